@@ -1,0 +1,118 @@
+"""Every error tiersnap raises on purpose, with the exit code and the next step it deserves.
+
+An error says what is wrong, where, and what to do next (`hint`). Expected conditions of a log (a bad CRC, a partial
+tail, a missing snapshot) are not errors: they are findings and verdicts, because a fleet always has some.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a tiersnap process returns; documented in docs/exit-codes.md."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    TRANSIENT = 3
+    GATE_REFUSED = 4
+    DATA_CORRUPT = 5
+    PARTIAL = 6
+    INTERRUPTED = 130
+
+
+class TiersnapError(Exception):
+    """Root of all errors raised on purpose."""
+
+    exit_code = ExitCode.UNEXPECTED
+
+    def __init__(self, message: str, *, hint: str = "", **attrs: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.attrs = attrs
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Spark and process pools pickle exceptions; keyword-only attributes would be lost by the default reduction.
+        return _rebuild, (type(self), self.message, self.hint, self.attrs)
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as data: type, message, hint and attributes."""
+        return {"type": type(self).__name__, "message": self.message, "hint": self.hint, "attrs": self.attrs}
+
+
+def _rebuild(cls: type[TiersnapError], message: str, hint: str, attrs: dict[str, object]) -> TiersnapError:
+    return cls(message, hint=hint, **attrs)
+
+
+class UsageError(TiersnapError):
+    """Raised when an argument or a setting cannot be used as given."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SourceNotFoundError(UsageError):
+    """Raised when the named log directory, file or bucket does not exist."""
+
+
+class NotALogDirError(UsageError):
+    """Raised when a directory exists but holds no Kafka partition."""
+
+
+class MissingExtraError(UsageError):
+    """Raised when a command needs an optional dependency that is not installed."""
+
+
+class LogDirInUseError(UsageError):
+    """Raised when a broker holds the `.lock` of a directory that is about to be written."""
+
+
+class TransientError(TiersnapError):
+    """Raised when the same command may succeed later: timeouts, throttling, a server that went away."""
+
+    exit_code = ExitCode.TRANSIENT
+
+
+class RemoteStorageError(TiersnapError):
+    """Raised when remote storage refuses for good: no such bucket, access denied, a wrong checksum."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ObjectExistsError(RemoteStorageError):
+    """Raised when a put-if-absent met an object with other content; tiersnap never overwrites unasked."""
+
+    exit_code = ExitCode.GATE_REFUSED
+
+
+class GateError(TiersnapError):
+    """Raised when a segment lacks something that KIP-405 demands before it may be tiered."""
+
+    exit_code = ExitCode.GATE_REFUSED
+
+
+class MissingProducerSnapshotError(GateError):
+    """Raised when a bundle is built without a trusted snapshot at the next segment's base offset."""
+
+
+class IncompleteBundleError(GateError):
+    """Raised when a bundle is built without log, offset index, time index or leader epochs."""
+
+
+class CorruptDataError(TiersnapError):
+    """Raised when bytes cannot be what their file name says."""
+
+    exit_code = ExitCode.DATA_CORRUPT
+
+
+class CorruptSnapshotError(CorruptDataError):
+    """Raised when a `.snapshot` file cannot be read; a broker answers the same with CorruptSnapshotException."""
+
+
+class CorruptCheckpointError(CorruptDataError):
+    """Raised when a checkpoint or metadata text file does not follow its format."""
+
+
+class CorruptIndexError(CorruptDataError):
+    """Raised when an offset, time or transaction index fails the broker's sanity rules."""

@@ -1,0 +1,48 @@
+"""What is wrong with bytes, as data: file, byte position, expected and found, in that order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FindingKind(StrEnum):
+    """Kinds of damage; each is explained in docs/findings.md."""
+
+    BAD_SIZE = "BAD_SIZE"
+    BAD_MAGIC = "BAD_MAGIC"
+    BAD_CRC = "BAD_CRC"
+    BAD_OFFSET = "BAD_OFFSET"
+    BAD_CONTROL_RECORD = "BAD_CONTROL_RECORD"
+    TRUNCATED_SEGMENT = "TRUNCATED_SEGMENT"
+    EMPTY_SEGMENT = "EMPTY_SEGMENT"
+    OFFSETS_OVERLAP = "OFFSETS_OVERLAP"
+    NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
+    UNREADABLE_FILE = "UNREADABLE_FILE"
+    CORRUPT_CHECKPOINT = "CORRUPT_CHECKPOINT"
+    CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
+    BAD_FILE_NAME = "BAD_FILE_NAME"
+    UNFINISHED_SWAP = "UNFINISHED_SWAP"
+    NO_LOG_FILE = "NO_LOG_FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One damaged place.
+
+    Attributes:
+        position: byte position in the file, -1 when the whole file is meant.
+    """
+
+    kind: FindingKind
+    path: str
+    position: int
+    message: str
+
+    def __str__(self) -> str:
+        where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
+        return f"{self.kind}: {where}: {self.message}"
+
+    def as_dict(self) -> dict[str, object]:
+        """The finding as plain data."""
+        return {"kind": str(self.kind), "path": self.path, "position": self.position, "message": self.message}

@@ -1,0 +1,362 @@
+"""The fold: what a run of batches does to each producer, as a monoid.
+
+A *producer delta* is a function from a producer's entry before a run of batches to its entry after it. Deltas of
+neighbouring runs combine, in offset order, into the delta of both, so segments fold anywhere, in any order, and are
+combined in order. An entry is a delta too (one that forgets what came before), hence carrying state along a partition
+is combining. Field by field:
+
+    producer_id
+    batch_action       what happens to the cached last batch of the entry before
+                         KEEP           nothing but emptied control batches: no field changes, the entry exists
+                         KEEP_IF_EPOCH  markers only, all of one epoch: kept iff the entry before has that epoch
+                         CLEAR          an epoch changed by a marker and no data came after
+                         SET            the last data batch of the run is the cached one
+    last_sequence, last_offset, offset_delta   that batch, when SET
+    producer_epoch, timestamp                  of the last batch of the run, unless KEEP
+    has_marker         1: the run holds a marker, so what was open before is closed
+    coordinator_epoch  of the last marker, when has_marker
+    txn_first_offset   first offset of the transaction open at the end; without a marker it counts only if none was
+                       open before
+    plain_offset       first non-transactional data before any marker or transaction start: an error if the entry
+                       before has an open transaction
+    error_offset       first non-transactional batch inside an open transaction of the run itself, or -1
+
+Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION, merged after every
+batch as a live broker does (a rebuild merges once a segment; the two differ only where an epoch leaves and comes back
+by markers alone inside one segment).
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from snapshot.record_batch import COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+
+KEEP, KEEP_IF_EPOCH, CLEAR, SET = range(4)
+NONE = -1
+
+DELTA_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("last_offset", "<i8"),
+        ("timestamp", "<i8"),  # ms
+        ("txn_first_offset", "<i8"),
+        ("plain_offset", "<i8"),
+        ("error_offset", "<i8"),
+        ("last_sequence", "<i4"),
+        ("offset_delta", "<i4"),
+        ("coordinator_epoch", "<i4"),
+        ("producer_epoch", "<i2"),
+        ("batch_action", "u1"),
+        ("has_marker", "u1"),
+    ]
+)
+
+ENTRY_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("producer_epoch", "<i2"),
+        ("last_sequence", "<i4"),
+        ("last_offset", "<i8"),
+        ("offset_delta", "<i4"),
+        ("timestamp", "<i8"),  # ms
+        ("coordinator_epoch", "<i4"),
+        ("current_txn_first_offset", "<i8"),
+    ]
+)
+
+_EMPTY_SLOT = -1
+_SEQUENCE_RANGE = 2147483648
+
+
+@numba.njit(inline="always")
+def _clear(d, producer_id):
+    d.producer_id = producer_id
+    d.last_offset = NONE
+    d.timestamp = NONE
+    d.txn_first_offset = NONE
+    d.plain_offset = NONE
+    d.error_offset = NONE
+    d.last_sequence = NONE
+    d.offset_delta = 0
+    d.coordinator_epoch = NONE
+    d.producer_epoch = NONE
+    d.batch_action = KEEP
+    d.has_marker = 0
+
+
+@numba.njit(inline="always")
+def _forget_batch(d):
+    d.last_sequence = NONE
+    d.last_offset = NONE
+    d.offset_delta = 0
+
+
+@numba.njit(inline="always")
+def _append(d, b):
+    """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
+    if b.attributes & CONTROL_MASK:
+        if b.record_count <= 0 or b.control_type > COMMIT:
+            return
+        if d.batch_action == KEEP:
+            d.batch_action = KEEP_IF_EPOCH
+        elif d.producer_epoch != b.producer_epoch:
+            d.batch_action = CLEAR
+            _forget_batch(d)
+        d.producer_epoch = b.producer_epoch
+        d.timestamp = b.control_timestamp
+        d.coordinator_epoch = b.coordinator_epoch
+        d.has_marker = 1
+        d.txn_first_offset = NONE
+        return
+    if b.attributes & TRANSACTIONAL_MASK:
+        if d.txn_first_offset < 0:
+            d.txn_first_offset = b.base_offset
+    elif d.txn_first_offset >= 0:
+        if d.error_offset < 0:
+            d.error_offset = b.base_offset
+    elif not d.has_marker and d.plain_offset < 0:
+        d.plain_offset = b.base_offset
+    last_sequence = np.int64(NONE)
+    if b.base_sequence != NONE:
+        last_sequence = np.int64(b.base_sequence) + np.int64(b.last_offset_delta)
+        if last_sequence >= _SEQUENCE_RANGE:
+            last_sequence -= _SEQUENCE_RANGE
+    d.batch_action = SET
+    d.last_sequence = last_sequence
+    d.last_offset = b.base_offset + b.last_offset_delta
+    d.offset_delta = b.last_offset_delta
+    d.producer_epoch = b.producer_epoch
+    d.timestamp = b.max_timestamp
+
+
+@numba.njit(inline="always")
+def _combine(d, e):
+    """Turn delta `d` into the delta of its run followed by the run of `e`, both of one producer."""
+    if d.error_offset < 0:
+        is_open = d.txn_first_offset >= 0
+        d.error_offset = e.plain_offset if is_open and e.plain_offset >= 0 else e.error_offset
+    if d.txn_first_offset < 0 and not d.has_marker and d.plain_offset < 0:
+        d.plain_offset = e.plain_offset
+    if e.has_marker:
+        d.has_marker = 1
+        d.coordinator_epoch = e.coordinator_epoch
+        d.txn_first_offset = e.txn_first_offset
+    elif d.txn_first_offset < 0:
+        d.txn_first_offset = e.txn_first_offset
+    if e.batch_action == KEEP:
+        return
+    if e.batch_action == KEEP_IF_EPOCH:
+        if d.batch_action == KEEP:
+            d.batch_action = KEEP_IF_EPOCH
+        elif d.producer_epoch != e.producer_epoch:
+            d.batch_action = CLEAR
+            _forget_batch(d)
+    else:
+        d.batch_action = e.batch_action
+        d.last_sequence = e.last_sequence
+        d.last_offset = e.last_offset
+        d.offset_delta = e.offset_delta
+    d.producer_epoch = e.producer_epoch
+    d.timestamp = e.timestamp
+
+
+@numba.njit(inline="always")
+def _hash(producer_id, mask):
+    # Fibonacci hashing: ids are handed out in blocks of consecutive numbers, which a plain mask would pile up.
+    return np.int64((np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+
+
+@numba.njit(inline="always")
+def _find(slots, deltas, count, producer_id):
+    """Index of the producer's delta, made if absent: (index, new count)."""
+    mask = slots.size - 1
+    slot = _hash(producer_id, mask)
+    while True:
+        index = slots[slot]
+        if index == _EMPTY_SLOT:
+            slots[slot] = count
+            _clear(deltas[count], producer_id)
+            return count, count + 1
+        if deltas[index].producer_id == producer_id:
+            return np.int64(index), count
+        slot = (slot + 1) & mask
+
+
+@numba.njit(cache=True)
+def _add_batches(slots, deltas, count, rows, start):
+    """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
+    limit = deltas.size
+    for i in range(start, rows.size):
+        b = rows[i]
+        if b.producer_id < 0:
+            continue
+        if count == limit:
+            return i, count
+        index, count = _find(slots, deltas, count, b.producer_id)
+        _append(deltas[index], b)
+    return rows.size, count
+
+
+@numba.njit(cache=True)
+def _add_deltas(slots, deltas, count, right, start):
+    limit = deltas.size
+    for i in range(start, right.size):
+        if count == limit:
+            return i, count
+        index, count = _find(slots, deltas, count, right[i].producer_id)
+        _combine(deltas[index], right[i])
+    return right.size, count
+
+
+@numba.njit(cache=True)
+def _rehash(slots, deltas, count):
+    slots[:] = _EMPTY_SLOT
+    mask = slots.size - 1
+    for i in range(count):
+        slot = _hash(deltas[i].producer_id, mask)
+        while slots[slot] != _EMPTY_SLOT:
+            slot = (slot + 1) & mask
+        slots[slot] = i
+
+
+class ProducerFold:
+    """The deltas of one run of batches, or the state of one partition; grows in place.
+
+    Peak memory is about 64 bytes a producer for the deltas and 8 to 16 for the hash slots, twice that while growing.
+    """
+
+    def __init__(self, capacity: int = 1024) -> None:
+        capacity = 1 << max(4, (capacity - 1).bit_length())
+        self._deltas = np.empty(capacity, DELTA_DTYPE)
+        self._slots = np.full(capacity * 2, _EMPTY_SLOT, np.int32)
+        self._count = 0
+        self._order: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add_batches(self, rows: np.ndarray) -> None:
+        """Fold decoded batches (RECORD_BATCH_DTYPE, offset order); rows without a producer id change nothing."""
+        self._add(_add_batches, rows)
+
+    def combine(self, deltas: np.ndarray) -> None:
+        """Continue with the deltas (DELTA_DTYPE) of the run that follows."""
+        self._add(_add_deltas, deltas)
+
+    def _add(self, kernel: numba.core.dispatcher.Dispatcher, rows: np.ndarray) -> None:
+        before, row = self._count, 0
+        while True:
+            row, self._count = kernel(self._slots, self._deltas, self._count, rows, row)
+            if row == rows.size:
+                break
+            self._grow()
+        if self._count != before:
+            self._order = None
+
+    def _grow(self) -> None:
+        grown = np.empty(self._deltas.size * 2, DELTA_DTYPE)
+        grown[: self._count] = self._deltas[: self._count]
+        self._deltas = grown
+        self._slots = np.empty(grown.size * 2, np.int32)
+        _rehash(self._slots, self._deltas, self._count)
+
+    def deltas(self) -> np.ndarray:
+        """A copy of the deltas in ascending producer id."""
+        if self._order is None:
+            self._order = np.argsort(self._deltas["producer_id"][: self._count], kind="stable")
+        return self._deltas[self._order]
+
+    def error_offset(self) -> int:
+        """Base offset of the first batch a broker would refuse to replay, or -1."""
+        errors = self._deltas["error_offset"][: self._count]
+        errors = errors[errors >= 0]
+        return int(errors.min()) if errors.size else NONE
+
+    def first_open_offset(self) -> int:
+        """First offset of the oldest open transaction, or -1."""
+        opened = self._deltas["txn_first_offset"][: self._count]
+        opened = opened[opened >= 0]
+        return int(opened.min()) if opened.size else NONE
+
+    def entries(self) -> np.ndarray:
+        """The state (ENTRY_DTYPE, ascending producer id) when nothing came before the run."""
+        return to_entries(self.deltas())
+
+
+def fold(rows: np.ndarray) -> np.ndarray:
+    """Deltas (DELTA_DTYPE, ascending producer id) of decoded batches (RECORD_BATCH_DTYPE, offset order)."""
+    producers = ProducerFold()
+    producers.add_batches(rows)
+    return producers.deltas()
+
+
+def combine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Deltas of two neighbouring runs, `first` at the lower offsets."""
+    producers = ProducerFold(first.size + second.size)
+    producers.combine(first)
+    producers.combine(second)
+    return producers.deltas()
+
+
+def to_entries(deltas: np.ndarray) -> np.ndarray:
+    """What the deltas make of an empty state: snapshot entries (ENTRY_DTYPE), order kept."""
+    entries = np.empty(deltas.size, ENTRY_DTYPE)
+    is_set = deltas["batch_action"] == SET
+    for name in ("producer_id", "producer_epoch", "timestamp", "coordinator_epoch"):
+        entries[name] = deltas[name]
+    entries["last_sequence"] = np.where(is_set, deltas["last_sequence"], NONE)
+    entries["last_offset"] = np.where(is_set, deltas["last_offset"], NONE)
+    entries["offset_delta"] = np.where(is_set, deltas["offset_delta"], 0)
+    entries["current_txn_first_offset"] = deltas["txn_first_offset"]
+    return entries
+
+
+def from_entries(entries: np.ndarray) -> np.ndarray:
+    """Snapshot entries as deltas that forget whatever came before.
+
+    A reader of a snapshot ignores the sequence when last_offset < 0 (ProducerStateManager.readSnapshot).
+    """
+    deltas = np.empty(entries.size, DELTA_DTYPE)
+    has_batch = entries["last_offset"] >= 0
+    for name in ("producer_id", "producer_epoch", "timestamp", "coordinator_epoch"):
+        deltas[name] = entries[name]
+    deltas["batch_action"] = np.where(has_batch, SET, CLEAR)
+    deltas["last_sequence"] = np.where(has_batch, entries["last_sequence"], NONE)
+    deltas["last_offset"] = np.where(has_batch, entries["last_offset"], NONE)
+    deltas["offset_delta"] = np.where(has_batch, entries["offset_delta"], 0)
+    deltas["txn_first_offset"] = np.maximum(entries["current_txn_first_offset"], NONE)
+    deltas["plain_offset"] = NONE
+    deltas["error_offset"] = NONE
+    deltas["has_marker"] = 1
+    return deltas
+
+
+def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
+    """Mask of the entries a broker would drop at `as_of` (ms): no open transaction and idle >= `expiration` (ms).
+
+    `None` never expires. ProducerStateManager.isProducerExpired.
+    """
+    if expiration is None:
+        return np.zeros(entries.size, np.bool_)
+    idle_long = as_of - entries["timestamp"] >= expiration
+    return idle_long & (entries["current_txn_first_offset"] < 0)
+
+
+def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
+    """The entries that `is_expired` spares."""
+    return entries[~is_expired(entries, as_of=as_of, expiration=expiration)]
+
+
+def relevant_producers(deltas: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
+    """Ids (ascending) of producers that can still matter to any snapshot made of these deltas at `as_of`.
+
+    A producer is out only if none of its deltas ends inside the expiration and none leaves a transaction open: then
+    it is expired at every boundary. All deltas of a relevant producer are needed, also the old ones, because its
+    last marker or the first offset of its transaction may lie in them.
+    """
+    if expiration is None:
+        return np.unique(deltas["producer_id"])
+    recent = as_of - deltas["timestamp"] < expiration
+    return np.unique(deltas["producer_id"][recent | (deltas["txn_first_offset"] >= 0)])
