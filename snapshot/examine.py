@@ -1,0 +1,147 @@
+"""Everything to be said of one partition: its boundaries, its segments' verdicts, its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pyarrow import fs
+
+from snapshot.carry import Boundary
+from snapshot.findings import Finding, FindingKind
+from snapshot.log_dir import INTERNAL_COMPACTED_TOPICS, Partition, Segment
+from snapshot.partition_replay import Replay, replay_partition
+from snapshot.readiness import PartitionFacts, Readiness, SegmentFacts, judge
+from snapshot.segment_scan import SegmentEnd
+from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is known of a partition after a replay.
+
+    Attributes:
+        snapshots: verdict by offset, of every aligned offset that was reached and of every file that is there.
+        readiness: one a segment, ascending.
+    """
+
+    partition: Partition
+    replay: Replay
+    snapshots: dict[int, Comparison]
+    readiness: tuple[Readiness, ...]
+    findings: tuple[Finding, ...]
+
+
+def examine(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    *,
+    check_crc: bool = True,
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+    on_boundary: Callable[[Boundary], None] | None = None,
+) -> Examination:
+    """Replay a partition and judge it; `on_boundary` sees each state on the way (ascending offsets)."""
+    replay, boundaries = replay_partition(
+        filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration
+    )
+    snapshots: dict[int, Comparison] = {}
+    for boundary in boundaries:
+        snapshots[boundary.offset] = boundary.found
+        if on_boundary is not None:
+            on_boundary(boundary)
+    for offset in partition.snapshots:
+        snapshots.setdefault(offset, unknown(replay))
+    findings = [*partition.findings, *(end.finding for end in replay.ends.values() if end.finding)]
+    if replay.refusal is not None:
+        path, message = partition.path, replay.refusal.message
+        findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
+    readiness = judge(
+        partition_facts(partition, replay, any(end.has_gaps for end in replay.ends.values())),
+        [_segment_facts(partition, segment, replay, snapshots) for segment in partition.segments],
+    )
+    return Examination(partition, replay, dict(sorted(snapshots.items())), tuple(readiness), tuple(findings))
+
+
+def unknown(replay: Replay) -> Comparison:
+    """The verdict on a snapshot that the replay did not reach."""
+    if replay.damage is not None:
+        reason = f"not comparable: the log is damaged below it ({replay.damage.kind})"
+    elif replay.refusal is not None:
+        reason = f"not comparable: {replay.refusal.message}"
+    else:
+        reason = f"lies above the log end offset {replay.log_end}"
+    return Comparison(SnapshotVerdict.UNKNOWN, reason)
+
+
+def compaction_reason(partition: Partition, *, has_gaps: bool) -> str:
+    """Why the topic counts as compacted (topic configuration is not on disk), or ""."""
+    if partition.topic in INTERNAL_COMPACTED_TOPICS:
+        return "internal topic, compacted"
+    if partition.cleaner_offset is not None:
+        return f"the cleaner passed offset {partition.cleaner_offset}"
+    return "records are missing inside its segments: the cleaner removed them" if has_gaps else ""
+
+
+def partition_facts(partition: Partition, replay: Replay, has_gaps: bool) -> PartitionFacts:
+    """The partition as the gate sees it."""
+    if partition.high_watermark is None:
+        unstable = "replication-offset-checkpoint does not name this partition"
+    elif replay.unstable_from is not None:
+        unstable = f"a transaction is open since offset {replay.unstable_from}"
+    else:
+        unstable = f"the high watermark is {replay.high_watermark}"
+    return PartitionFacts(
+        topic_id=partition.topic_id,
+        compacted=compaction_reason(partition, has_gaps=has_gaps),
+        last_stable_offset=replay.last_stable_offset,
+        unstable_because=unstable,
+    )
+
+
+def missing_parts(partition: Partition, segment: Segment) -> tuple[str, ...]:
+    """Mandatory parts of a remote segment, besides log and snapshot, that are not there."""
+    parts = []
+    if segment.offset_index is None:
+        parts.append("offset index")
+    if segment.time_index is None:
+        parts.append("time index")
+    if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
+        parts.append("leader epochs")
+    return tuple(parts)
+
+
+def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
+    """Whether some leader epoch began below the segment's end, so that the segment has at least one."""
+    return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
+
+
+def damage_of(end: SegmentEnd | None) -> str:
+    """Text of what is wrong with the segment file, or ""."""
+    if end is None or end.finding is None:
+        return ""
+    return f"{end.finding.kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
+
+
+def _segment_facts(
+    partition: Partition, segment: Segment, replay: Replay, snapshots: dict[int, Comparison]
+) -> SegmentFacts:
+    end = replay.ends.get(segment.base_offset)
+    following = segment.next_base_offset
+    found = snapshots.get(following) if following is not None else None
+    if found is None:
+        found = unknown(replay)
+    damage = damage_of(end)
+    if not damage and end is None:
+        damage = "not read: the log is damaged before it"
+    elif not damage and replay.refusal is not None and (following is None or replay.refusal.offset < following):
+        damage = replay.refusal.message
+    return SegmentFacts(
+        base_offset=segment.base_offset,
+        next_base_offset=following,
+        size=segment.log.size,
+        is_tiered=False,
+        missing_parts=missing_parts(partition, segment),
+        damage=damage,
+        snapshot=found.verdict,
+        snapshot_reason=found.reason,
+    )
