@@ -1,0 +1,135 @@
+"""Kafka's jars: resolved once by the Ivy inside pyspark, kept in `<repo>/.cache/kafka/<version>/`.
+
+`python -m tests.broker.harness.jars [version ...]` fetches them ahead of the tests (all versions without arguments).
+A folder is there whole or not at all: Ivy fills a folder of another name, which is renamed when nothing is missing. It
+keeps the ivy file that it was made from, so that an edited one is resolved anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+IVY_FILES = Path(__file__).parent / "ivy"
+CACHE = Path(__file__).resolve().parents[3] / ".cache" / "kafka"
+VERSIONS = ("2.7.2", "3.9.1", "4.1.1", "4.3.1")
+TIMEOUT_S = 600
+_MADE_FROM = "ivy.xml"
+_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+
+
+class JarsMissingError(Exception):
+    """Raised when a jar set cannot be had; the text says why and what to run."""
+
+
+@cache
+def classpath(version: str) -> str:
+    """Class path (with a wildcard) of Kafka `version`, resolved first where the cache lacks it.
+
+    Raises:
+        JarsMissingError: no Java, no Ivy, or a resolution that failed.
+    """
+    return f"{_resolved(version)}/*"
+
+
+@cache
+def missing(*versions: str) -> str:
+    """Why the first of `versions` that cannot be had cannot be had, empty when all are there; asked of Ivy once."""
+    try:
+        for version in versions:
+            classpath(version)
+    except JarsMissingError as error:
+        return str(error)
+    return ""
+
+
+def _resolved(version: str) -> Path:
+    with _locked():
+        if not _is_current(version):
+            _resolve(version)
+    return CACHE / version
+
+
+def _is_current(version: str) -> bool:
+    made_from = CACHE / version / _MADE_FROM
+    return made_from.exists() and made_from.read_bytes() == _ivy_file(version).read_bytes()
+
+
+def _ivy_file(version: str) -> Path:
+    path = IVY_FILES / f"kafka-{version}.xml"
+    if not path.exists():
+        raise JarsMissingError(f"Kafka {version}: no {path.name}; known are {', '.join(VERSIONS)}")
+    return path
+
+
+def _resolve(version: str) -> None:
+    """Fill `<cache>/<version>` in one rename."""
+    ivy_file = _ivy_file(version)
+    if shutil.which("java") is None:
+        raise JarsMissingError(f"Kafka {version}: no `java` on the PATH")
+    partial = CACHE / f"{version}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    command = [
+        *("java", "-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-warn", "-confs", "default"),
+        *("-settings", str(IVY_FILES / "settings.xml"), "-ivy", str(ivy_file)),
+        *("-cache", str(CACHE / "ivy"), "-retrieve", f"{partial}/{_PATTERN}"),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as expired:
+        raise JarsMissingError(f"Kafka {version}: jars not there after {TIMEOUT_S} s") from expired
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode != 0 or not (partial / f"kafka_2.13-{version}.jar").exists():
+        last = " | ".join(line.strip() for line in said.splitlines()[-3:])
+        raise JarsMissingError(
+            f"Kafka {version}: Ivy could not resolve the jars from Maven Central ({last}); "
+            f"try `python -m tests.broker.harness.jars {version}`"
+        )
+    shutil.copy(ivy_file, partial / _MADE_FROM)
+    shutil.rmtree(CACHE / version, ignore_errors=True)
+    partial.rename(CACHE / version)
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise JarsMissingError("no Ivy to fetch Kafka's jars with: it comes inside pyspark (extra `spark`)")
+    return found[-1]
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One resolution at a time on this machine: Ivy's cache stands no second writer."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    handle = os.open(CACHE / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def main(versions: list[str]) -> int:
+    for version in versions or VERSIONS:
+        began = time.monotonic()
+        try:
+            folder = _resolved(version)
+        except JarsMissingError as error:
+            print(error, file=sys.stderr)
+            return 1
+        print(f"Kafka {version}: {len(list(folder.glob('*.jar')))} jars in {folder} ({time.monotonic() - began:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
