@@ -1,0 +1,17 @@
+"""Errors of remote storage that the core has no use for."""
+
+from __future__ import annotations
+
+from snapshot.errors import RemoteStorageError, TiersnapError, UsageError
+
+
+class ObjectNotFoundError(RemoteStorageError):
+    """Raised when a key that must be there is not; names the key and the store."""
+
+
+class InvalidKeyError(UsageError):
+    """Raised when a text is no key of this project's grammar, or a part of a key has a form Kafka does not allow."""
+
+
+class IllegalStateTransitionError(TiersnapError):
+    """Raised when remote segment metadata would leave KIP-405's state machine."""
