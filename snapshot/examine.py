@@ -131,9 +131,8 @@ def _segment_facts(
     if found is None:
         found = unknown(replay)
     damage = damage_of(end)
-    if not damage and end is None:
-        damage = "not read: the log is damaged before it"
-    elif not damage and replay.refusal is not None and (following is None or replay.refusal.offset < following):
+    refused = replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset
+    if not damage and refused and replay.refusal is not None:
         damage = replay.refusal.message
     return SegmentFacts(
         base_offset=segment.base_offset,

@@ -298,9 +298,7 @@ class _Parser(Protocol[_T]):
     def __call__(self, text: str, *, name: str) -> _T: ...
 
 
-def _parsed(
-    filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], findings: list[Finding]
-) -> _T | None:
+def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], findings: list[Finding]) -> _T | None:
     if path is None:
         return None
     try:

@@ -167,8 +167,13 @@ def walk(b, start, position_of_buffer, last_offset, check_crc, out):
         if length < _SMALLEST_LEGACY_SIZE:
             offset_and_length_are_zero = length == 0 and _int64(b, p) == 0
             return (
-                rows, p, legacy, last_offset, ZEROS if offset_and_length_are_zero else BAD_SIZE,
-                _SMALLEST_LEGACY_SIZE, length,
+                rows,
+                p,
+                legacy,
+                last_offset,
+                ZEROS if offset_and_length_are_zero else BAD_SIZE,
+                _SMALLEST_LEGACY_SIZE,
+                length,
             )
         magic = np.int8(b[p + MAGIC_POSITION])
         if magic < 0 or magic > 2:

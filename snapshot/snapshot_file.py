@@ -65,7 +65,8 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     expected_length = HEADER_LENGTH + ENTRY_LENGTH * count
     if count < 0 or len(data) != expected_length:
         raise CorruptSnapshotError(
-            f"{name}: {len(data)} bytes, {expected_length} expected for the {count} entries counted at byte 6", hint=hint
+            f"{name}: {len(data)} bytes, {expected_length} expected for the {count} entries counted at byte 6",
+            hint=hint,
         )
     actual = crc32c(memoryview(data)[_CRC_START:])
     if actual != crc:

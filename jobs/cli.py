@@ -1,0 +1,100 @@
+"""The `tiersnap` command: global options, subcommands loaded when named, errors turned into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+
+import click
+
+from jobs.output import Output
+from jobs.params import output_option
+from snapshot import __version__
+from snapshot.errors import ExitCode, TiersnapError
+
+# Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
+COMMANDS = {
+    "demo": ("jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
+    "scan": ("jobs.scan", "List segments, snapshots and verdicts of a log directory."),
+    "dump": ("jobs.dump", "Print any Kafka storage file."),
+    "repair": ("jobs.repair", "Rebuild the missing producer snapshots of one host."),
+    "verify": ("jobs.verify", "Compare the snapshots that are there with the log."),
+    "run": ("jobs.run", "Decode, snapshot, tier and report: the main job."),
+    "report": ("jobs.report", "Write the readiness report of the last run."),
+    "version": ("jobs.version", "Print the version."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand only when it is called or asked for help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of a working day."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        return getattr(importlib.import_module(module), cmd_name)  # type: ignore[no-any-return]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TIERSNAP"})
+@click.version_option(__version__, prog_name="tiersnap")
+@output_option
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="Level of the log on stderr.",
+)
+@click.pass_obj
+def cli(output: Output, quiet: bool, log_level: str) -> None:
+    """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+
+    \b
+    Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,
+    4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    output.quiet = quiet
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: run a command and exit with its code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    output = Output()
+    try:
+        result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
+    except TiersnapError as error:
+        output.error(_command_of(argv), error)
+        return int(error.exit_code)
+    except click.exceptions.Abort:
+        return int(ExitCode.INTERRUPTED)
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        return int(ExitCode.USAGE)
+    except BrokenPipeError:
+        # `tiersnap … | head` closes our stdout; nobody is left to tell.
+        sys.stderr.close()
+        return int(ExitCode.OK)
+    return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _command_of(argv: list[str]) -> str:
+    return next((word for word in argv if word in COMMANDS), "tiersnap")

@@ -1,0 +1,104 @@
+"""stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.console import Console
+from rich.table import Table
+
+from snapshot.errors import TiersnapError
+
+SCHEMA_VERSION = 1
+Row = Mapping[str, object]
+
+
+class Format(StrEnum):
+    """Values of --output."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+@dataclass
+class Output:
+    """Renders what a command found."""
+
+    format: Format = Format.TABLE
+    quiet: bool = False
+
+    def talk(self, message: str) -> None:
+        """Say something to the person at the terminal."""
+        if not self.quiet:
+            print(message, file=sys.stderr)  # noqa: T201
+
+    def rows(
+        self, command: str, rows: Iterable[Row], *, columns: Sequence[str], summary: Mapping[str, object] | None = None
+    ) -> None:
+        """Emit result rows; `columns` are those of the table form, the others show all keys.
+
+        `summary` is one more object in JSON, and lines below the table otherwise.
+        """
+        if self.format is Format.JSONL:
+            for row in rows:
+                self._line(row)
+            return
+        rows = list(rows)
+        if self.format is Format.JSON:
+            self.document(command, {"rows": rows, **(summary or {})})
+            return
+        self._table(rows, columns)
+        for name, value in (summary or {}).items():
+            self.talk(f"{name.replace('_', ' ')}: {value}")
+
+    def document(self, command: str, result: object, *, errors: Sequence[TiersnapError] = ()) -> None:
+        """Emit one JSON object with the contract's envelope."""
+        body = {
+            "schema_version": SCHEMA_VERSION,
+            "command": command,
+            "result": result,
+            "errors": [error.as_dict() for error in errors],
+        }
+        print(json.dumps(body, indent=2, default=str))  # noqa: T201
+
+    def error(self, command: str, error: TiersnapError) -> None:
+        """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
+        print(f"tiersnap: {error.message}", file=sys.stderr)  # noqa: T201
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)  # noqa: T201
+        if self.format is not Format.TABLE:
+            self.document(command, None, errors=[error])
+
+    def _line(self, row: Row) -> None:
+        print(json.dumps(row, default=str))  # noqa: T201
+
+    def _table(self, rows: Sequence[Row], columns: Sequence[str]) -> None:
+        terminal = sys.stdout.isatty()
+        console = Console(width=None if terminal else 240, highlight=False)
+        table = Table(box=None, pad_edge=False, header_style="bold" if terminal else None)
+        for column in columns:
+            numeric = bool(rows) and isinstance(rows[0].get(column), int)
+            table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(cell(row.get(column)) for column in columns))
+        console.print(table)
+
+
+def cell(value: object) -> str:
+    """A value as text; nothing for None."""
+    return "" if value is None else str(value)
+
+
+def human_bytes(count: int) -> str:
+    """1536 -> '1.5 KiB'."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError

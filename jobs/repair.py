@@ -1,0 +1,184 @@
+"""`tiersnap repair`: the missing snapshots of one host, without Spark or Java."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+
+from jobs import params
+from jobs.atomic_file import write_atomically
+from jobs.log_dir_lock import locked
+from jobs.output import Output
+from snapshot import snapshot_file
+from snapshot.errors import ExitCode, ObjectExistsError, UsageError
+from snapshot.examine import Examination, examine
+from snapshot.log_dir import LogDir, Partition, open_log_dir, read_partition
+from snapshot.repair_plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
+
+
+@click.command()
+@click.argument("logdir", envvar="TIERSNAP_SOURCE")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write below this directory instead.")
+@click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
+@params.expiration_option
+@params.as_of_option
+@click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
+@click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
+@params.topic_option
+@params.crc_option
+@params.producer_expiration_option
+@click.option("--apply", is_flag=True, help="Write into LOGDIR; the broker must be stopped.")
+@params.output_option
+@click.pass_obj
+def repair(
+    output: Output,
+    logdir: str,
+    out: Path | None,
+    every_boundary: bool,
+    expiration: int | None,
+    as_of: int,
+    replace: bool,
+    above_newest: bool,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    producer_expiration: int | None,
+    apply: bool,
+) -> int:
+    """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
+
+    Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to DIR/<topic>-<partition>/ and leaves LOGDIR
+    alone. Running it again does nothing twice; killed anywhere, it leaves whole files only.
+    """
+    if apply and out is not None:
+        raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
+    if every_boundary and out is None:
+        raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+    log_dir = open_log_dir(logdir)
+    options = PlanOptions(expiration, as_of, every_boundary, replace, above_newest)
+
+    def plan(writer: Callable[[Partition], Write] | None) -> Iterator[Repair]:
+        return _plan_all(log_dir, options, topic, check_crc, producer_expiration, writer)
+
+    if apply:
+        with locked(_local(logdir, log_dir)):
+            return _report(output, logdir, plan(_in_place), wrote=True)
+    if out is not None:
+        return _report(output, logdir, plan(partial(_elsewhere, out, replace)), wrote=True)
+    return _report(output, logdir, plan(None), wrote=False)
+
+
+Repair = tuple[Examination, list[PlannedSnapshot]]
+
+
+def _plan_all(
+    log_dir: LogDir,
+    options: PlanOptions,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    producer_expiration: int | None,
+    writer: Callable[[Partition], Write] | None,
+) -> Iterator[Repair]:
+    for folder in log_dir.folders:
+        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+        if not params.matches_topic(partition.topic, topic):
+            continue
+        planner = Planner(partition, options, writer(partition) if writer else None)
+        examination = examine(
+            log_dir.filesystem,
+            partition,
+            check_crc=check_crc,
+            producer_expiration=producer_expiration,
+            on_boundary=planner,
+        )
+        yield examination, planner.planned
+
+
+def _local(uri: str, log_dir: LogDir) -> Path:
+    if log_dir.filesystem.type_name != "local":
+        raise UsageError(f"{uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
+    return Path(log_dir.path)
+
+
+def _in_place(partition: Partition) -> Write:
+    folder = Path(partition.path)
+
+    def write(planned: PlannedSnapshot, data: bytes) -> None:
+        path = folder / snapshot_file.file_name(planned.offset)
+        like = Path(partition.segments[0].log.path)
+        write_atomically(path, data, replace=planned.action is Action.REPLACE, like=like)
+
+    return write
+
+
+def _elsewhere(out: Path, replace: bool, partition: Partition) -> Write:
+    folder = out / partition.name
+
+    def write(planned: PlannedSnapshot, data: bytes) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / snapshot_file.file_name(planned.offset)
+        if path.exists() and path.read_bytes() == data:
+            return
+        if not write_atomically(path, data, replace=replace):
+            raise ObjectExistsError(
+                f"{path}: a file with other content is there",
+                hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
+            )
+
+    return write
+
+
+def _report(output: Output, logdir: str, repairs: Iterator[Repair], *, wrote: bool) -> int:
+    actions: Counter[Action] = Counter()
+    findings: list[object] = []
+
+    def rows() -> Iterator[dict[str, object]]:
+        for examination, plan in repairs:
+            findings.extend(examination.findings)
+            for planned in plan:
+                actions[planned.action] += 1
+                if planned.action is not Action.KEEP:
+                    yield _row(examination.partition.name, planned)
+
+    columns = ("partition", "offset", "action", "producers", "provenance", "reason")
+    output.rows("repair", rows(), columns=columns)
+    for finding in findings:
+        output.talk(str(finding))
+    count = actions[Action.WRITE] + actions[Action.REPLACE]
+    if wrote:
+        output.talk(f"{count} snapshots are in place, {actions[Action.KEEP]} were right already")
+    elif count:
+        output.talk(f"{count} snapshots to write, {actions[Action.KEEP]} are right already; nothing was written")
+        output.talk(f"next: stop the broker, then tiersnap repair {logdir} --apply (with the same options)")
+    else:
+        output.talk(f"nothing to write: {actions[Action.KEEP]} snapshots are right already")
+    if actions[Action.NEEDS_REPLACE]:
+        output.talk(f"{actions[Action.NEEDS_REPLACE]} snapshots are not to be trusted: give --replace to replace them")
+    if actions[Action.ABOVE_NEWEST]:
+        output.talk(
+            f"{actions[Action.ABOVE_NEWEST]} lie above the newest snapshot that is there and would become the live "
+            "state: the broker writes those itself at its next start, or give --above-newest"
+        )
+    return _exit_code(actions, findings)
+
+
+def _exit_code(actions: Counter[Action], findings: list[object]) -> ExitCode:
+    if findings:
+        return ExitCode.DATA_CORRUPT
+    return ExitCode.GATE_REFUSED if actions[Action.NEEDS_REPLACE] else ExitCode.OK
+
+
+def _row(partition: str, planned: PlannedSnapshot) -> dict[str, object]:
+    return {
+        "partition": partition,
+        "offset": planned.offset,
+        "action": planned.action,
+        "producers": planned.entry_count,
+        "provenance": planned.provenance,
+        "found": planned.found,
+        "reason": planned.reason,
+    }

@@ -1,0 +1,153 @@
+"""`tiersnap scan`: what a log directory holds and what stands in the way of tiering it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from jobs import params
+from jobs.output import Output, human_bytes
+from snapshot.errors import ExitCode
+from snapshot.examine import Examination, examine
+from snapshot.log_dir import LogDir, open_log_dir, read_partition
+from snapshot.readiness import Verdict
+from snapshot.trust import SnapshotVerdict
+
+BLOCKING = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
+
+
+@click.command()
+@click.argument("source", envvar="TIERSNAP_SOURCE")
+@params.topic_option
+@params.crc_option
+@params.producer_expiration_option
+@click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@params.output_option
+@click.pass_obj
+def scan(
+    output: Output,
+    source: str,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    producer_expiration: int | None,
+    segments: bool,
+) -> int:
+    """List segments, snapshots (present, missing, suspect, corrupt) and verdicts of SOURCE.
+
+    SOURCE is one entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI. Reading is safe while the broker
+    runs. Exits 5 when something is damaged, 4 when a segment waits for a snapshot, 0 otherwise.
+    """
+    log_dir = open_log_dir(source)
+    totals = Totals()
+    examinations = _examine_all(log_dir, topic, check_crc, producer_expiration, totals)
+    if segments:
+        columns = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason")
+        rows = (row for examination in examinations for row in segment_rows(examination))
+    else:
+        columns = ("partition", "segments", "size", "snapshots", "verdicts", "findings")
+        rows = (partition_row(examination) for examination in examinations)
+    output.rows("scan", rows, columns=columns)
+    for other in log_dir.others:
+        output.talk(f"not scanned: {other.name} ({other.state})")
+    for finding in (*log_dir.findings, *totals.findings):
+        output.talk(str(finding))
+    totals.talk(output, source)
+    return totals.exit_code
+
+
+class Totals:
+    """What the rows add up to."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[Verdict] = Counter()
+        self.snapshots: Counter[SnapshotVerdict] = Counter()
+        self.findings: list[object] = []
+        self.waiting_bytes = 0
+
+    def add(self, examination: Examination) -> None:
+        """Count one partition."""
+        self.verdicts.update(readiness.verdict for readiness in examination.readiness)
+        self.snapshots.update(comparison.verdict for comparison in examination.snapshots.values())
+        self.findings.extend(examination.findings)
+        for segment, readiness in zip(examination.partition.segments, examination.readiness, strict=True):
+            if readiness.verdict in (*BLOCKING, Verdict.GAP_BEFORE):
+                self.waiting_bytes += segment.log.size
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 4 for waiting segments."""
+        if self.findings or self.snapshots[SnapshotVerdict.CORRUPT]:
+            return ExitCode.DATA_CORRUPT
+        waiting = any(self.verdicts[verdict] for verdict in BLOCKING) or self.snapshots[SnapshotVerdict.MISSING]
+        return ExitCode.GATE_REFUSED if waiting or self.snapshots[SnapshotVerdict.SUSPECT] else ExitCode.OK
+
+    def talk(self, output: Output, source: str) -> None:
+        """One line of counts and the next command."""
+        output.talk(f"segments: {_counts(self.verdicts)}; snapshots: {_counts(self.snapshots)}")
+        if self.waiting_bytes:
+            output.talk(f"{human_bytes(self.waiting_bytes)} cannot be tiered for want of right snapshots")
+        if any(self.snapshots[verdict] for verdict in (SnapshotVerdict.MISSING,)):
+            output.talk(f"next: tiersnap repair {source}")
+        elif any(self.snapshots[verdict] for verdict in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)):
+            output.talk(f"next: tiersnap repair {source} --replace")
+
+
+def _examine_all(
+    log_dir: LogDir, topic: re.Pattern[str] | None, check_crc: bool, producer_expiration: int | None, totals: Totals
+) -> Iterator[Examination]:
+    for folder in log_dir.folders:
+        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+        if params.matches_topic(partition.topic, topic):
+            examination = examine(
+                log_dir.filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration
+            )
+            totals.add(examination)
+            yield examination
+
+
+def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counter.most_common()) or "none"
+
+
+def partition_row(examination: Examination) -> dict[str, object]:
+    """One row a partition."""
+    partition = examination.partition
+    verdicts = Counter(readiness.verdict for readiness in examination.readiness)
+    snapshots = Counter(comparison.verdict for comparison in examination.snapshots.values())
+    return {
+        "partition": partition.name,
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "segments": len(partition.segments),
+        "bytes": sum(segment.log.size for segment in partition.segments),
+        "size": human_bytes(sum(segment.log.size for segment in partition.segments)),
+        "log_start_offset": partition.log_start_offset,
+        "log_end_offset": examination.replay.log_end,
+        "high_watermark": examination.replay.high_watermark,
+        "last_stable_offset": examination.replay.last_stable_offset,
+        "snapshots": _counts(snapshots),
+        "verdicts": _counts(verdicts),
+        "findings": len(examination.findings),
+    }
+
+
+def segment_rows(examination: Examination) -> Iterator[dict[str, object]]:
+    """One row a segment, with the snapshot at its end."""
+    partition = examination.partition
+    for segment, readiness in zip(partition.segments, examination.readiness, strict=True):
+        following = segment.next_base_offset
+        found = examination.snapshots.get(examination.replay.log_end if following is None else following)
+        yield {
+            "partition": partition.name,
+            "base_offset": segment.base_offset,
+            "next_base_offset": following,
+            "bytes": segment.log.size,
+            "verdict": readiness.verdict,
+            "snapshot": found.verdict if found else None,
+            "snapshot_reason": found.reason if found else None,
+            "reason": readiness.reason,
+            "next_step": readiness.next_step,
+        }

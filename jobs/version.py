@@ -1,0 +1,13 @@
+"""`tiersnap version`."""
+
+from __future__ import annotations
+
+import click
+
+from snapshot import __version__
+
+
+@click.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"tiersnap {__version__}")
