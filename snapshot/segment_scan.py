@@ -171,7 +171,8 @@ class Counts:
 
     def add(self, rows: np.ndarray) -> None:
         """Count decoded rows; call it before `last_offset` moves past them."""
-        if self.batch_count == 0:
+        has_batch_before = self.batch_count > 0
+        if not has_batch_before:
             self.first_timestamp = int(rows["max_timestamp"][0])
         self.batch_count += rows.size
         self.max_timestamp = max(self.max_timestamp, int(rows["max_timestamp"].max()))
@@ -179,7 +180,8 @@ class Counts:
             # Only the cleaner removes records from a batch or batches from between others.
             last = rows["base_offset"] + rows["last_offset_delta"]
             missing_records = (rows["record_count"] <= rows["last_offset_delta"]).any()
-            missing_batches = (rows["base_offset"][1:] != last[:-1] + 1).any() and self.legacy_count == 0
+            before = np.concatenate(([self.last_offset if has_batch_before else rows["base_offset"][0] - 1], last[:-1]))
+            missing_batches = (rows["base_offset"] != before + 1).any() and self.legacy_count == 0
             self.has_gaps = bool(missing_records or missing_batches)
 
 
