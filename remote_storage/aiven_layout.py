@@ -11,7 +11,7 @@ no such object exists here: a bundle has no empty log, and a snapshot has at lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remote_storage import rsm_manifest
 from remote_storage.bundle import SegmentBundle, read_part
@@ -30,7 +30,7 @@ _KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 class AivenLayout:
     """Objects that a broker with the plugin reads; `keys.prefix` is its `key.prefix`, `chunk_size` is in bytes."""
 
-    keys: ObjectKeys = ObjectKeys()
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
     chunk_size: int = DEFAULT_CHUNK_SIZE
     name: str = "aiven"
 
@@ -46,8 +46,12 @@ class AivenLayout:
             parts[IndexType.TRANSACTION] = read_part(bundle.transaction_index)
         sizes = {index: len(part) for index, part in parts.items()}
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
-        contents = (bundle.log, b"".join(parts.values()), manifest)
-        return tuple(map(PlannedObject, self.object_keys(metadata), contents))
+        log_key, indexes_key, manifest_key = self.object_keys(metadata)
+        return (
+            PlannedObject(log_key, bundle.log),
+            PlannedObject(indexes_key, b"".join(parts.values())),
+            PlannedObject(manifest_key, manifest),
+        )
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """See Layout."""

@@ -109,6 +109,8 @@ class DirectoryStore:
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
         folder = prefix.rpartition("/")[0]
+        if folder or prefix.startswith("/"):
+            self._path(folder)
         with _translated(self.root):
             yield from self._walk(folder + "/" if folder else "", prefix)
 

@@ -186,6 +186,13 @@ class ObjectKeys:
             key=key,
         )
 
+    def recognise(self, key: str) -> ParsedKey | None:
+        """What `key` names, None if it is somebody else's."""
+        try:
+            return self.parse(key)
+        except InvalidKeyError:
+            return None
+
     def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
         if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST}:
             raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")

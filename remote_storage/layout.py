@@ -13,7 +13,7 @@ from remote_storage.source_file import SourceFile
 
 
 class IndexType(StrEnum):
-    """org.apache.kafka.server.log.remote.storage.RemoteStorageManager.IndexType."""
+    """Kafka's RemoteStorageManager.IndexType, in the order of the Aiven plugin's indexes object."""
 
     OFFSET = "OFFSET"
     TIMESTAMP = "TIMESTAMP"

@@ -9,7 +9,7 @@ root is the plugin's `dir`. Follows org.apache.kafka.server.log.remote.storage.L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remote_storage.bundle import SegmentBundle
 from remote_storage.errors import ObjectNotFoundError
@@ -39,7 +39,7 @@ _KIND_OF_INDEX = {
 class LocalTieredStorageLayout:
     """Files that a broker with LocalTieredStorage reads."""
 
-    keys: ObjectKeys = ObjectKeys()
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
     name: str = "local-tiered-storage"
 
     def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:

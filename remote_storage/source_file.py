@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 
 from remote_storage.object_store import ByteSource
-from snapshot.errors import SourceNotFoundError, TransientError
+from snapshot.errors import TransientError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,12 @@ class SourceFile:
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
-        """The file, to be read in pieces; what cannot be read is a TransientError, what may not a SourceNotFoundError."""
+        """The file, to be read in pieces.
+
+        Raises:
+            TransientError: it cannot be read; also of any other OSError inside the `with`.
+            UsageError: it may not be read.
+        """
         with self._reading(), self.filesystem.open_input_file(self.path) as file:
             yield file
 
@@ -58,7 +63,7 @@ class SourceFile:
         except FileNotFoundError as error:
             raise self._changed("it is gone") from error
         except PermissionError as error:
-            raise SourceNotFoundError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
+            raise UsageError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
         except OSError as error:
             raise TransientError(f"{self.path}: {error}", hint="run the same command again", path=self.path) from error
 

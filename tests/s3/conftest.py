@@ -1,0 +1,123 @@
+"""A real HTTP S3 server on loopback, one a test run, and a bucket of its own for every test.
+
+The server is moto's. What it cannot prove: it stores what it is sent whatever checksum came with it (S3 answers
+BadDigest), and HEAD then repeats the checksum of the request. So tests of damage do not rely on it: they change bytes
+or headers on the way (`fault_proxy`) or in the file of a directory store.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.object_store import ObjectStore
+from remote_storage.s3_client import client_of
+from remote_storage.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
+from remote_storage.s3_store import S3Store
+from tests.s3.fault_proxy import FaultProxy
+
+_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "NO_PROXY": "127.0.0.1",
+}
+_ROOT = Path(__file__).parents[2]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        if server.poll() is not None:
+            raise RuntimeError(f"the S3 server ended with {server.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError("the S3 server does not answer")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def aws_environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _ENVIRONMENT.items():
+            patch.setenv(name, value)
+        patch.delenv("AWS_PROFILE", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def endpoint(aws_environment: None) -> Iterator[str]:
+    port = _free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "tests.s3.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _await(url, server)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(10)
+
+
+def settings_for(endpoint: str, **changes: object) -> S3Settings:
+    defaults = {
+        "endpoint_url": endpoint,
+        "path_style": True,
+        "part_size": MIN_PART_SIZE,
+        "read_timeout": 10.0,
+        "total_attempts": 3,
+    }
+    return S3Settings(**{**defaults, **changes})
+
+
+@pytest.fixture
+def bucket(endpoint: str) -> str:
+    name = f"bucket-{uuid.uuid4().hex}"
+    client_of(settings_for(endpoint)).create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def s3_store(endpoint: str, bucket: str) -> S3Store:
+    return S3Store(bucket, "some/prefix/", settings_for(endpoint))
+
+
+@pytest.fixture(params=["directory", "s3", "s3-compat"])
+def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
+    """Every kind of store; the tests that take it are the contract."""
+    if request.param == "directory":
+        return DirectoryStore(tmp_path / "store")
+    checksums = Checksums.COMPAT if request.param == "s3-compat" else Checksums.AWS
+    bucket = request.getfixturevalue("bucket")
+    return S3Store(bucket, "some/prefix/", settings_for(request.getfixturevalue("endpoint"), checksums=checksums))
+
+
+@pytest.fixture
+def proxy(endpoint: str) -> Iterator[FaultProxy]:
+    with FaultProxy(endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def faulty_store(proxy: FaultProxy, bucket: str) -> S3Store:
+    """The S3 server behind a proxy that does what its rules say."""
+    return S3Store(bucket, "some/prefix/", settings_for(proxy.url))

@@ -1,0 +1,177 @@
+"""What every store promises, on every store."""
+
+import io
+import pickle
+import random
+import threading
+
+import google_crc32c
+import pyarrow.fs as pafs
+import pytest
+
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.errors import ObjectNotFoundError
+from remote_storage.object_store import ObjectStore, PutOutcome
+from remote_storage.s3_settings import MIN_PART_SIZE
+from snapshot.errors import ObjectExistsError, TransientError
+
+pytestmark = pytest.mark.s3
+
+LARGE = random.Random(1).randbytes(2 * MIN_PART_SIZE + 1234)  # three parts
+SMALL = b"some bytes"
+
+
+def crc(data: bytes) -> int:
+    return google_crc32c.value(data)
+
+
+def keys_of(store: ObjectStore, prefix: str = "") -> list[str]:
+    return [found.key for found in store.list(prefix)]
+
+
+def assert_nothing_unfinished(store: ObjectStore) -> None:
+    assert list(store.unfinished_uploads()) == []
+
+
+def test_what_was_put_is_there_with_its_size_and_crc(store):
+    result = store.put_if_absent("a/b", SMALL, {"tiersnap-run-id": "r1"})
+    assert (result.outcome, result.size, result.crc32c) == (PutOutcome.CREATED, len(SMALL), crc(SMALL))
+    assert store.get("a/b") == SMALL
+    found = store.head("a/b")
+    assert (found.key, found.size) == ("a/b", len(SMALL))
+    assert found.crc32c in {crc(SMALL), None}  # None: a server without checksums
+    assert found.metadata in ({"tiersnap-run-id": "r1"}, {})  # {}: a directory
+    assert abs(found.modified - next(store.list("a/b")).modified) < 1000
+
+
+def test_the_same_content_again_is_already_same(store):
+    store.put_if_absent("key", SMALL)
+    assert store.put_if_absent("key", SMALL).outcome is PutOutcome.ALREADY_SAME
+
+
+@pytest.mark.parametrize("other", [b"other bytes", b"SOME BYTES", b""])
+def test_other_content_is_refused_and_left_alone(store, other):
+    store.put_if_absent("key", SMALL)
+    with pytest.raises(ObjectExistsError, match="other content") as raised:
+        store.put_if_absent("key", other)
+    assert raised.value.attrs["key"] == "key"
+    assert store.get("key") == SMALL
+
+
+def test_replace_overwrites_and_creates(store):
+    store.replace("key", SMALL)
+    assert store.replace("key", b"new").size == 3
+    assert store.get("key") == b"new"
+
+
+def test_empty_objects_are_objects(store):
+    assert store.put_if_absent("empty", b"").size == 0
+    assert store.put_if_absent("empty", b"").outcome is PutOutcome.ALREADY_SAME
+    assert store.put_file_if_absent("empty-file", io.BytesIO(b""), 0).outcome is PutOutcome.CREATED
+    assert store.get("empty") == store.get_range("empty", 0, 10) == b""
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["single-put", "multipart"])
+def test_a_file_is_put_once(store, data):
+    created = store.put_file_if_absent("file", io.BytesIO(data), len(data))
+    again = store.put_file_if_absent("file", io.BytesIO(data), len(data), crc32c=crc(data))
+    assert (created.outcome, again.outcome) == (PutOutcome.CREATED, PutOutcome.ALREADY_SAME)
+    assert created.crc32c == again.crc32c == crc(data)
+    assert store.get("file") == data
+    assert store.head("file").crc32c in {crc(data), None}
+    assert_nothing_unfinished(store)
+
+
+def test_a_file_is_read_through_pyarrow(store, tmp_path):
+    (tmp_path / "source").write_bytes(LARGE)
+    with pafs.LocalFileSystem().open_input_file(str(tmp_path / "source")) as source:
+        assert store.put_file_if_absent("file", source, len(LARGE)).crc32c == crc(LARGE)
+    assert store.get("file") == LARGE
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["single-put", "multipart"])
+def test_a_file_with_other_content_is_refused_and_leaves_nothing_unfinished(store, data):
+    store.put_if_absent("file", b"mine")
+    with pytest.raises(ObjectExistsError):
+        store.put_file_if_absent("file", io.BytesIO(data), len(data))
+    assert store.get("file") == b"mine"
+    assert_nothing_unfinished(store)
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["single-put", "multipart"])
+@pytest.mark.parametrize("trouble", ["short", "wrong-crc"])
+def test_a_file_that_is_not_what_was_scanned_is_not_stored(store, data, trouble):
+    size = len(data) + (trouble == "short")
+    with pytest.raises(TransientError):
+        store.put_file_if_absent("file", io.BytesIO(data), size, crc32c=crc(data) ^ (trouble == "wrong-crc"))
+    assert store.head("file") is None
+    assert_nothing_unfinished(store)
+
+
+def test_only_the_size_that_was_scanned_is_stored(store):
+    store.put_file_if_absent("file", io.BytesIO(SMALL + b"appended since"), len(SMALL))
+    assert store.get("file") == SMALL
+
+
+def test_ranges_end_where_the_object_ends(store):
+    store.put_if_absent("key", b"0123456789")
+    ranges = [(0, 10), (3, 4), (8, 10), (10, 5), (50, 5), (2, 0)]
+    expected = [b"0123456789", b"3456", b"89", b"", b"", b""]
+    assert [store.get_range("key", start, length) for start, length in ranges] == expected
+
+
+def test_an_absent_key_is_named(store):
+    assert store.head("no/such/key") is None
+    for read in (lambda: store.get("no/such/key"), lambda: store.get_range("no/such/key", 0, 1)):
+        with pytest.raises(ObjectNotFoundError, match="no/such/key"):
+            read()
+
+
+def test_listing_is_by_prefix_in_key_order(store):
+    keys = ["a-b/1", "a.b/1", "a/1", "a/2/3", "ab", "b/1"]
+    for key in reversed(keys):
+        store.put_if_absent(key, key.encode())
+    assert keys_of(store) == keys == sorted(keys)
+    assert keys_of(store, "a") == keys[:-1]
+    assert keys_of(store, "a/") == ["a/1", "a/2/3"]
+    assert keys_of(store, "a/2") == ["a/2/3"]
+    assert keys_of(store, "a-") == ["a-b/1"]
+    assert keys_of(store, "nothing/here") == []
+    assert next(store.list("a/2/3")).size == 5
+
+
+def test_deleting_is_idempotent(store):
+    for key in ("a", "b/c", "b/d"):
+        store.put_if_absent(key, SMALL)
+    assert store.delete(["a", "b/c", "never/was"]) == ()
+    assert store.delete(["a", "b/c", "never/was"]) == ()
+    assert store.delete([]) == ()
+    assert keys_of(store) == ["b/d"]
+
+
+def test_a_store_can_be_sent_to_another_process(store):
+    store.put_if_absent("key", SMALL)
+    sent = pickle.loads(pickle.dumps(store))
+    assert sent == store
+    assert sent.get("key") == SMALL
+    assert sent.uri.endswith("/")
+
+
+def test_of_many_writers_one_wins(tmp_path):
+    # Not on the emulator: it looks for the key and stores the object in two steps.
+    store = DirectoryStore(tmp_path)
+    outcomes: list[object] = []
+
+    def write(number: int) -> None:
+        try:
+            outcomes.append(store.put_if_absent("deep/key", b"writer %d" % number).outcome)
+        except ObjectExistsError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, outcomes)) == ["CREATED"] + ["refused"] * 7
+    assert_nothing_unfinished(store)
