@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.broker.harness.disks import Disks
-from tests.broker.harness.process import JavaProcess, LogFile, ProcessEndedError, free_ports, listens
+from tests.broker.harness.ports import free_ports, listens
+from tests.broker.harness.process import JavaProcess, LogFile
 from tests.broker.harness.settings import broker_settings, write_properties, zookeeper_settings
 from tests.broker.harness.tiering import LocalTier
 from tests.broker.harness.waiting import wait_until
@@ -18,6 +19,7 @@ from tests.broker.harness.waiting import wait_until
 START_SECONDS = 60.0
 ZOOKEEPER_VERSION = "2.7.2"  # whose jars hold the ZooKeeper that served those brokers; newer ones talk to it as well
 _TIERING_READY = "Initialized topic-based RLMM resources successfully"
+_SESSION_EXPIRED = "Expiring session"
 _numbers = itertools.count(1)
 
 
@@ -66,32 +68,40 @@ class Broker:
         if self._ports is None:
             clients, other = free_ports(2)
             self._ports = clients, other
-        output = self.disks.output_dir / f"{self.version}-{next(_numbers)}"
+        run = f"{self.version}-{next(_numbers)}"
+        output = self.disks.output_dir
+        settings = broker_settings(self.disks, self._ports, self._settings)
         try:
             if self.disks.mode == "zookeeper":
-                self._start_zookeeper()
-            path = write_properties(
-                output.with_suffix(f"{output.suffix}.properties"),
-                broker_settings(self.disks, self._ports, self._settings),
+                self._zookeeper = self._started_zookeeper(f"{run}-zookeeper", self._ports[1])
+            path = write_properties(output / f"{run}.properties", settings)
+            self._process = JavaProcess(
+                self.version, "kafka.Kafka", [str(path)], output / f"{run}.log", archive_classes=True
             )
-            log = output.with_suffix(f"{output.suffix}.log")
-            self._process = JavaProcess(self.version, "kafka.Kafka", [str(path)], log)
-            self._wait_for_controller(self._process)
+            self._wait_until_usable(self._process)
         except BaseException:
-            self.kill()
+            self._end()
             raise
         return self
 
-    def _start_zookeeper(self) -> None:
-        assert self._ports is not None
-        port = self._ports[1]
-        path = write_properties(self.disks.output_dir / "zookeeper.properties", zookeeper_settings(self.disks, port))
+    def _started_zookeeper(self, run: str, port: int) -> JavaProcess:
+        output = self.disks.output_dir
+        path = write_properties(output / f"{run}.properties", zookeeper_settings(self.disks, port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        zookeeper = JavaProcess(ZOOKEEPER_VERSION, main, [str(path)], self.disks.output_dir / "zookeeper.log")
-        self._zookeeper = zookeeper
-        wait_until(lambda: zookeeper.ensure_running() or listens(port), "ZooKeeper listens", seconds=START_SECONDS)
+        zookeeper = JavaProcess(ZOOKEEPER_VERSION, main, [str(path)], output / f"{run}.log")
 
-    def _wait_for_controller(self, process: JavaProcess) -> None:
+        def listening() -> bool:
+            zookeeper.ensure_running()
+            return listens(port)
+
+        try:
+            wait_until(listening, "ZooKeeper listens", seconds=START_SECONDS)
+        except BaseException:
+            zookeeper.kill()
+            raise
+        return zookeeper
+
+    def _wait_until_usable(self, process: JavaProcess) -> None:
         def listening() -> bool:
             process.ensure_running()
             return listens(self.port)
@@ -104,13 +114,17 @@ class Broker:
                 return False
             return metadata.controller_id >= 0 and bool(metadata.brokers)
 
+        def tiering_ready() -> int:
+            process.ensure_running()
+            return process.log.count(_TIERING_READY)
+
         wait_until(listening, f"{self.version} listens on {self.port}", seconds=START_SECONDS, every=0.05)
         # Created only now: librdkafka reports every refused connection on stderr.
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         wait_until(has_controller, f"{self.version} has a controller", seconds=START_SECONDS)
         if self.tier:
             # A broker stopped before that waits a minute for its own remote log metadata.
-            wait_until(lambda: process.log.count(_TIERING_READY), _TIERING_READY, seconds=START_SECONDS)
+            wait_until(tiering_ready, _TIERING_READY, seconds=START_SECONDS)
 
     def stop(self) -> float:
         """Stop cleanly (the broker first: one whose ZooKeeper is gone hangs); returns the broker's seconds."""
@@ -121,13 +135,26 @@ class Broker:
                 self._zookeeper.stop()
 
     def kill(self) -> None:
-        """`kill -9` of the broker; its ZooKeeper, which nothing is claimed of, is stopped."""
+        """`kill -9` of the broker. Its ZooKeeper, which nothing is claimed of, is stopped once the session has expired:
+        until then a broker that starts finds itself registered and gives up.
+        """
+        zookeeper = self._zookeeper
+        try:
+            if self._process:
+                self._process.kill()
+            if zookeeper and zookeeper.running:
+                wait_until(lambda: zookeeper.log.count(_SESSION_EXPIRED), _SESSION_EXPIRED)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """End whatever still runs, without ceremony."""
         try:
             if self._process:
                 self._process.kill()
         finally:
             if self._zookeeper:
-                self._zookeeper.stop()
+                self._zookeeper.kill()
 
     def __enter__(self) -> Broker:
         return self if self.running else self.start()
@@ -138,7 +165,4 @@ class Broker:
         if kind is None:
             self.stop()
         else:
-            self.kill()
-
-
-__all__ = ["Broker", "ProcessEndedError"]
+            self._end()

@@ -31,14 +31,22 @@ class JarsMissingError(Exception):
     """Raised when a jar set cannot be had; the text says why and what to run."""
 
 
-@cache
 def classpath(version: str) -> str:
-    """Class path (with a wildcard) of Kafka `version`, resolved first where the cache lacks it.
+    """Class path (with a wildcard) of Kafka `version`; raises as `folder` does."""
+    return f"{folder(version)}/*"
+
+
+@cache
+def folder(version: str) -> Path:
+    """Folder with the jars of Kafka `version`, resolved first where the cache lacks them.
 
     Raises:
         JarsMissingError: no Java, no Ivy, or a resolution that failed.
     """
-    return f"{_resolved(version)}/*"
+    with _locked():
+        if not _is_current(version):
+            _resolve(version)
+    return CACHE / version
 
 
 @cache
@@ -46,17 +54,10 @@ def missing(*versions: str) -> str:
     """Why the first of `versions` that cannot be had cannot be had, empty when all are there; asked of Ivy once."""
     try:
         for version in versions:
-            classpath(version)
+            folder(version)
     except JarsMissingError as error:
         return str(error)
     return ""
-
-
-def _resolved(version: str) -> Path:
-    with _locked():
-        if not _is_current(version):
-            _resolve(version)
-    return CACHE / version
 
 
 def _is_current(version: str) -> bool:
@@ -123,11 +124,11 @@ def main(versions: list[str]) -> int:
     for version in versions or VERSIONS:
         began = time.monotonic()
         try:
-            folder = _resolved(version)
+            found = list(folder(version).glob("*.jar"))
         except JarsMissingError as error:
             print(error, file=sys.stderr)
             return 1
-        print(f"Kafka {version}: {len(list(folder.glob('*.jar')))} jars in {folder} ({time.monotonic() - began:.1f} s)")
+        print(f"Kafka {version}: {len(found)} jars in {folder(version)} ({time.monotonic() - began:.1f} s)")
     return 0
 
 

@@ -46,18 +46,17 @@ def read_all(
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         while True:
-            messages = consumer.consume(500, SECONDS)
-            if not messages:
-                raise AssertionError(f"{topic}-{partition}: no record and no end after offset {len(records)}")
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    kind, stamp = message.timestamp()
-                    headers = tuple(message.headers() or ())
-                    records.append(Record(message.offset(), message.key(), message.value(), headers, kind, stamp))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return records
-                else:
-                    raise AssertionError(f"{topic}-{partition} at {len(records)} records: {error}")
+            message = consumer.poll(SECONDS)
+            if message is None:
+                raise AssertionError(f"{topic}-{partition}: no record and no end after {len(records)} records")
+            error = message.error()
+            if error is None:
+                kind, stamp = message.timestamp()
+                headers = tuple(message.headers() or ())
+                records.append(Record(message.offset(), message.key(), message.value(), headers, kind, stamp))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return records
+            else:
+                raise AssertionError(f"{topic}-{partition} after {len(records)} records: {error}")
     finally:
         consumer.close()

@@ -28,6 +28,7 @@ _KRAFT = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "4000",  # what a start after kill -9 waits for
     "share.coordinator.state.topic.replication.factor": "1",
 }
 ZOOKEEPER_TICK_MS = 500
@@ -47,7 +48,7 @@ def broker_settings(disks: Disks, ports: tuple[int, int], extra: Mapping[str, st
     else:
         settings["broker.id"] = "1"
         settings["zookeeper.connect"] = f"127.0.0.1:{other}"
-        settings["zookeeper.session.timeout.ms"] = str(12 * ZOOKEEPER_TICK_MS)
+        settings["zookeeper.session.timeout.ms"] = str(6 * ZOOKEEPER_TICK_MS)
     return settings | dict(extra)
 
 
