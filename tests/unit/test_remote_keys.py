@@ -1,0 +1,144 @@
+import base64
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote_storage import keys as keys_module
+from remote_storage.errors import InvalidKeyError
+from remote_storage.keys import KeyKind, ObjectKeys, ParsedKey
+from remote_storage.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+
+pytestmark = pytest.mark.unit
+
+TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
+
+OF_SNAPSHOTS = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST}
+topics = st.one_of(
+    st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
+    # topics that look like other parts of a key
+    st.sampled_from(["a-0", "no-topic-id", "x-no-topic-id", f"t-{TOPIC_ID}", "snapshots", "kafka-tiered-storage", "-"]),
+    st.just("x" * 249),
+).filter(lambda topic: topic not in {".", ".."})
+uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("="))
+offsets = st.integers(0, (1 << 63) - 1)
+partitions = st.integers(0, (1 << 31) - 1)
+prefixes = st.sampled_from(["", "tiered", "tiered/", "a/b-c/", "snapshots/", "kafka-tiered-storage/", "t-0/"])
+run_ids = st.from_regex(re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,40}", re.ASCII), fullmatch=True)
+
+segment_kinds = st.sampled_from([k for k in KeyKind if k not in OF_SNAPSHOTS])
+with_id = st.builds(TopicIdPartition, topics, uuids, partitions)
+maybe_id = st.builds(TopicIdPartition, topics, st.none() | uuids, partitions)
+parsed_keys = st.one_of(
+    st.builds(lambda kind, p, offset, sid: ParsedKey(kind, p, offset, sid), segment_kinds, with_id, offsets, uuids),
+    st.builds(lambda p, offset: ParsedKey(KeyKind.SNAPSHOT, p, offset), maybe_id, offsets),
+    st.builds(lambda p, run: ParsedKey(KeyKind.SNAPSHOT_MANIFEST, p, run_id=run), maybe_id, run_ids),
+)
+
+
+@given(prefixes, parsed_keys)
+def test_a_key_says_what_it_was_made_of(prefix, key):
+    keys = ObjectKeys(prefix)
+    text = keys.format(key)
+    assert text.startswith(prefix)
+    assert keys.parse(text) == keys.recognise(text) == key
+
+
+@given(prefixes, st.lists(parsed_keys, min_size=2, max_size=5, unique=True))
+def test_no_two_things_have_one_key(prefix, things):
+    texts = [ObjectKeys(prefix).format(thing) for thing in things]
+    assert len(set(texts)) == len(things)
+
+
+@given(st.text(max_size=80))
+def test_what_is_not_a_key_is_refused_by_name(text):
+    with pytest.raises(InvalidKeyError, match="key"):
+        ObjectKeys("never/").parse("never/" + text)
+    assert ObjectKeys("never/").recognise(text) is None
+
+
+def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(topic, TOPIC_ID, 7, SEGMENT_ID),
+        start_offset=offset,
+        end_offset=offset + 9,
+        broker_id=1,
+        max_timestamp=0,
+        event_timestamp=0,
+        segment_leader_epochs=((0, offset),),
+        segment_size=1,
+        state=SegmentState.COPY_SEGMENT_STARTED,
+    )
+
+
+def test_the_examples_of_the_grammar_are_keys():
+    text = keys_module.__doc__ or ""
+    examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
+    assert len(examples) == 6
+    for example in examples:
+        keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
+        assert keys.format(keys.parse(example)) == example
+
+
+def test_segment_keys_are_those_of_the_plugins():
+    stem = f"00000000000000001234-{SEGMENT_ID}"
+    keys = ObjectKeys("tiered/")
+    assert [keys.segment(kind, metadata()) for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)] == [
+        f"tiered/payments-{TOPIC_ID}/7/{stem}.log",
+        f"tiered/payments-{TOPIC_ID}/7/{stem}.indexes",
+        f"tiered/payments-{TOPIC_ID}/7/{stem}.rsm-manifest",
+    ]
+    assert ObjectKeys().segment(KeyKind.LOCAL_LEADER_EPOCHS, metadata("a.b-c")) == (
+        f"kafka-tiered-storage/a.b-c-7-{TOPIC_ID}/{stem}.leader_epoch_checkpoint"
+    )
+
+
+def test_a_prefix_is_taken_as_it_is_with_or_without_a_slash():
+    with_slash, without = (ObjectKeys(prefix).segment(KeyKind.LOG, metadata()) for prefix in ("tiered/", "tiered"))
+    assert with_slash.startswith("tiered/payments-")
+    assert without.startswith("tieredpayments-")
+    # what one prefix wrote is not silently taken for the other's
+    assert ObjectKeys("tiered").recognise(with_slash) is None
+    assert ObjectKeys("tiered/").recognise(without) is None
+
+
+def test_stems_and_folders_belong_to_one_segment_or_partition():
+    keys = ObjectKeys("p/")
+    for local in (False, True):
+        stem = keys.segment_stem(metadata(), local=local)
+        kinds = [kind for kind in KeyKind if kind.is_local is local and kind not in OF_SNAPSHOTS]
+        assert len(kinds) == (6 if local else 3)
+        assert all(keys.segment(kind, metadata()).startswith(stem) for kind in kinds)
+        folder = keys.partition_segments(metadata().id.topic_id_partition, local=local)
+        assert stem.startswith(folder)
+        assert folder.endswith("/")
+    seven, seventy = TopicIdPartition("t", TOPIC_ID, 7), TopicIdPartition("t", TOPIC_ID, 70)
+    assert not keys.partition_snapshots(seventy).startswith(keys.partition_snapshots(seven))
+
+
+def test_a_topic_without_id_can_have_snapshots_and_no_remote_segments():
+    old = TopicIdPartition("old.topic", None, 3)
+    keys = ObjectKeys()
+    assert keys.snapshot(old, 42) == "snapshots/old.topic-no-topic-id/3/00000000000000000042.snapshot"
+    assert keys.snapshot_manifest(old, "r.1") == "snapshots/old.topic-no-topic-id/3/manifest-r.1.json"
+    with pytest.raises(InvalidKeyError, match="topic id"):
+        keys.partition_segments(old)
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 63])
+def test_no_key_is_made_of_what_is_no_offset(offset):
+    with pytest.raises(InvalidKeyError, match="not an offset"):
+        ObjectKeys().snapshot(TopicIdPartition("t", None, 0), offset)
+
+
+@pytest.mark.parametrize("run_id", ["", "../x", "a/b", "-x", "x" * 129, "a b"])
+def test_run_ids_cannot_leave_their_folder(run_id):
+    with pytest.raises(InvalidKeyError, match="run id"):
+        ObjectKeys().snapshot_manifest(TopicIdPartition("t", None, 0), run_id)
