@@ -1,0 +1,206 @@
+import pickle
+
+import numpy as np
+import pyarrow.fs as pafs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote_storage.bundle import SegmentBundle, epochs_in_range
+from remote_storage.source_file import SourceFile
+from remote_storage.trusted_snapshot import TrustedSnapshot
+from snapshot import snapshot_file
+from snapshot.errors import (
+    CorruptIndexError,
+    CorruptSnapshotError,
+    ExitCode,
+    IncompleteBundleError,
+    MissingProducerSnapshotError,
+    TransientError,
+    UsageError,
+)
+from snapshot.producer_state import ENTRY_DTYPE
+from snapshot.trust import Provenance, SnapshotVerdict
+from tests.s3.segments import EPOCHS, attempt, make_bundle, snapshot_bytes, source, trusted
+
+pytestmark = pytest.mark.unit
+
+EMPTY = bytes.fromhex("000148674bc700000000")
+
+
+@pytest.fixture
+def parts(tmp_path) -> dict[str, object]:
+    return {
+        "base_offset": 1000,
+        "next_base_offset": 2000,
+        "max_timestamp": 1_700_000_000_000,
+        "log": source(tmp_path / "log", b"x" * 100),
+        "offset_index": b"",
+        "time_index": bytes(12),
+        "leader_epochs": EPOCHS,
+        "producer_snapshot": trusted(2000),
+    }
+
+
+def test_a_bundle_with_everything_is_built_and_can_be_sent(parts):
+    bundle = SegmentBundle.build(**parts)
+    assert bundle.transaction_index is None
+    assert pickle.loads(pickle.dumps(bundle)) == bundle
+
+
+def test_without_a_producer_snapshot_there_is_no_bundle(parts):
+    with pytest.raises(MissingProducerSnapshotError, match="next base offset 2000") as raised:
+        SegmentBundle.build(**parts | {"producer_snapshot": None})
+    assert raised.value.exit_code is ExitCode.GATE_REFUSED
+    assert raised.value.attrs == {"base_offset": 1000, "next_base_offset": 2000}
+    assert "tiersnap" in raised.value.hint
+
+
+@pytest.mark.parametrize("offset", [1000, 1999, 2001])
+def test_a_snapshot_of_another_offset_is_refused_with_both_numbers(parts, offset):
+    with pytest.raises(MissingProducerSnapshotError, match=rf"2000.*{offset}"):
+        SegmentBundle.build(**parts | {"producer_snapshot": trusted(offset)})
+
+
+@pytest.mark.parametrize("part", ["log", "offset_index", "time_index"])
+def test_every_other_mandatory_part_is_missed_by_name(parts, part):
+    with pytest.raises(IncompleteBundleError, match=part.replace("_", " ")):
+        SegmentBundle.build(**parts | {part: None})
+
+
+def test_what_is_missing_is_said_at_once(parts):
+    with pytest.raises(IncompleteBundleError, match="no offset index and no time index"):
+        SegmentBundle.build(**parts | {"offset_index": None, "time_index": None})
+
+
+@pytest.mark.parametrize("epochs", [(), ((5, 2000),), ((0, 0), (0, 1500)), ((3, 1200), (4, 1100))])
+def test_leader_epochs_must_cover_the_segment_and_ascend(parts, epochs):
+    with pytest.raises(IncompleteBundleError, match="leader epochs"):
+        SegmentBundle.build(**parts | {"leader_epochs": epochs})
+
+
+def test_the_gate_cannot_be_walked_around_through_the_constructor(parts):
+    with pytest.raises(TypeError):
+        SegmentBundle(**{name: part for name, part in parts.items() if name != "producer_snapshot"})
+    with pytest.raises(MissingProducerSnapshotError):
+        SegmentBundle(**parts | {"leader_epochs": EPOCHS[:3], "producer_snapshot": trusted(1000)})
+
+
+@pytest.mark.parametrize(("part", "size"), [("offset_index", 7), ("time_index", 13), ("transaction_index", 35)])
+def test_half_an_index_entry_is_damage(parts, part, size):
+    with pytest.raises(CorruptIndexError, match=part.replace("_", " ")):
+        SegmentBundle.build(**parts | {part: bytes(size)})
+
+
+def test_an_empty_log_and_an_empty_range_are_refused(parts, tmp_path):
+    with pytest.raises(IncompleteBundleError, match="log"):
+        SegmentBundle.build(**parts | {"log": source(tmp_path / "empty", b"")})
+    with pytest.raises(IncompleteBundleError, match="log"):
+        SegmentBundle.build(**parts | {"base_offset": 2000})
+
+
+def test_the_lineage_has_the_epochs_that_began_before_the_next_base_offset(parts):
+    bundle = SegmentBundle.build(**parts)
+    assert bundle.leader_epoch_checkpoint == b"0\n3\n0 0\n3 500\n4 1500\n"
+    assert bundle.segment_leader_epochs == ((3, 1000), (4, 1500))
+
+
+def test_the_first_epoch_of_a_segment_is_clamped_to_its_base():
+    assert epochs_in_range([(0, 0)], 100, 200) == ((0, 100),)
+    assert epochs_in_range([(0, 0), (1, 100), (2, 200)], 100, 200) == ((1, 100),)
+    assert epochs_in_range([(0, 150)], 100, 200) == ((0, 150),)
+    assert epochs_in_range([(0, 200)], 100, 200) == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(1, 20)), max_size=8),
+    st.integers(0, 100),
+    st.integers(1, 100),
+)
+def test_epochs_in_range_name_the_leader_of_every_offset(steps, start, length):
+    epochs, epoch, offset = [], -1, -1
+    for epoch_step, offset_step in steps:
+        epoch, offset = epoch + epoch_step, offset + offset_step
+        epochs.append((epoch, offset))
+
+    def leader(entries, at):
+        return max((entry for entry in entries if entry[1] <= at), default=(None, None))[0]
+
+    found = epochs_in_range(epochs, start, start + length)
+    assert all(start <= first < start + length for _, first in found)
+    for at in range(start, start + length):
+        assert leader(found, at) == leader(epochs, at)
+
+
+def test_metadata_of_an_attempt_is_copy_segment_started(tmp_path):
+    bundle = make_bundle(tmp_path)
+    metadata = attempt(bundle)
+    assert (metadata.start_offset, metadata.end_offset, metadata.segment_size) == (1000, 1999, 10_000)
+    assert metadata.segment_leader_epochs == ((3, 1000), (4, 1500))
+    assert metadata.state.name == "COPY_SEGMENT_STARTED"
+
+
+# --- trusted snapshots
+
+
+def test_an_empty_snapshot_can_be_trusted_when_it_was_computed():
+    assert TrustedSnapshot(5, EMPTY, Provenance.COMPUTED).entry_count == 0
+
+
+@pytest.mark.parametrize("data", [b"", EMPTY[:-1], EMPTY + b"\0", b"\0\2" + EMPTY[2:], snapshot_bytes()[:-1] + b"\7"])
+def test_bytes_that_a_broker_cannot_read_are_not_trusted(data):
+    with pytest.raises(CorruptSnapshotError):
+        TrustedSnapshot(1000, data, Provenance.COMPUTED)
+
+
+@pytest.mark.parametrize("field", ["last_offset", "current_txn_first_offset"])
+def test_a_snapshot_that_knows_its_own_offset_has_the_wrong_name(field):
+    entries = np.zeros(1, ENTRY_DTYPE)
+    entries[field] = 1000
+    with pytest.raises(CorruptSnapshotError, match="offset 1000"):
+        TrustedSnapshot(1000, snapshot_file.encode(entries), Provenance.COMPUTED)
+    assert TrustedSnapshot(1001, snapshot_file.encode(entries), Provenance.COMPUTED).entry_count == 1
+
+
+@pytest.mark.parametrize("verdict", [None, *SnapshotVerdict])
+def test_a_brokers_file_is_trusted_only_when_the_log_agrees(verdict):
+    if verdict in {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS}:
+        assert TrustedSnapshot(1000, snapshot_bytes(), Provenance.BROKER, verdict).entry_count == 2
+    else:
+        with pytest.raises(MissingProducerSnapshotError, match="not trusted"):
+            TrustedSnapshot(1000, snapshot_bytes(), Provenance.BROKER, verdict)
+
+
+# --- source files
+
+
+def test_a_source_that_grew_shrank_or_went_is_another_file(tmp_path):
+    file = source(tmp_path / "log", b"0123456789")
+    file.check_unchanged()
+    assert file.read() == b"0123456789"
+    for content in (b"0123456789+", b"012345678"):
+        (tmp_path / "log").write_bytes(content)
+        for look in (file.check_unchanged, file.read):
+            with pytest.raises(TransientError, match="segment changed"):
+                look()
+    (tmp_path / "log").unlink()
+    for look in (file.check_unchanged, file.read):
+        with pytest.raises(TransientError, match="it is gone"):
+            look()
+
+
+def test_a_source_that_may_not_be_read_is_a_matter_of_permissions(tmp_path):
+    class Forbidden(pafs.FileSystemHandler):
+        def __getattribute__(self, name):
+            if name in {"get_file_info", "open_input_file"}:
+
+                def refuse(*_):
+                    raise PermissionError(13, "Permission denied")
+
+                return refuse
+            return super().__getattribute__(name)
+
+    Forbidden.__abstractmethods__ = frozenset()
+    file = SourceFile(pafs.PyFileSystem(Forbidden()), "/log", 1)
+    with pytest.raises(UsageError, match="not readable"):
+        file.read()

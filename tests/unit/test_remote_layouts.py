@@ -1,0 +1,194 @@
+import json
+
+import pytest
+
+from remote_storage import rsm_manifest
+from remote_storage.aiven_layout import AivenLayout
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.errors import ObjectNotFoundError
+from remote_storage.keys import ObjectKeys
+from remote_storage.layout import CopyState, IndexType
+from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
+from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from remote_storage.uploader import copy_segment, delete_copy, fetch_index, fetch_segment, inspect_copy
+from snapshot.errors import CorruptDataError, RemoteStorageError
+from tests.s3.segments import TOPIC_ID, attempt, make_bundle
+
+pytestmark = pytest.mark.unit
+
+LAYOUTS = [AivenLayout(), AivenLayout(ObjectKeys("tiered/"), chunk_size=999), LocalTieredStorageLayout()]
+SEGMENT_ID = "adh9f8BMS4anaUnD8KWfWg"
+
+# Written out by hand after io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1 and its serde tests.
+GOLDEN = (
+    '{"version":"1",'
+    '"chunkIndex":{"type":"fixed","originalChunkSize":4194304,"originalFileSize":10000000,'
+    '"transformedChunkSize":4194304,"finalTransformedChunkSize":1611392},'
+    '"segmentIndexes":{"offset":{"position":0,"size":24},"timestamp":{"position":24,"size":12},'
+    '"producerSnapshot":{"position":36,"size":102},"leaderEpoch":{"position":138,"size":21},"transaction":null},'
+    '"compression":false,'
+    '"remoteLogSegmentMetadata":{"remoteLogSegmentId":{"topicIdPartition":{"topicId":"lZ6vvmajTWKDBUTV6SQAtQ",'
+    '"topicPartition":{"topic":"pay.ments-eu","partition":7}},"id":"adh9f8BMS4anaUnD8KWfWg"},'
+    '"startOffset":1000,"endOffset":1999,"maxTimestampMs":1700000000000,"brokerId":2,'
+    '"eventTimestampMs":1700000000500,"segmentLeaderEpochs":{"3":1000,"4":1500}}}'
+)
+
+
+def metadata(size: int = 10_000_000) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId("pay.ments-eu", TOPIC_ID, 7, SEGMENT_ID),
+        start_offset=1000,
+        end_offset=1999,
+        broker_id=2,
+        max_timestamp=1_700_000_000_000,
+        event_timestamp=1_700_000_000_500,
+        segment_leader_epochs=((3, 1000), (4, 1500)),
+        segment_size=size,
+        state=SegmentState.COPY_SEGMENT_STARTED,
+    )
+
+
+SIZES = {IndexType.OFFSET: 24, IndexType.TIMESTAMP: 12, IndexType.PRODUCER_SNAPSHOT: 102, IndexType.LEADER_EPOCH: 21}
+
+
+def test_the_rsm_manifest_is_the_golden_one():
+    assert rsm_manifest.encode(metadata(), SIZES, chunk_size=4 << 20).decode() == GOLDEN
+
+
+def test_a_transaction_index_follows_the_leader_epochs():
+    manifest = json.loads(rsm_manifest.encode(metadata(), {**SIZES, IndexType.TRANSACTION: 34}, chunk_size=100))
+    assert manifest["segmentIndexes"]["transaction"] == {"position": 159, "size": 34}
+
+
+@pytest.mark.parametrize(
+    ("file_size", "chunk_size", "last"), [(1, 100, 1), (100, 100, 100), (101, 100, 1), (250, 100, 50), (7, 1, 1)]
+)
+def test_the_last_chunk_is_never_empty(file_size, chunk_size, last):
+    chunks = json.loads(rsm_manifest.encode(metadata(file_size), SIZES, chunk_size=chunk_size))["chunkIndex"]
+    assert chunks["finalTransformedChunkSize"] == last
+    count = -(-file_size // chunk_size)
+    assert (count - 1) * chunks["transformedChunkSize"] + last == chunks["originalFileSize"] == file_size
+
+
+@pytest.mark.parametrize(("file_size", "chunk_size"), [(0, 100), (1 << 31, 100), (100, 0), (100, 1 << 30)])
+def test_what_the_plugin_cannot_read_is_not_written(file_size, chunk_size):
+    with pytest.raises(RemoteStorageError):
+        rsm_manifest.encode(metadata(file_size), SIZES, chunk_size=chunk_size)
+
+
+def test_a_manifest_is_read_back():
+    found = rsm_manifest.decode(GOLDEN.encode(), name="m")
+    assert found.file_size == 10_000_000
+    assert found.indexes_size == 159
+    assert found.indexes[IndexType.LEADER_EPOCH] == (138, 21)
+    assert found.indexes[IndexType.TRANSACTION] is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"compression":false,"segmentIndexes":{}}', b"\xff", GOLDEN[:50]]
+)
+def test_a_damaged_manifest_is_corrupt_data(data):
+    with pytest.raises(CorruptDataError, match="some/key"):
+        rsm_manifest.decode(data.encode() if isinstance(data, str) else data, name="some/key")
+
+
+@pytest.mark.parametrize("change", [('"compression":false', '"compression":true'), ("{", '{"encryption":{},', 1)])
+def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(change):
+    with pytest.raises(RemoteStorageError, match="compressed or encrypted") as raised:
+        rsm_manifest.decode(GOLDEN.replace(*change).encode(), name="m")
+    assert "broker" in raised.value.hint
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "aiven-prefix", "local"])
+@pytest.mark.parametrize("with_transactions", [False, True])
+def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transactions):
+    store = DirectoryStore(tmp_path / "remote")
+    bundle = make_bundle(tmp_path / "log", with_transactions=with_transactions)
+    copy = attempt(bundle)
+    result = copy_segment(store, layout, bundle, copy)
+    assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
+    assert {found.key: found.size for found in store.list()} == {done.key: done.size for done in result.objects}
+    log = bundle.log.read()
+    assert b"".join(fetch_segment(store, layout, copy)) == log
+    assert b"".join(fetch_segment(store, layout, copy, start=17, end=4000)) == log[17:4000]
+    expected = {
+        IndexType.OFFSET: bundle.offset_index.read(),
+        IndexType.TIMESTAMP: bundle.time_index.read(),
+        IndexType.PRODUCER_SNAPSHOT: bundle.producer_snapshot.data,
+        IndexType.LEADER_EPOCH: bundle.leader_epoch_checkpoint,
+        IndexType.TRANSACTION: bundle.transaction_index.read() if with_transactions else None,
+    }
+    assert {index: fetch_index(store, layout, copy, index) for index in IndexType} == expected
+    assert delete_copy(store, layout, copy) == ()
+    assert list(store.list()) == []
+    with pytest.raises(ObjectNotFoundError):
+        fetch_index(store, layout, copy, IndexType.TRANSACTION)
+
+
+def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
+    bundle = make_bundle(tmp_path, with_transactions=True)
+    copy = attempt(bundle, segment_id=SEGMENT_ID)
+    log, indexes, manifest = AivenLayout(ObjectKeys("p/")).plan(bundle, copy)
+    stem = f"p/pay.ments-eu-{TOPIC_ID}/7/00000000000000001000-{SEGMENT_ID}"
+    assert [part.key for part in (log, indexes, manifest)] == [f"{stem}.log", f"{stem}.indexes", f"{stem}.rsm-manifest"]
+    assert log.content is bundle.log
+    assert indexes.content == b"".join(
+        [
+            bytes(range(24)),
+            bytes(range(100, 112)),
+            bundle.producer_snapshot.data,
+            b"0\n3\n0 0\n3 500\n4 1500\n",
+            bytes(range(34)),
+        ]
+    )
+    assert b"\n" not in manifest.content
+    assert set(json.loads(manifest.content)) == {
+        "version", "chunkIndex", "segmentIndexes", "compression", "remoteLogSegmentMetadata",
+    }  # fmt: skip
+
+
+def test_local_tiered_storage_files_are_those_of_kafka(tmp_path):
+    store = DirectoryStore(tmp_path / "remote")
+    bundle = make_bundle(tmp_path / "log")
+    copy_segment(store, LocalTieredStorageLayout(), bundle, attempt(bundle, segment_id=SEGMENT_ID))
+    folder = tmp_path / "remote" / "kafka-tiered-storage" / f"pay.ments-eu-7-{TOPIC_ID}"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"00000000000000001000-{SEGMENT_ID}{suffix}"
+        for suffix in (".index", ".leader_epoch_checkpoint", ".log", ".snapshot", ".timeindex")
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "aiven-prefix", "local"])
+def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
+    bundle = make_bundle(tmp_path / "log", with_transactions=True)
+    copy = attempt(bundle)
+    store = DirectoryStore(tmp_path / "remote")
+    assert inspect_copy(store, layout, copy) is CopyState.ABSENT
+    copy_segment(store, layout, bundle, copy)
+    objects = {found.key: store.get(found.key) for found in store.list()}
+    optional = [key for key in objects if key.endswith(".txnindex")]
+    for key in objects.keys() - set(optional):
+        store.delete([key])
+        assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+        store.replace(key, objects[key])
+    store.replace(layout.log_key(copy), b"short")
+    assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+    with pytest.raises(RemoteStorageError, match="ends at byte 5"):
+        list(fetch_segment(store, layout, copy))
+
+
+def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
+    layout, bundle, store = AivenLayout(), make_bundle(tmp_path / "log"), DirectoryStore(tmp_path / "remote")
+    copy = attempt(bundle)
+    copy_segment(store, layout, bundle, copy)
+    _, indexes_key, manifest_key = layout.object_keys(copy)
+    indexes, manifest = store.get(indexes_key), store.get(manifest_key)
+    for key, content in ((manifest_key, b"{}"), (manifest_key, GOLDEN.encode()), (indexes_key, indexes[:-1])):
+        store.replace(key, content)
+        assert inspect_copy(store, layout, copy) is CopyState.PARTIAL
+        if key == indexes_key:
+            with pytest.raises(CorruptDataError, match="LEADER_EPOCH"):
+                fetch_index(store, layout, copy, IndexType.LEADER_EPOCH)
+        store.replace(manifest_key, manifest)
+        store.replace(indexes_key, indexes)
+    assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
