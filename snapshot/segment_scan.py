@@ -101,7 +101,7 @@ class SegmentScan:
             except OSError as error:
                 self.end = self._end(counts, windows.size, _unreadable(self._path, error))
                 return
-            at_end = position + window.size >= windows.size
+            at_end = window.size < length or position + window.size >= windows.size
             cursor = 0
             reason = rb.FULL
             while reason == rb.FULL:

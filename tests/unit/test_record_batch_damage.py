@@ -397,3 +397,17 @@ def test_windows_never_change_what_a_scan_gives(scan, window_bytes: int, cut: in
     small_rows, small_end = scan(data, ACTIVE, window_bytes=window_bytes)
     assert small_rows == rows
     assert small_end == end
+
+
+def test_an_active_segment_that_its_broker_cuts_during_the_scan_ends_the_scan(tmp_path: Path) -> None:
+    path = tmp_path / f"{10:020d}.log"
+    path.write_bytes(SEGMENT)
+    segment = SegmentScan(
+        fs.LocalFileSystem(), str(path), base_offset=10, next_base_offset=ACTIVE, window_bytes=SECOND + 20
+    )
+    rows = iter(segment)
+    assert next(rows)["base_offset"].tolist() == [10]
+    with path.open("r+b") as file:
+        file.truncate(THIRD - 1)
+    assert list(rows) == []
+    assert (segment.end.valid_bytes, segment.end.last_offset) == (SECOND, 12)
