@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.broker.harness.disks import Disks
@@ -67,3 +68,15 @@ def forget_clean_shutdown(disks: Disks) -> None:
     """Make the next start an unclean one in every log directory."""
     for log_dir in disks.log_dirs:
         (log_dir / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+
+
+def replace_disk(log_dir: Path) -> None:
+    """Lose everything in a log directory but `meta.properties`: a new disk that was given the old directory id.
+
+    A new id would leave its partitions without a leader until a second restart.
+    """
+    for path in log_dir.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "meta.properties":
+            path.unlink()

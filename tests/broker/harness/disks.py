@@ -53,6 +53,9 @@ class Disks:
                 return log_dir / f"{topic}-{partition}"
         raise FileNotFoundError(f"{topic}-{partition} in none of {', '.join(map(str, self.log_dirs))}")
 
+    def has_partition(self, topic: str, partition: int = 0) -> bool:
+        return any((log_dir / f"{topic}-{partition}").is_dir() for log_dir in self.log_dirs)
+
     def copy_to(self, root: Path) -> Disks:
         """The same disks again at `root`, times kept; only while no broker runs on them."""
         shutil.copytree(self.root, root, ignore=shutil.ignore_patterns(self.output_dir.name, ".lock"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases, snapshots
 from tests.broker.harness.disks import Disks, kraft_disks, zookeeper_disks
+from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier, TieredSegment
 from tests.broker.harness.topics import alter_topic, create_topic, wait_for_leader
 from tests.broker.harness.waiting import NotInTimeError, wait_until
@@ -48,7 +50,8 @@ class TieringOutcome:
 
     inactive: tuple[int, ...]  # base offsets of the closed segments
     tiered: tuple[TieredSegment, ...]  # complete copies, by base offset
-    failures: int  # NullPointerExceptions for want of a snapshot
+    failures: int  # NullPointerExceptions for want of a snapshot, in this run of the broker
+    metadata: Counter[str]  # records of each state in __remote_log_metadata, of earlier runs too
     snapshots: dict[int, bytes]  # in the partition's folder once the broker had loaded it
 
     @property
@@ -114,5 +117,6 @@ def outcome_of(
         inactive=tuple(segment_bases(folder)[:-1]),
         tiered=tuple(segment for segment in tier.segments(topic) if segment.complete),
         failures=broker.log.count(NO_SNAPSHOT),
+        metadata=states(broker, topic),
         snapshots=snapshots(folder) if found is None else found,
     )

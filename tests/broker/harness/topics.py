@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -42,6 +44,19 @@ def create_topic(
     admin = admin_client(broker)
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(SECONDS)
     wait_for_leader(broker, topic, partitions=partitions)
+    for partition in range(partitions):
+        # The controller names the leader before the broker has made the folder.
+        wait_until(lambda at=partition: broker.disks.has_partition(topic, at), f"{topic}-{partition} has a folder")
+
+
+def create_topic_in(broker: Broker, log_dir: Path, prefix: str, **options: Any) -> str:
+    """Create `<prefix>-1`, `<prefix>-2`, ... until the broker places one in `log_dir`; returns its name."""
+    for number in range(1, 20):
+        topic = f"{prefix}-{number}"
+        create_topic(broker, topic, **options)
+        if broker.disks.partition(topic).parent == log_dir:
+            return topic
+    raise AssertionError(f"no topic placed in {log_dir}")
 
 
 def wait_for_leader(broker: Broker, topic: str, *, partitions: int = 1) -> None:

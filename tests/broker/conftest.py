@@ -1,0 +1,51 @@
+"""Logs written once by real brokers and copied by every test that needs one; skips where Kafka is not to be had.
+
+A test says which versions it runs with `@pytest.mark.kafka("2.7.2", "3.9.1")`. Where their jars cannot be had it is
+skipped with the reason, or fails when TIERSNAP_REQUIRE_KAFKA is set, as in CI.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker.harness import jars
+from tests.broker.harness.disks import Disks
+from tests.broker.harness.scenarios import write_current_log, write_legacy_log
+
+CopyDisks = Callable[[Disks], Disks]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "kafka(*versions): the Kafka versions whose jars the test needs")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    versions = [version for marker in item.iter_markers("kafka") for version in marker.args]
+    reason = jars.missing(*versions)
+    if reason and os.environ.get("TIERSNAP_REQUIRE_KAFKA"):
+        pytest.fail(reason, pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def legacy_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
+    """A topic written by 2.7.2, twelve inactive segments; to be copied, not used."""
+    return write_legacy_log(tmp_path_factory.mktemp("legacy") / "disks")
+
+
+@pytest.fixture(scope="session")
+def current_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
+    """A topic written by 4.3.1, ten inactive segments and a snapshot for each; to be copied, not used."""
+    return write_current_log(tmp_path_factory.mktemp("current") / "disks")
+
+
+@pytest.fixture
+def copy_of(tmp_path: Path) -> CopyDisks:
+    """Copies shared disks into the test's own folder, `disks`."""
+    return lambda disks: disks.copy_to(tmp_path / "disks")
