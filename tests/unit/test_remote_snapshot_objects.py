@@ -1,0 +1,157 @@
+import json
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.keys import ObjectKeys
+from remote_storage.object_store import PutOutcome
+from remote_storage.segment_metadata import TopicIdPartition
+from remote_storage.snapshot_objects import (
+    SnapshotManifest,
+    SnapshotRecord,
+    list_manifests,
+    list_snapshots,
+    put_manifest,
+    put_snapshot,
+    read_snapshot,
+)
+from remote_storage.trusted_snapshot import TrustedSnapshot
+from snapshot import __version__
+from snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from snapshot.trust import Provenance
+from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
+
+pytestmark = pytest.mark.unit
+
+PARTITION = TopicIdPartition("pay.ments-eu", TOPIC_ID, 7)
+OLD = TopicIdPartition("old-topic", None, 0)
+KEYS = ObjectKeys("p/")
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "store")
+
+
+def put(store, snapshot, partition=PARTITION, **options):
+    return put_snapshot(store, KEYS, partition, snapshot, **{"run_id": "r1", "fold_start_offset": 0, **options})
+
+
+@pytest.mark.parametrize("partition", [PARTITION, OLD])
+def test_a_snapshot_is_written_once_and_read_back(store, partition):
+    record, outcome = put(store, trusted(1000), partition)
+    data = snapshot_bytes(2, 1000)
+    assert record == SnapshotRecord(1000, len(data), google_crc32c.value(data), 2, Provenance.COMPUTED, 0)
+    assert outcome is PutOutcome.CREATED
+    assert put(store, trusted(1000), partition) == (record, PutOutcome.ALREADY_SAME)
+    assert read_snapshot(store, KEYS, partition, 1000) == data
+    assert read_snapshot(store, KEYS, partition, 999) is None
+    put(store, trusted(500), partition)
+    assert list(list_snapshots(store, KEYS, partition)) == [500, 1000]
+
+
+def test_another_content_is_refused_unless_told(store):
+    put(store, trusted(1000))
+    with pytest.raises(ObjectExistsError):
+        put(store, trusted(1000, producers=3))
+    record, _ = put(store, trusted(1000, producers=3), replace=True)
+    assert record.entries == 3
+    assert read_snapshot(store, KEYS, PARTITION, 1000) == snapshot_bytes(3, 1000)
+
+
+def test_a_damaged_snapshot_object_is_corrupt(store):
+    store.put_if_absent(KEYS.snapshot(PARTITION, 1000), b"damaged")
+    with pytest.raises(CorruptSnapshotError):
+        read_snapshot(store, KEYS, PARTITION, 1000)
+
+
+def test_the_manifest_is_one_line_that_says_where_each_snapshot_comes_from(store):
+    records = [put(store, trusted(1000))[0], put(store, trusted(500), fold_start_offset=100)[0]]
+    broker = TrustedSnapshot(700, snapshot_bytes(1, 700), Provenance.COMPUTED_FROM_LOG_START)
+    records.append(put(store, broker, fold_start_offset=None)[0])
+    put_manifest(store, KEYS, PARTITION, "r1", records)
+    text = (store.root / f"p/snapshots/pay.ments-eu-{TOPIC_ID}/7/manifest-r1.json").read_bytes()
+    assert b"\n" not in text
+    manifest = json.loads(text)
+    rows = manifest.pop("snapshots")
+    assert manifest == {
+        "version": 1,
+        "tool": f"tiersnap {__version__}",
+        "runId": "r1",
+        "topic": "pay.ments-eu",
+        "topicId": TOPIC_ID,
+        "partition": 7,
+    }
+    assert [(row["offset"], row["entries"], row["provenance"], row["foldStartOffset"]) for row in rows] == [
+        (500, 2, "COMPUTED", 100),
+        (700, 1, "COMPUTED_FROM_LOG_START", None),
+        (1000, 2, "COMPUTED", 0),
+    ]
+    assert rows[2]["crc32c"] == f"{google_crc32c.value(snapshot_bytes(2, 1000)):08x}"
+
+
+def test_a_resumed_run_adds_to_its_manifest_and_contradicts_nothing(store):
+    first, second = put(store, trusted(500))[0], put(store, trusted(1000))[0]
+    put_manifest(store, KEYS, PARTITION, "r1", [first])
+    put_manifest(store, KEYS, PARTITION, "r1", [first])
+    put_manifest(store, KEYS, PARTITION, "r1", [second])
+    put_manifest(store, KEYS, PARTITION, "r2", [second])
+    found = list(list_manifests(store, KEYS, PARTITION))
+    assert [(manifest.run_id, [row.offset for row in manifest.snapshots]) for manifest in found] == [
+        ("r1", [500, 1000]),
+        ("r2", [1000]),
+    ]
+    other = SnapshotRecord(500, first.size, first.crc32c ^ 1, first.entries, first.provenance, 0)
+    with pytest.raises(ObjectExistsError):
+        put_manifest(store, KEYS, PARTITION, "r1", [other])
+
+
+def test_strangers_in_the_folder_are_left_alone(store):
+    put(store, trusted(500))
+    folder = KEYS.partition_snapshots(PARTITION)
+    store.put_if_absent(f"{folder}README", b"")
+    store.put_if_absent(f"{folder}123.snapshot", b"")
+    assert list(list_snapshots(store, KEYS, PARTITION)) == [500]
+    assert list(list_manifests(store, KEYS, PARTITION)) == []
+
+
+records = st.builds(
+    SnapshotRecord,
+    offset=st.integers(0, (1 << 63) - 1),
+    size=st.integers(10, 1 << 30),
+    crc32c=st.integers(0, (1 << 32) - 1),
+    entries=st.integers(0, 1 << 30),
+    provenance=st.sampled_from(Provenance),
+    fold_start_offset=st.none() | st.integers(0, (1 << 63) - 1),
+)
+
+
+@given(st.lists(records, max_size=5, unique_by=lambda row: row.offset), st.sampled_from([PARTITION, OLD]))
+def test_manifests_are_read_as_they_were_written(rows, partition):
+    manifest = SnapshotManifest(partition, "r1", "tool 1", tuple(sorted(rows, key=lambda row: row.offset)))
+    assert SnapshotManifest.decode(manifest.encode(), name="m") == manifest
+
+
+GOOD = SnapshotManifest(PARTITION, "r1", "t", (SnapshotRecord(1, 10, 0, 0, Provenance.COMPUTED, 0),)).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        GOOD.replace(b'"version":1', b'"version":2'),
+        GOOD.replace(b"pay.ments-eu", b"pay/ments"),
+        GOOD.replace(b"COMPUTED", b"GUESSED"),
+        GOOD.replace(b'"offset":1', b'"offset":"1"'),
+        GOOD.replace(b'"foldStartOffset":0', b'"foldStartOffset":"0"'),
+        GOOD.replace(b"00000000", b"0000000x"),
+    ],
+)
+def test_what_is_no_manifest_is_corrupt_data(data):
+    with pytest.raises(CorruptDataError, match="the/key"):
+        SnapshotManifest.decode(data, name="the/key")
