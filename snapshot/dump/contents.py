@@ -1,0 +1,73 @@
+"""What every kind of dump offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from snapshot.dump.columns import Column
+from snapshot.dump.files import StorageFile
+from snapshot.errors import TiersnapError
+from snapshot.findings import Finding
+
+MOST_DAMAGE_KEPT = 10
+Text = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits of a dump.
+
+    Attributes:
+        max_bytes: of a log file, None for all.
+        count: entries of each file, None for all.
+        check_crc: verify checksums of batches.
+    """
+
+    max_bytes: int | None = None
+    count: int | None = None
+    check_crc: bool = True
+
+    def first(self, rows: np.ndarray) -> np.ndarray:
+        """The rows that `count` lets through."""
+        return rows[: self.count]
+
+
+@dataclass
+class Judgement:
+    """What was noticed while the contents went by.
+
+    Attributes:
+        damage: the first few, in the order of the file.
+        further: how many more there were.
+        notes: worth saying, no damage.
+    """
+
+    damage: list[Finding | TiersnapError] = field(default_factory=list)
+    further: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, damage: Finding | TiersnapError) -> None:
+        """Keep one, or count it."""
+        if len(self.damage) < MOST_DAMAGE_KEPT:
+            self.damage.append(damage)
+        else:
+            self.further += 1
+
+
+class Contents(Protocol):
+    """One file, to be gone through once, either as columns or as Kafka's text; then read `judgement`."""
+
+    file: StorageFile
+    judgement: Judgement
+
+    def columns(self) -> Iterator[Sequence[Column]]:
+        """At least one run of columns; always the same columns, and an empty run when there is nothing."""
+        ...
+
+    def kafka_text(self) -> Iterator[Text]:
+        """What kafka-dump-log prints after its first line."""
+        ...

@@ -1,0 +1,111 @@
+"""What a file is, by its name: the kinds of Kafka storage files that can be dumped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from snapshot import log_dir
+from snapshot.errors import SourceNotFoundError, UsageError
+
+
+class FileKind(StrEnum):
+    """Kinds of files."""
+
+    LOG = "log"
+    KRAFT_SNAPSHOT = "kraft_snapshot"
+    PRODUCER_SNAPSHOT = "producer_snapshot"
+    OFFSET_INDEX = "offset_index"
+    TIME_INDEX = "time_index"
+    TRANSACTION_INDEX = "transaction_index"
+    LEADER_EPOCHS = "leader_epochs"
+    OFFSET_CHECKPOINT = "offset_checkpoint"
+    PARTITION_METADATA = "partition_metadata"
+
+
+_BY_SUFFIX = {
+    "log": FileKind.LOG,
+    "snapshot": FileKind.PRODUCER_SNAPSHOT,
+    "index": FileKind.OFFSET_INDEX,
+    "timeindex": FileKind.TIME_INDEX,
+    "txnindex": FileKind.TRANSACTION_INDEX,
+}
+_BY_NAME = {
+    log_dir.LEADER_EPOCHS: FileKind.LEADER_EPOCHS,
+    log_dir.HIGH_WATERMARKS: FileKind.OFFSET_CHECKPOINT,
+    log_dir.RECOVERY_POINTS: FileKind.OFFSET_CHECKPOINT,
+    log_dir.LOG_START_OFFSETS: FileKind.OFFSET_CHECKPOINT,
+    log_dir.CLEANER_OFFSETS: FileKind.OFFSET_CHECKPOINT,
+    log_dir.PARTITION_METADATA: FileKind.PARTITION_METADATA,
+}
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+
+# Remote storage managers put an id between the offset and the suffix: <20 digits>-<id>.log
+_NUMBERED = re.compile(r"^(?P<number>\d+)(-[\w-]+)?\.(?P<suffix>log|snapshot|index|timeindex|txnindex)$")
+_KRAFT_SNAPSHOT = re.compile(r"^(?P<offset>\d{20})-(?P<epoch>\d{10})\.checkpoint$")
+_LEFTOVER = re.compile(r"\.(deleted|cleaned|swap|part|tmp)$")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFile:
+    """One file to dump.
+
+    Attributes:
+        path: as it was given.
+        offset: the number in the name: a base offset, or the exclusive end offset of a snapshot; None without one.
+        epoch: of a KRaft snapshot, else None.
+    """
+
+    path: str
+    kind: FileKind
+    offset: int | None = None
+    epoch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return Path(self.path).name
+
+
+def identify(path: str) -> StorageFile:
+    """What the file at `path` is.
+
+    Raises:
+        SourceNotFoundError: no such file.
+        UsageError: a directory, a file that may not be read, or a name that Kafka does not give.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"{path} is a directory", hint=f"name its files, or list them with `tiersnap scan {path}`")
+    try:
+        with target.open("rb"):
+            pass
+    except FileNotFoundError:
+        raise SourceNotFoundError(
+            f"{path} does not exist", hint="`tiersnap scan LOGDIR --segments` shows what a log directory holds"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="run as the user of the broker") from error
+    name = _LEFTOVER.sub("", target.name)
+    if name in _BY_NAME:
+        return StorageFile(path, _BY_NAME[name])
+    if name == BOOTSTRAP_CHECKPOINT:
+        return StorageFile(path, FileKind.KRAFT_SNAPSHOT)
+    if match := _KRAFT_SNAPSHOT.match(name):
+        return StorageFile(path, FileKind.KRAFT_SNAPSHOT, int(match["offset"]), int(match["epoch"]))
+    if match := _NUMBERED.match(name):
+        return StorageFile(path, _BY_SUFFIX[match["suffix"]], int(match["number"]))
+    known = ", ".join([*(f"<offset>.{suffix}" for suffix in _BY_SUFFIX), "<offset>-<epoch>.checkpoint", *_BY_NAME])
+    raise UsageError(f"{path} is no Kafka storage file that tiersnap knows by its name", hint=f"known: {known}")
+
+
+def next_base_offset(file: StorageFile) -> int | None:
+    """Base offset of the segment after this one in the same folder, None when there is none (the active segment)."""
+    following = [
+        int(path.stem)
+        for path in Path(file.path).parent.glob("*.log")
+        if path.stem.isdigit() and int(path.stem) > (file.offset or 0)
+    ]
+    return min(following, default=None)

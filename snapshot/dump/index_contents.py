@@ -1,0 +1,149 @@
+"""Offset, time and transaction indexes, checked against the log beside them when there is one.
+
+The entries shown are those of the file, also where they break the rules; padding of zeros is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from snapshot import indexes, transaction_index
+from snapshot.dump import kafka_text
+from snapshot.dump.columns import Column, numbers, times
+from snapshot.dump.contents import Judgement, Options, Text
+from snapshot.dump.files import StorageFile
+from snapshot.dump.log_probe import LogProbe, open_log_probe
+from snapshot.errors import CorruptDataError, CorruptIndexError
+
+
+class _IndexContents:
+    def __init__(self, file: StorageFile, options: Options) -> None:
+        self.file = file
+        self.judgement = Judgement()
+        self._options = options
+        self._base_offset = file.offset or 0
+        self._data = Path(file.path).read_bytes()
+
+    def _judge(self, decode: Callable[..., np.ndarray]) -> None:
+        try:
+            decode(self._data, base_offset=self._base_offset, name=self.file.path)
+        except CorruptDataError as error:
+            self.judgement.add(error)
+
+    def _raw(self, dtype: np.dtype) -> np.ndarray:
+        return np.frombuffer(self._data, dtype, len(self._data) // dtype.itemsize)
+
+    def _log(self) -> LogProbe | None:
+        log = Path(self.file.path).with_name(f"{self.file.name.split('.')[0]}.log")
+        if not log.exists():
+            self.judgement.notes.append(
+                f"{self.file.path}: no {log.name} beside it, so entries are not compared with it"
+            )
+            return None
+        return open_log_probe(log)
+
+
+class OffsetIndexContents(_IndexContents):
+    """The entries of an `.index` file."""
+
+    def columns(self) -> Iterator[Sequence[Column]]:
+        """Absolute offset and byte position."""
+        self._judge(indexes.decode_offset_index)
+        raw = _unpadded(self._raw(indexes.OFFSET_ENTRY_ON_DISK))
+        self._compare(raw)
+        raw = self._options.first(raw)
+        yield numbers("offset", self._offsets(raw)), numbers("position", raw["position"])
+
+    def kafka_text(self) -> Iterator[Text]:
+        """One line an entry, up to the padding or to an entry that points at no batch."""
+        self._judge(indexes.decode_offset_index)
+        raw = self._raw(indexes.OFFSET_ENTRY_ON_DISK)
+        if raw.size == 0:
+            yield f"{kafka_text.java_path(self.file.path)} is empty.\n".encode()
+            return
+        raw = _until_padding(raw)
+        raw = self._options.first(raw[: self._compare(raw)])
+        yield kafka_text.offset_index(self._offsets(raw), raw["position"])
+
+    def _offsets(self, raw: np.ndarray) -> np.ndarray:
+        return raw["relative_offset"].astype(np.int64) + self._base_offset
+
+    def _compare(self, raw: np.ndarray) -> int:
+        """Compare entries with the log: how many come before the first that points at no batch."""
+        log = self._log()
+        if log is None:
+            return raw.size
+        later, readable = 0, raw.size
+        with log:
+            for index, (relative, position) in enumerate(raw.tolist()):
+                offset = relative + self._base_offset
+                batch = log.batch_at(position)
+                if batch is None:
+                    readable = min(readable, index)
+                if batch is None or not self._base_offset <= batch.base_offset <= offset:
+                    self.judgement.add(
+                        CorruptIndexError(
+                            f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} is said to be at byte "
+                            f"{position} of the log, where no batch for it begins",
+                            hint="delete the file: a broker makes it again from the log at its next start",
+                        )
+                    )
+                elif batch.last_offset != offset:
+                    later += 1
+        if later:
+            self.judgement.notes.append(
+                f"{self.file.path}: {later} entries name a later offset than the batch at their position, as when a "
+                "broker appends several batches at once; look-ups are right"
+            )
+        return readable
+
+
+class TimeIndexContents(_IndexContents):
+    """The entries of a `.timeindex` file."""
+
+    def columns(self) -> Iterator[Sequence[Column]]:
+        """Timestamp and absolute offset."""
+        self._judge(indexes.decode_time_index)
+        raw = self._options.first(_unpadded(self._raw(indexes.TIME_ENTRY_ON_DISK)))
+        yield times("timestamp", raw["timestamp"]), numbers("offset", self._offsets(raw))
+
+    def kafka_text(self) -> Iterator[Text]:
+        """One line an entry, up to the padding."""
+        self._judge(indexes.decode_time_index)
+        raw = self._options.first(_until_padding(self._raw(indexes.TIME_ENTRY_ON_DISK)))
+        yield kafka_text.time_index(raw["timestamp"], self._offsets(raw))
+
+    def _offsets(self, raw: np.ndarray) -> np.ndarray:
+        return raw["relative_offset"].astype(np.int64) + self._base_offset
+
+
+class TransactionIndexContents(_IndexContents):
+    """The entries of a `.txnindex` file."""
+
+    def columns(self) -> Iterator[Sequence[Column]]:
+        """Producer, first and last offset of each aborted transaction, and the last stable offset at its end."""
+        self._judge(transaction_index.decode)
+        raw = self._options.first(self._raw(transaction_index.ABORTED_TXN_ON_DISK))
+        yield tuple(numbers(name, raw[name]) for name in transaction_index.ABORTED_TXN_DTYPE.names or ())
+
+    def kafka_text(self) -> Iterator[Text]:
+        """One line an entry; nothing at all when one has a version that Kafka does not know."""
+        self._judge(transaction_index.decode)
+        raw = self._raw(transaction_index.ABORTED_TXN_ON_DISK)
+        if not (raw["version"] > transaction_index.VERSION).any():
+            yield kafka_text.transaction_index(self._options.first(raw))
+
+
+def _unpadded(raw: np.ndarray) -> np.ndarray:
+    """Entries up to the last that is not all zero."""
+    used = np.flatnonzero(raw != np.zeros(1, raw.dtype)[0])
+    return raw[: used[-1] + 1] if used.size else raw[:0]
+
+
+def _until_padding(raw: np.ndarray) -> np.ndarray:
+    """Entries before the second that has the base offset, which is where the tool takes the padding to begin."""
+    padding = np.flatnonzero(raw["relative_offset"][1:] == 0)
+    return raw[: padding[0] + 1] if padding.size else raw

@@ -1,0 +1,198 @@
+"""The text that Kafka 4.1.1's kafka-dump-log (kafka.tools.DumpLogSegments) prints, byte for byte.
+
+Without --deep-iteration and --print-data-log: one line a batch. Where the tool ends with a stack trace, the text ends
+at the same place. Files are printed in the order of their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from snapshot import record_batch as rb
+from snapshot.dump import lines
+from snapshot.dump.lines import Field, boolean, number, number_or, word
+from snapshot.dump.log_entries import is_valid
+from snapshot.producer_state import ENTRY_DTYPE
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
+_DELETE_HORIZON_MASK = 0x40
+_NONE = -1
+_LARGEST_SEQUENCE = np.int32(2**31 - 1)
+
+
+def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
+    """Lines of a run of entries (ENTRY_DTYPE).
+
+    The tool dies of a codec it does not know, in the middle of the line: so the text ends there, too.
+    """
+    unknown = np.flatnonzero((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS))
+    whole = rows[: unknown[0]] if unknown.size else rows
+    is_legacy = whole["magic"] < 2
+    for run in np.split(whole, np.flatnonzero(is_legacy[1:] != is_legacy[:-1]) + 1):
+        if run.size:
+            yield lines.lines([*_first_part(run), *_second_part(run)])
+    if unknown.size:
+        yield lines.lines(_first_part(rows[unknown[:1]]))
+
+
+def has_unknown_codec(rows: np.ndarray) -> bool:
+    """Whether the text of these entries ends before they do."""
+    return bool(((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS)).any())
+
+
+def timestamp_types(rows: np.ndarray) -> np.ndarray:
+    """Indexes into TIMESTAMP_TYPES."""
+    return np.where(rows["magic"] == 0, 2, (rows["attributes"] & rb.TIMESTAMP_TYPE_MASK) != 0)
+
+
+def last_sequences(rows: np.ndarray) -> np.ndarray:
+    """DefaultRecordBatch.incrementSequence, with the 32-bit overflow that garbage gives."""
+    base, delta = rows["base_sequence"].astype(np.int32), rows["last_offset_delta"].astype(np.int32)
+    wraps = base > _LARGEST_SEQUENCE - delta
+    last = np.where(wraps, delta - (_LARGEST_SEQUENCE - base) - np.int32(1), base + delta)
+    return np.where(base == _NONE, _NONE, last)
+
+
+def _first_part(rows: np.ndarray) -> list[str | Field]:
+    last_offsets = rows["base_offset"] + rows["last_offset_delta"]
+    if rows["magic"][0] < 2:
+        return ["offset: ", number(last_offsets)]
+    flags = rows["attributes"]
+    return [
+        "baseOffset: ",
+        number(rows["base_offset"]),
+        " lastOffset: ",
+        number(last_offsets),
+        " count: ",
+        number(rows["record_count"]),
+        " baseSequence: ",
+        number(rows["base_sequence"]),
+        " lastSequence: ",
+        number(last_sequences(rows)),
+        " producerId: ",
+        number(rows["producer_id"]),
+        " producerEpoch: ",
+        number(rows["producer_epoch"]),
+        " partitionLeaderEpoch: ",
+        number(rows["partition_leader_epoch"]),
+        " isTransactional: ",
+        boolean((flags & rb.TRANSACTIONAL_MASK) != 0),
+        " isControl: ",
+        boolean((flags & rb.CONTROL_MASK) != 0),
+        " deleteHorizonMs: ",
+        *_optional_long(rows["base_timestamp"], (flags & _DELETE_HORIZON_MASK) == 0),
+    ]
+
+
+def _second_part(rows: np.ndarray) -> list[str | Field]:
+    return [
+        " position: ",
+        number(rows["position"]),
+        " ",
+        word(timestamp_types(rows), TIMESTAMP_TYPES),
+        ": ",
+        number(rows["max_timestamp"]),
+        " size: ",
+        number(rows["batch_length"].astype(np.int64) + rb.LOG_OVERHEAD),
+        " magic: ",
+        number(rows["magic"]),
+        " compresscodec: ",
+        word(rows["attributes"] & rb.CODEC_MASK, CODECS),
+        " crc: ",
+        number(rows["crc"]),
+        " isvalid: ",
+        boolean(is_valid(rows)),
+        "\n",
+    ]
+
+
+def producers(entries: np.ndarray) -> memoryview:
+    """Lines of snapshot entries (ENTRY_DTYPE)."""
+    has_batch = entries["last_offset"] >= 0
+    with_batch: list[str | Field] = [
+        "firstSequence: ",
+        number(_first_sequences(entries)),
+        " lastSequence: ",
+        number(entries["last_sequence"]),
+        " lastOffset: ",
+        number(entries["last_offset"]),
+        " offsetDelta: ",
+        number(entries["offset_delta"]),
+        " timestamp: ",
+        number(entries["timestamp"]),
+    ]
+    common: list[str | Field] = [
+        "producerId: ",
+        number(entries["producer_id"]),
+        " producerEpoch: ",
+        number(entries["producer_epoch"]),
+        " coordinatorEpoch: ",
+        number(entries["coordinator_epoch"]),
+        " currentTxnFirstOffset: ",
+        *_optional_long(entries["current_txn_first_offset"], entries["current_txn_first_offset"] < 0),
+        " lastTimestamp: ",
+        number(entries["timestamp"]),
+        " ",
+    ]
+    tail = [
+        word(has_batch, ("", piece)) if isinstance(piece, str) else number_or(piece.values, ~has_batch, "")
+        for piece in with_batch
+    ]
+    return lines.lines([*common, *tail, "\n"])
+
+
+def _first_sequences(entries: np.ndarray) -> np.ndarray:
+    """DefaultRecordBatch.decrementSequence."""
+    last, delta = entries["last_sequence"].astype(np.int32), entries["offset_delta"].astype(np.int32)
+    return np.where(last < delta, _LARGEST_SEQUENCE - (delta - last) + np.int32(1), last - delta)
+
+
+def in_file_order(data: bytes, header_length: int) -> np.ndarray:
+    """The entries (ENTRY_DTYPE) of sound snapshot bytes as they stand in the file."""
+    return np.frombuffer(data, ENTRY_DTYPE.newbyteorder(">"), offset=header_length).astype(ENTRY_DTYPE)
+
+
+def offset_index(offsets: np.ndarray, positions: np.ndarray) -> memoryview:
+    """Lines of offset index entries, absolute offsets."""
+    return lines.lines(["offset: ", number(offsets), " position: ", number(positions), "\n"])
+
+
+def time_index(timestamps: np.ndarray, offsets: np.ndarray) -> memoryview:
+    """Lines of time index entries, absolute offsets."""
+    return lines.lines(["timestamp: ", number(timestamps), " offset: ", number(offsets), "\n"])
+
+
+def transaction_index(raw: np.ndarray) -> memoryview:
+    """Lines of transaction index entries (ABORTED_TXN_ON_DISK)."""
+    return lines.lines(
+        [
+            "version: ",
+            number(raw["version"]),
+            " producerId: ",
+            number(raw["producer_id"]),
+            " firstOffset: ",
+            number(raw["first_offset"]),
+            " lastOffset: ",
+            number(raw["last_offset"]),
+            " lastStableOffset: ",
+            number(raw["last_stable_offset"]),
+            "\n",
+        ]
+    )
+
+
+def _optional_long(values: np.ndarray, absent: np.ndarray) -> list[str | Field]:
+    return [
+        word(absent, ("OptionalLong[", "OptionalLong.empty")),
+        number_or(values, absent, ""),
+        word(absent, ("]", "")),
+    ]
+
+
+def java_path(path: str) -> str:
+    """A path as java.io.File prints it."""
+    return re.sub("/+", "/", path).rstrip("/") or "/"

@@ -1,0 +1,190 @@
+"""Log segments and KRaft snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from snapshot import record_batch as rb
+from snapshot.dump import kafka_text
+from snapshot.dump.columns import Column, flags, numbers, times, words
+from snapshot.dump.contents import Judgement, Options, Text
+from snapshot.dump.files import FileKind, StorageFile, next_base_offset
+from snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd, LogEntries, is_valid
+from snapshot.findings import Finding, FindingKind
+
+_DELETE_HORIZON_MASK = 0x40
+_CODECS = (*kafka_text.CODECS, "5", "6", "7")
+_CONTROL_TYPES = (
+    "ABORT",
+    "COMMIT",
+    "LEADER_CHANGE",
+    "SNAPSHOT_HEADER",
+    "SNAPSHOT_FOOTER",
+    "KRAFT_VERSION",
+    "KRAFT_VOTERS",
+    "UNKNOWN",
+)
+_CONTROL_NAMES = (None, *_CONTROL_TYPES)
+_CONTENTS = ("data", "transactional", "emptied", "legacy", "control", *_CONTROL_TYPES)
+_SMALLEST_SIZE = 14
+# In the order of their numbers, which _problem_codes searches.
+_PROBLEMS = {
+    rb.BAD_SIZE: FindingKind.BAD_SIZE,
+    rb.BAD_MAGIC: FindingKind.BAD_MAGIC,
+    rb.BAD_CRC: FindingKind.BAD_CRC,
+    rb.BAD_OFFSET: FindingKind.BAD_OFFSET,
+    rb.BAD_CONTROL: FindingKind.BAD_CONTROL_RECORD,
+}
+
+
+class LogContents:
+    """The entries of a `.log` or `.checkpoint` file, header by header."""
+
+    def __init__(self, file: StorageFile, options: Options) -> None:
+        self.file = file
+        self.judgement = Judgement()
+        self._options = options
+
+    def columns(self) -> Iterator[Sequence[Column]]:
+        """One column a header field; -1 and what a format does not have are absent."""
+        is_empty = True
+        for rows in self._judged(self._entries()):
+            is_empty = False
+            yield self._columns(rows)
+        if is_empty:
+            yield self._columns(np.empty(0, ENTRY_DTYPE))
+
+    def kafka_text(self) -> Iterator[Text]:
+        """The tool's heading, a line a batch, and what it says of a partial tail."""
+        yield self._heading()
+        entries = self._entries()
+        for rows in self._judged(entries):
+            yield from kafka_text.log_entries(rows)
+            if kafka_text.has_unknown_codec(rows):
+                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log ends here, at a codec it does not know")
+                return
+        trailing = entries.end.size - entries.end.valid_bytes
+        if trailing and entries.end.reason in (rb.END, rb.PARTIAL) and self._options.max_bytes is None:
+            yield f"Found {trailing} invalid bytes at the end of {self.file.name}\n".encode()
+
+    def _heading(self) -> bytes:
+        if self.file.kind is FileKind.LOG:
+            return f"Log starting offset: {self.file.offset}\n".encode()
+        if self.file.epoch is None:
+            return b"KRaft bootstrap snapshot\n"
+        return f"Snapshot end offset: {self.file.offset}, epoch: {self.file.epoch}\n".encode()
+
+    def _entries(self) -> LogEntries:
+        return LogEntries(
+            self.file.path,
+            base_offset=(self.file.offset or 0) if self.file.kind is FileKind.LOG else 0,
+            max_bytes=self._options.max_bytes,
+            count=self._options.count,
+            check_crc=self._options.check_crc,
+        )
+
+    def _judged(self, entries: LogEntries) -> Iterator[np.ndarray]:
+        try:
+            for rows in entries:
+                for row in rows[rows["problem"] > 0]:
+                    self._add(_PROBLEMS[int(row["problem"])], int(row["position"]), _message(row))
+                yield rows
+        except OSError as error:
+            self._add(FindingKind.UNREADABLE_FILE, -1, error.strerror or str(error))
+            entries.end = EntriesEnd(0, 0, STOPPED)
+        self._judge_end(entries.end)
+
+    def _judge_end(self, end: EntriesEnd) -> None:
+        trailing = end.size - end.valid_bytes
+        if end.reason == rb.BAD_SIZE:
+            self._add(
+                FindingKind.BAD_SIZE,
+                end.valid_bytes,
+                f"batch size expected at least {_SMALLEST_SIZE}, found {end.found}",
+            )
+        elif end.reason == STOPPED or self._options.max_bytes is not None or (end.size and not trailing):
+            return
+        elif not self._is_closed():
+            if trailing:
+                what = "zeros" if end.reason == rb.ZEROS else "bytes of an unfinished batch"
+                self.judgement.notes.append(
+                    f"{self.file.path}: {trailing} {what} at the end, normal in an active segment"
+                )
+        elif trailing:
+            self._add(
+                FindingKind.TRUNCATED_SEGMENT, end.valid_bytes, f"the last batch is cut: {trailing} bytes left over"
+            )
+        else:
+            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a closed segment")
+
+    def _is_closed(self) -> bool:
+        return self.file.kind is FileKind.KRAFT_SNAPSHOT or next_base_offset(self.file) is not None
+
+    def _add(self, kind: FindingKind, position: int, message: str) -> None:
+        self.judgement.add(Finding(kind, self.file.path, position, message))
+
+    def _columns(self, rows: np.ndarray) -> Sequence[Column]:
+        attributes = rows["attributes"]
+        is_legacy = rows["magic"] < 2
+        has_horizon = ((attributes & _DELETE_HORIZON_MASK) != 0) & ~is_legacy
+        control_name = np.minimum(rows["control_type"] + 1, len(_CONTROL_NAMES) - 1)
+        unchecked = np.full(rows.size, not self._options.check_crc)
+        return (
+            numbers("position", rows["position"]),
+            numbers("size", rows["batch_length"].astype(np.int64) + rb.LOG_OVERHEAD),
+            numbers("base_offset", rows["base_offset"]),
+            numbers("last_offset", rows["base_offset"] + rows["last_offset_delta"]),
+            numbers("record_count", rows["record_count"], none=-1),
+            numbers("producer_id", rows["producer_id"], none=-1),
+            numbers("producer_epoch", rows["producer_epoch"], none=-1),
+            numbers("base_sequence", rows["base_sequence"], none=-1),
+            numbers("last_sequence", kafka_text.last_sequences(rows), none=-1),
+            words("contents", _contents(rows), _CONTENTS, only="table"),
+            flags("is_transactional", (attributes & rb.TRANSACTIONAL_MASK) != 0, absent=is_legacy, only="json"),
+            flags("is_control", (attributes & rb.CONTROL_MASK) != 0, absent=is_legacy, only="json"),
+            words("control_type", control_name, _CONTROL_NAMES, only="json"),
+            numbers("coordinator_epoch", rows["coordinator_epoch"], none=-1),
+            words("codec", attributes & rb.CODEC_MASK, _CODECS),
+            numbers("partition_leader_epoch", rows["partition_leader_epoch"], none=-1),
+            words("timestamp_type", kafka_text.timestamp_types(rows), kafka_text.TIMESTAMP_TYPES, only="json"),
+            times("base_timestamp", rows["base_timestamp"], only="json"),
+            times("max_timestamp", rows["max_timestamp"]),
+            times("delete_horizon", rows["base_timestamp"], absent=~has_horizon, only="json"),
+            numbers("magic", rows["magic"], only="json"),
+            numbers("crc", rows["crc"], only="json"),
+            flags("is_valid", is_valid(rows), absent=unchecked, only="json"),
+            words("problem", _problem_codes(rows), (None, *_PROBLEMS.values())),
+        )
+
+
+def _problem_codes(rows: np.ndarray) -> np.ndarray:
+    return np.searchsorted(np.array([0, *_PROBLEMS]), rows["problem"])
+
+
+def _contents(rows: np.ndarray) -> np.ndarray:
+    """Indexes into _CONTENTS."""
+    attributes = rows["attributes"]
+    named = _CONTENTS.index("ABORT") + np.clip(rows["control_type"], 0, len(_CONTROL_TYPES) - 1)
+    control = np.where(rows["control_type"] >= 0, named, _CONTENTS.index("control"))
+    code = np.where((attributes & rb.TRANSACTIONAL_MASK) != 0, 1, 0)
+    code = np.where((attributes & rb.CONTROL_MASK) != 0, control, code)
+    code = np.where(rows["record_count"] == 0, 2, code)
+    return np.where(rows["magic"] < 2, 3, code)
+
+
+def _message(row: np.void) -> str:
+    problem = int(row["problem"])
+    if problem == rb.BAD_CRC:
+        name = "CRC-32" if row["magic"] < 2 else "CRC-32C"
+        return f"{name} stored {int(row['crc']):08x}, computed {int(row['computed_crc']):08x}"
+    if problem == rb.BAD_OFFSET:
+        last = int(row["base_offset"]) + int(row["last_offset_delta"])
+        return f"offsets {int(row['base_offset'])} to {last} expected above those before"
+    if problem == rb.BAD_MAGIC:
+        return f"magic expected 0 to 2, found {int(row['magic'])}"
+    if problem == rb.BAD_SIZE:
+        smallest = rb.HEADER_LENGTH - rb.LOG_OVERHEAD
+        return f"batch size expected at least {smallest}, found {int(row['batch_length'])}"
+    return "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed"

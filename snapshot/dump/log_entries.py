@@ -1,0 +1,298 @@
+"""Every entry of a log file, old formats and damaged ones too, by window.
+
+Where `snapshot.segment_scan` stops at the first damage, as a broker's recovery would cut there, this goes on as
+kafka-dump-log does: an entry whose checksum, magic or offsets are wrong is an entry with a problem. It ends where the
+file has no more whole entry, or where an entry's size cannot be right.
+
+Entries of magic 0 and 1 have these fields; the rest of their columns is -1:
+
+    off len type   field
+      0   8 int64  offset
+      8   4 int32  size
+     12   4 uint32 crc         CRC-32 (not CRC-32C) of bytes 16 .. end
+     16   1 int8   magic
+     17   1 int8   attributes  0-2 codec, 3 timestamp type (magic 1)
+     18   8 int64  timestamp   ms, magic 1 only
+
+Follows org.apache.kafka.common.record.FileLogInputStream, DefaultRecordBatch and LegacyRecord.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import google_crc32c
+import numba
+import numpy as np
+from pyarrow import fs
+
+from snapshot import record_batch as rb
+from snapshot.crc32c import checksum
+from snapshot.windows import Windows, open_windows
+
+# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of rb.walk).
+ENTRY_DTYPE = np.dtype(
+    [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
+    + [("computed_crc", "<i8"), ("problem", "<i8")],
+    align=True,
+)
+ROWS = 8192
+WINDOW_BYTES = 8 << 20
+
+_SMALLEST = 18
+_HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
+_CRC_START = 21
+_LEGACY_CRC_START = 16
+STOPPED = 100
+_MORE = 101  # the window ends before the entry does
+_READ_STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesEnd:
+    """How the entries ended.
+
+    Attributes:
+        size: bytes of the file, or of its first part when a limit was set.
+        valid_bytes: bytes up to the end of the last entry, wrong ones counted.
+        reason: rb.END, rb.PARTIAL, rb.ZEROS (nothing but zeros follows), rb.BAD_SIZE or STOPPED (after `count`).
+        found: the size that cannot be right.
+    """
+
+    size: int
+    valid_bytes: int
+    reason: int
+    found: int = 0
+
+
+class LogEntries:
+    """Iterate once for the entries (ENTRY_DTYPE; each array is valid until the next), then read `end`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        base_offset: int = 0,
+        max_bytes: int | None = None,
+        count: int | None = None,
+        check_crc: bool = True,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        """Prepare to read the file at `path`.
+
+        Args:
+            path: a local file; it may grow or shrink meanwhile.
+            base_offset: no entry may have an offset below it.
+            max_bytes: read this many bytes at most, None for the whole file.
+            count: stop after this many entries, None for all.
+            check_crc: verify checksums.
+            window_bytes: peak memory, apart from the rows.
+        """
+        self._path = path
+        self._base_offset = base_offset
+        self._max_bytes = max_bytes
+        self._count = count
+        self._check_crc = check_crc
+        self._window_bytes = max(window_bytes, rb.HEADER_LENGTH)
+        self.end: EntriesEnd
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        windows = open_windows(fs.LocalFileSystem(), self._path, may_shrink=True)
+        left = self._count
+        try:
+            for rows in self._read(windows):
+                rows = rows[:left]
+                yield rows
+                if left is not None:
+                    left -= rows.size
+                    if left == 0:
+                        last = rows[-1]
+                        valid_bytes = int(last["position"]) + rb.LOG_OVERHEAD + int(last["batch_length"])
+                        self.end = EntriesEnd(windows.size, valid_bytes, STOPPED)
+                        return
+        finally:
+            windows.close()
+
+    def _read(self, windows: Windows) -> Iterator[np.ndarray]:
+        limit = windows.size if self._max_bytes is None else min(windows.size, self._max_bytes)
+        out = np.zeros(ROWS, ENTRY_DTYPE)
+        position, last_offset, reason, found = 0, self._base_offset - 1, _MORE, 0
+        while reason == _MORE:
+            window = windows.read(position, self._window_bytes)
+            if window.size < min(self._window_bytes, windows.size - position):
+                # Cut by its broker meanwhile.
+                limit = position + window.size
+            read = partial(_slice, window, position)
+            cursor, reason = 0, rb.FULL
+            while reason == rb.FULL:
+                count, cursor, last_offset, reason, found = _walk(
+                    window, cursor, position, limit, windows.size, last_offset, self._check_crc, out
+                )
+                if count:
+                    self._check_legacy(out[:count], read)
+                    yield out[:count]
+            if reason == _MORE and cursor == 0:
+                # An entry larger than the window: its header is here, its checksum is computed piece by piece.
+                _, cursor, last_offset, *_ = _walk(
+                    window, 0, position, limit, windows.size, last_offset, False, out[:1]
+                )
+                if self._check_crc:
+                    self._check_legacy(out[:1], partial(_pieces, windows))
+                    self._check_large(out[0], windows)
+                yield out[:1]
+            position += cursor
+        if reason == rb.ZEROS and not _is_zero(windows, position, limit):
+            reason = rb.BAD_SIZE
+        self.end = EntriesEnd(limit, position, reason, found)
+
+    def _check_legacy(self, rows: np.ndarray, read: Callable[[int, int], Iterable[np.ndarray]]) -> None:
+        if not self._check_crc:
+            return
+        for index in np.flatnonzero(rows["magic"] < 2):
+            start = int(rows["position"][index])
+            end = start + rb.LOG_OVERHEAD + int(rows["batch_length"][index])
+            crc = 0
+            for piece in read(start + _LEGACY_CRC_START, end):
+                crc = zlib.crc32(piece.tobytes(), crc)
+            if crc != rows["crc"][index]:
+                rows["computed_crc"][index] = crc
+                rows["problem"][index] = rows["problem"][index] or rb.BAD_CRC
+
+    def _check_large(self, row: np.ndarray, windows: Windows) -> None:
+        if row["magic"] < 2:
+            return
+        start = int(row["position"])
+        crc = 0
+        for piece in _pieces(windows, start + _CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
+            crc = google_crc32c.extend(crc, piece.tobytes())
+        if crc != row["crc"]:
+            row["computed_crc"] = crc
+            row["problem"] = row["problem"] or rb.BAD_CRC
+
+
+def is_valid(rows: np.ndarray) -> np.ndarray:
+    """What Kafka's RecordBatch.isValid says: large enough for its header, and the checksum is right."""
+    large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
+    return large_enough & (rows["computed_crc"] < 0)
+
+
+def _slice(window: np.ndarray, window_position: int, start: int, end: int) -> list[np.ndarray]:
+    return [window[start - window_position : end - window_position]]
+
+
+def _pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
+    for position in range(start, end, _READ_STEP):
+        yield windows.read(position, min(_READ_STEP, end - position))
+
+
+def _is_zero(windows: Windows, start: int, end: int) -> bool:
+    return not any(piece.any() for piece in _pieces(windows, start, end))
+
+
+@numba.njit(cache=True)
+def _walk(
+    b: np.ndarray,
+    start: int,
+    window_position: int,
+    limit: int,
+    file_size: int,
+    last_offset: int,
+    check_crc: bool,
+    out: np.ndarray,
+) -> tuple[int, int, int, int, int]:
+    """Decode entries from `b[start:]`: rows written, next position in `b`, last offset, stop reason, size found."""
+    p = start
+    count = 0
+    while True:
+        left = limit - (window_position + p)
+        if left < _SMALLEST:
+            return count, p, last_offset, rb.END if left <= 0 else rb.PARTIAL, 0
+        if p + _SMALLEST > b.size:
+            return count, p, last_offset, _MORE, 0
+        length = int(rb._int32(b, p + 8))
+        offset = rb._int64(b, p)
+        if length < 14:
+            return count, p, last_offset, rb.ZEROS if length == 0 and offset == 0 else rb.BAD_SIZE, length
+        if rb.LOG_OVERHEAD + length > left:
+            return count, p, last_offset, rb.PARTIAL, 0
+        magic = np.int8(b[p + rb.MAGIC_POSITION])
+        header = _HEADER_LENGTHS[0] if magic == 0 else _HEADER_LENGTHS[2] if magic >= 2 else _HEADER_LENGTHS[1]
+        if window_position + p + header > file_size:
+            return count, p, last_offset, rb.BAD_SIZE, length
+        end = p + rb.LOG_OVERHEAD + length
+        if p + header > b.size or (check_crc and end > b.size):
+            return count, p, last_offset, _MORE, 0
+        if count == out.size:
+            return count, p, last_offset, rb.FULL, 0
+        row = out[count]
+        row.position = window_position + p
+        row.base_offset = offset
+        row.batch_length = length
+        row.magic = magic
+        row.problem = rb.BAD_MAGIC if magic < 0 or magic > 2 else 0
+        row.computed_crc = -1
+        row.control_type = rb.NO_CONTROL_TYPE
+        row.coordinator_epoch = -1
+        row.control_timestamp = -1
+        if magic >= 2:
+            _decode_batch(b, p, min(end, b.size), row)
+            if end - p < rb.HEADER_LENGTH:
+                row.problem = rb.BAD_SIZE
+            elif check_crc:
+                crc = checksum(b, p + _CRC_START, end - p - _CRC_START)
+                if crc != row.crc:
+                    row.computed_crc = crc
+                    if row.problem == 0 or row.problem == rb.BAD_CONTROL:
+                        row.problem = rb.BAD_CRC
+        else:
+            _decode_legacy(b, p, row)
+        if offset <= last_offset or row.last_offset_delta < 0:
+            if row.problem == 0:
+                row.problem = rb.BAD_OFFSET
+        elif row.problem == 0:
+            last_offset = offset + row.last_offset_delta
+        count += 1
+        p = end
+
+
+@numba.njit(cache=True)
+def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
+    attributes = rb._int16(b, p + 21)
+    row.partition_leader_epoch = rb._int32(b, p + 12)
+    row.crc = rb._uint32(b, p + 17)
+    row.attributes = attributes
+    row.last_offset_delta = rb._int32(b, p + 23)
+    row.base_timestamp = rb._int64(b, p + 27)
+    row.max_timestamp = rb._int64(b, p + 35)
+    producer_id, record_count = rb._int64(b, p + 43), rb._int32(b, p + 57)
+    row.producer_id = producer_id
+    row.producer_epoch = rb._int16(b, p + 51)
+    row.base_sequence = rb._int32(b, p + 53)
+    row.record_count = record_count
+    if not attributes & rb.CONTROL_MASK or record_count <= 0:
+        return
+    kind, coordinator_epoch, delta = rb._control_record(b, p + rb.HEADER_LENGTH, end)
+    if attributes & rb.CODEC_MASK or kind == -2 or (kind > rb.COMMIT and producer_id >= 0):
+        if row.problem == 0:
+            row.problem = rb.BAD_CONTROL
+        return
+    row.control_type = kind
+    row.coordinator_epoch = coordinator_epoch
+    row.control_timestamp = row.max_timestamp if attributes & rb.TIMESTAMP_TYPE_MASK else row.base_timestamp + delta
+
+
+@numba.njit(cache=True)
+def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
+    row.partition_leader_epoch = -1
+    row.crc = rb._uint32(b, p + 12)
+    row.attributes = np.int16(np.int8(b[p + 17]))
+    row.last_offset_delta = 0
+    row.base_timestamp = -1
+    row.max_timestamp = -1 if row.magic == 0 else rb._int64(b, p + 18)
+    row.producer_id = -1
+    row.producer_epoch = -1
+    row.base_sequence = -1
+    row.record_count = -1

@@ -1,0 +1,79 @@
+"""Contents of files as the bytes of one output form; every function streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from snapshot.dump import kafka_text
+from snapshot.dump.columns import TextTable, json_objects
+from snapshot.dump.contents import Contents, Options, Text
+from snapshot.dump.files import FileKind, StorageFile
+from snapshot.dump.index_contents import OffsetIndexContents, TimeIndexContents, TransactionIndexContents
+from snapshot.dump.log_contents import LogContents
+from snapshot.dump.state_contents import SnapshotContents, TextContents
+
+SCHEMA_VERSION = 1
+
+
+def open_contents(file: StorageFile, options: Options) -> Contents:
+    """The contents of a file by its kind."""
+    match file.kind:
+        case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
+            return LogContents(file, options)
+        case FileKind.PRODUCER_SNAPSHOT:
+            return SnapshotContents(file, options)
+        case FileKind.OFFSET_INDEX:
+            return OffsetIndexContents(file, options)
+        case FileKind.TIME_INDEX:
+            return TimeIndexContents(file, options)
+        case FileKind.TRANSACTION_INDEX:
+            return TransactionIndexContents(file, options)
+        case _:
+            return TextContents(file, options)
+
+
+def as_kafka(contents: Contents) -> Iterator[Text]:
+    """What kafka-dump-log prints for the file."""
+    yield f"Dumping {kafka_text.java_path(contents.file.path)}\n".encode()
+    yield from contents.kafka_text()
+
+
+def as_table(contents: Contents) -> Iterator[Text]:
+    """A header line, then a line an entry."""
+    table = TextTable()
+    header = b""
+    for columns in contents.columns():
+        if not header:
+            header = (table.header(columns) + "\n").encode()
+            yield header
+        yield table.rows(columns)
+
+
+def as_jsonl(contents: Contents) -> Iterator[Text]:
+    """An object a line for every entry; `file` and `kind` come first."""
+    file = contents.file
+    prefix = f'"file": {json.dumps(file.path)}, "kind": {json.dumps(file.kind)}, '
+    for columns in contents.columns():
+        yield json_objects(columns, prefix=prefix)
+
+
+def as_json(every: Iterable[Contents]) -> Iterator[Text]:
+    """One document; `result` holds an object a file with its entries and what is wrong with it."""
+    yield f'{{"schema_version": {SCHEMA_VERSION}, "command": "dump", "result": ['.encode()
+    for number, contents in enumerate(every):
+        file = contents.file
+        head = {"file": file.path, "kind": file.kind, "offset": file.offset, "epoch": file.epoch}
+        yield ("," if number else "").encode() + b"\n" + json.dumps(head)[:-1].encode() + b', "entries": [\n'
+        is_first = True
+        for columns in contents.columns():
+            if columns[0].values.size:
+                yield b"" if is_first else b",\n"
+                is_first = False
+                # Every object but the last of a run is followed by a comma.
+                yield json_objects(columns, suffix=",\n")[:-2]
+        judgement = contents.judgement
+        damage = [item.as_dict() for item in judgement.damage]
+        tail = {"damage": damage, "further_damage": judgement.further, "notes": judgement.notes}
+        yield b"\n], " + json.dumps(tail, default=str)[1:].encode()
+    yield b'\n], "errors": []}\n'
