@@ -38,7 +38,7 @@ from snapshot.errors import (
     UsageError,
 )
 
-_CONFLICT_ATTEMPTS = 5
+_CONFLICT_ATTEMPTS = 4
 _CONFLICT_WAIT = 0.2  # seconds, doubled each time
 _DELETE_BATCH = 1000
 
@@ -234,6 +234,8 @@ class S3Store:
     ) -> PutResult:
         """Run a conditional put until it is known which content is there."""
         for attempt in range(_CONFLICT_ATTEMPTS):
+            if attempt:
+                time.sleep(_CONFLICT_WAIT * 2 ** (attempt - 1))
             deadline.check(f"upload of {self.uri}{key}")
             with translated("s3:PutObject", self.bucket, self.prefix + key):
                 try:
@@ -246,7 +248,6 @@ class S3Store:
                         raise
             if found := self._same(key, size, crc):
                 return found
-            time.sleep(_CONFLICT_WAIT * 2**attempt)
         raise TransientError(
             f"{self.uri}{key}: other writers were at this key {_CONFLICT_ATTEMPTS} times",
             hint="run the same command again when the other one is done",

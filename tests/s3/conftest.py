@@ -111,10 +111,18 @@ def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
     return S3Store(bucket, "some/prefix/", settings_for(request.getfixturevalue("endpoint"), checksums=checksums))
 
 
-@pytest.fixture
-def proxy(endpoint: str) -> Iterator[FaultProxy]:
+@pytest.fixture(scope="session")
+def running_proxy(endpoint: str) -> Iterator[FaultProxy]:
     with FaultProxy(endpoint) as running:
         yield running
+
+
+@pytest.fixture
+def proxy(running_proxy: FaultProxy) -> FaultProxy:
+    """The proxy, with no rules yet."""
+    running_proxy.rules.clear()
+    running_proxy.requests.clear()
+    return running_proxy
 
 
 @pytest.fixture

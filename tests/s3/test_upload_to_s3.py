@@ -1,0 +1,124 @@
+"""Segments into a real S3 server: the matrix of crashes again, a process killed in the middle, and memory."""
+
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from remote_storage.aiven_layout import AivenLayout
+from remote_storage.keys import ObjectKeys
+from remote_storage.layout import CopyState, IndexType
+from remote_storage.s3_settings import MIN_PART_SIZE
+from remote_storage.s3_store import S3Store
+from remote_storage.testing import Crash, Fault, FlakyStore
+from remote_storage.uploader import copy_segment, delete_copy, fetch_index, fetch_segment, inspect_copy
+from snapshot.errors import TransientError
+from tests.s3.conftest import settings_for
+from tests.s3.segments import attempt, make_bundle
+
+pytestmark = pytest.mark.s3
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = AivenLayout(ObjectKeys("p/"))
+
+
+def keys_in(store: S3Store) -> list[str]:
+    return [found.key for found in store.list()]
+
+
+def test_a_large_segment_arrives_whole(s3_store, tmp_path):
+    bundle = make_bundle(tmp_path, log_size=2 * MIN_PART_SIZE + 7, with_transactions=True)
+    copy = attempt(bundle)
+    result = copy_segment(s3_store, LAYOUT, bundle, copy)
+    assert keys_in(s3_store) == sorted(LAYOUT.object_keys(copy))
+    assert result.bytes == sum(found.size for found in s3_store.list())
+    assert b"".join(fetch_segment(s3_store, LAYOUT, copy)) == bundle.log.read()
+    assert fetch_index(s3_store, LAYOUT, copy, IndexType.PRODUCER_SNAPSHOT) == bundle.producer_snapshot.data
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_after_a_crash_the_next_run_leaves_one_complete_copy(s3_store, tmp_path, step, fault):
+    bundle = make_bundle(tmp_path)
+    first = attempt(bundle)
+    with pytest.raises(Crash):
+        copy_segment(FlakyStore(s3_store, {step: fault}), LAYOUT, bundle, first)
+    if inspect_copy(s3_store, LAYOUT, first) is not CopyState.COMPLETE:
+        assert delete_copy(s3_store, LAYOUT, first) == ()
+        assert keys_in(s3_store) == []
+        copy_segment(s3_store, LAYOUT, bundle, attempt(bundle))
+    manifests = [key for key in keys_in(s3_store) if key.endswith(".rsm-manifest")]
+    assert len(manifests) == 1
+    assert all(key.startswith(manifests[0].removesuffix("rsm-manifest")) for key in keys_in(s3_store))
+    assert len(keys_in(s3_store)) == 3
+
+
+@pytest.mark.parametrize("matches", ["PUT", "POST", "HEAD"])
+def test_after_a_failed_request_of_any_kind_nothing_is_left(proxy, faulty_store, tmp_path, matches):
+    bundle = make_bundle(tmp_path, log_size=2 * MIN_PART_SIZE)
+    rule = proxy.when(lambda method, _: method == matches, "answer", status=503, code="SlowDown")
+    with pytest.raises(TransientError) as raised:
+        copy_segment(faulty_store, LAYOUT, bundle, attempt(bundle))
+    assert rule.hits
+    proxy.rules.clear()
+    assert raised.value.attrs["left_behind"] == []
+    assert keys_in(faulty_store) == []
+    assert list(faulty_store.unfinished_uploads()) == []
+
+
+KILLED = """
+import pickle, sys
+from remote_storage.uploader import copy_segment
+copy_segment(*pickle.load(open(sys.argv[1], "rb")))
+"""
+
+
+def test_a_process_killed_in_the_middle_of_an_upload_leaves_what_can_be_cleaned(proxy, bucket, tmp_path):
+    store = S3Store(bucket, "", settings_for(proxy.url))
+    bundle = make_bundle(tmp_path / "log", log_size=3 * MIN_PART_SIZE)
+    copy = attempt(bundle)
+    work = tmp_path / "work.pickle"
+    work.write_bytes(pickle.dumps((store, LAYOUT, bundle, copy)))
+    stalled = proxy.when(lambda method, path: "partNumber=2" in path, "stall", seconds=20)
+    with subprocess.Popen([sys.executable, "-c", KILLED, work], cwd=ROOT) as process:
+        for _ in range(300):
+            if stalled.hits:
+                break
+            time.sleep(0.05)
+        process.kill()
+    assert stalled.hits
+    proxy.rules.clear()
+    # Nothing is visible, but the parts that arrived are there and cost money.
+    assert inspect_copy(store, LAYOUT, copy) is CopyState.ABSENT
+    left = list(store.unfinished_uploads(LAYOUT.keys.segment_stem(copy)))
+    assert [upload.key for upload in left] == [LAYOUT.log_key(copy)]
+    store.abort_upload(left[0])
+    assert list(store.unfinished_uploads()) == []
+    finished = attempt(bundle)
+    copy_segment(store, LAYOUT, bundle, finished)
+    assert keys_in(store) == sorted(LAYOUT.object_keys(finished))
+
+
+def test_memory_of_an_upload_is_a_few_parts(endpoint, bucket, tmp_path):
+    size = 24 * MIN_PART_SIZE
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.truncate(size)
+    code = f"""
+import resource, sys
+import pyarrow.fs as pafs
+from remote_storage.s3_settings import S3Settings
+from remote_storage.s3_store import S3Store
+store = S3Store({bucket!r}, "", S3Settings(
+    endpoint_url={endpoint!r}, path_style=True, part_size={MIN_PART_SIZE}, max_concurrency=2))
+store.put_if_absent("warm", bytes({MIN_PART_SIZE}))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with pafs.LocalFileSystem().open_input_file({str(path)!r}) as source:
+    store.put_file_if_absent("large", source, {size})
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 8 * MIN_PART_SIZE  # of 24
