@@ -1,0 +1,1 @@
+"""What tiersnap claims, shown by Kafka itself."""

@@ -7,7 +7,8 @@ skipped with the reason, or fails when TIERSNAP_REQUIRE_KAFKA is set, as in CI.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ CopyDisks = Callable[[Disks], Disks]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kafka(*versions): the Kafka versions whose jars the test needs")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ended_brokers() -> Iterator[None]:
+    """A run that is told to end (SIGTERM) ends its brokers as one that is interrupted at the terminal does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -51,8 +51,10 @@ def folder(version: str) -> Path:
 
 @cache
 def missing(*versions: str) -> str:
-    """Why the first of `versions` that cannot be had cannot be had, empty when all are there; asked of Ivy once."""
+    """Why the first of `versions` that cannot be had cannot be had, empty when all are there; found out once."""
     try:
+        if versions:
+            _ensure_java()
         for version in versions:
             folder(version)
     except JarsMissingError as error:
@@ -72,11 +74,16 @@ def _ivy_file(version: str) -> Path:
     return path
 
 
+def _ensure_java() -> None:
+    absent = [program for program in ("java", "javac") if shutil.which(program) is None]
+    if absent:
+        raise JarsMissingError(f"no {' and no '.join(absent)} on the PATH: the broker tests need a JDK, 17 or later")
+
+
 def _resolve(version: str) -> None:
     """Fill `<cache>/<version>` in one rename."""
     ivy_file = _ivy_file(version)
-    if shutil.which("java") is None:
-        raise JarsMissingError(f"Kafka {version}: no `java` on the PATH")
+    _ensure_java()
     partial = CACHE / f"{version}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     command = [

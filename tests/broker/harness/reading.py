@@ -39,6 +39,7 @@ def read_all(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": isolation,
+            "fetch.wait.max.ms": 10,  # the end of the partition is only told when a fetch comes back empty
             "log_level": 0,
         }
     )

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tests.broker.harness.broker import Broker
 
 SECONDS = 30.0
-VALUE_BYTES = 300
+VALUE_BYTES = 500
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ def _producers(
         "linger.ms": 1000,  # flush ends it: one batch a round
         "batch.num.messages": load.records,  # a batch larger than a segment is refused, in the callback only
         "on_delivery": delivered,
+        "retry.backoff.ms": 20,
         "log_level": 0,
     }
     idempotent = [Producer(config) for _ in range(load.idempotent)]
