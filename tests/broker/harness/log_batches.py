@@ -56,12 +56,9 @@ def batches(folder: Path) -> Iterator[Batch]:
                 break
             if magic == 2:
                 attributes, delta = struct.unpack_from(">hi", data, position + 21)
+                producer_id, epoch, sequence = _PRODUCER.unpack_from(data, position + 43)
                 yield Batch(
-                    base_offset,
-                    base_offset + delta,
-                    attributes,
-                    *_PRODUCER.unpack_from(data, position + 43),
-                    data[position:end],
+                    base_offset, base_offset + delta, attributes, producer_id, epoch, sequence, data[position:end]
                 )
             position = end
 

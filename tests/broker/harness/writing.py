@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.broker.harness.broker import Broker
 
+TransactionEnd = Literal["commit", "abort", "leave"]
 SECONDS = 30.0
 VALUE_BYTES = 500
 
@@ -59,11 +61,11 @@ def write_segments(
                 break
             heard = idempotent if done * 3 < segments else idempotent[load.early :]
             for number, producer in enumerate(heard, len(idempotent) - len(heard)):
-                _produce(producer, topic, partition, f"{name}i{number}", turn, load.records, written)
+                _produce(producer, topic, partition, f"{name}i{number}", turn, load.records)
                 written.idempotent += load.records
             for number, producer in enumerate(transactional):
                 producer.begin_transaction()
-                _produce(producer, topic, partition, f"{name}t{number}", turn, load.records, written)
+                _produce(producer, topic, partition, f"{name}t{number}", turn, load.records)
                 if (turn + number) % 2:
                     producer.abort_transaction(SECONDS)
                     written.aborted += load.records
@@ -73,6 +75,23 @@ def write_segments(
     if written.errors:
         raise AssertionError(f"not delivered: {written.errors[0]}, and {len(written.errors) - 1} more")
     return written
+
+
+@contextmanager
+def transaction_around(
+    broker: Broker, topic: str, *, partition: int = 0, name: str = "around", end: TransactionEnd = "commit"
+) -> Iterator[Producer]:
+    """One batch in a transaction that stays open while the body runs, and is then ended, or left open with "leave"."""
+    written = Written()
+    load = Workload(idempotent=0, transactional=1)
+    with _producers(broker, load, written, f"{name}-") as (_, (producer,)):
+        producer.begin_transaction()
+        _produce(producer, topic, partition, name, 0, load.records)
+        yield producer
+        if end == "commit":
+            producer.commit_transaction(SECONDS)
+        elif end == "abort":
+            producer.abort_transaction(SECONDS)
 
 
 def segment_count(folder: Path) -> int:
@@ -109,15 +128,13 @@ def _producers(
         producer.flush(SECONDS)
 
 
-def _produce(
-    producer: Producer, topic: str, partition: int, who: str, turn: int, records: int, written: Written
-) -> None:
+def _produce(producer: Producer, topic: str, partition: int, who: str, turn: int, records: int) -> None:
     """One batch, flushed: abort_transaction would otherwise purge it and leave nothing in the log."""
     now = time.time_ns() // 1_000_000
     for number in range(records):
         key = f"{who}-{turn}-{number}"
         value = (key * (VALUE_BYTES // len(key) + 1))[:VALUE_BYTES]
-        headers = [("who", who.encode()), ("turn", str(turn).encode())]
+        headers: list[tuple[str, str | bytes | None]] = [("who", who.encode()), ("turn", str(turn).encode())]
         producer.produce(topic, value, key, partition=partition, timestamp=now + number, headers=headers)
     left = producer.flush(SECONDS)
     if left:
