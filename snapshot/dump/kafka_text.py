@@ -27,9 +27,9 @@ _LARGEST_SEQUENCE = np.int32(2**31 - 1)
 def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
     """Lines of a run of entries (ENTRY_DTYPE).
 
-    The tool dies of a codec it does not know, in the middle of the line: so the text ends there, too.
+    The tool dies of a codec or magic it does not know, in the middle of the line: so the text ends there, too.
     """
-    unknown = np.flatnonzero((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS))
+    unknown = np.flatnonzero(is_fatal(rows))
     whole = rows[: unknown[0]] if unknown.size else rows
     is_legacy = whole["magic"] < 2
     for run in np.split(whole, np.flatnonzero(is_legacy[1:] != is_legacy[:-1]) + 1):
@@ -39,9 +39,9 @@ def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
         yield lines.lines(_first_part(rows[unknown[:1]]))
 
 
-def has_unknown_codec(rows: np.ndarray) -> bool:
-    """Whether the text of these entries ends before they do."""
-    return bool(((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS)).any())
+def is_fatal(rows: np.ndarray) -> np.ndarray:
+    """Which entries the tool does not survive: codecs 5 to 7 and negative magics."""
+    return ((rows["attributes"] & rb.CODEC_MASK) >= len(CODECS)) | (rows["magic"] < 0)
 
 
 def timestamp_types(rows: np.ndarray) -> np.ndarray:

@@ -62,8 +62,8 @@ class LogContents:
         entries = self._entries()
         for rows in self._judged(entries):
             yield from kafka_text.log_entries(rows)
-            if kafka_text.has_unknown_codec(rows):
-                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log ends here, at a codec it does not know")
+            if kafka_text.is_fatal(rows).any():
+                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log dies here, so its text ends here")
                 return
         trailing = entries.end.size - entries.end.valid_bytes
         if trailing and entries.end.reason in (rb.END, rb.PARTIAL) and self._options.max_bytes is None:
