@@ -22,6 +22,10 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     # Since 1.36 botocore adds CRC32 trailers to every put and asks for checksums with every get, which many servers
     # other than AWS refuse; `when_required` turns both off.
     when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
+    s3: dict[str, object] = {"addressing_style": "path" if settings.path_style else "auto"}
+    if settings.endpoint_url is None or settings.endpoint_url.startswith("https:"):
+        # TLS and our CRC in a signed header are enough; botocore looks for its own CRC and would add SHA-256 of the body.
+        s3["payload_signing_enabled"] = False
     config = Config(
         connect_timeout=settings.connect_timeout,
         read_timeout=settings.read_timeout,
@@ -29,7 +33,7 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
         max_pool_connections=max(10, settings.max_concurrency),
         request_checksum_calculation=when,
         response_checksum_validation=when,
-        s3={"addressing_style": "path" if settings.path_style else "auto"},
+        s3=s3,
         user_agent_extra="tiersnap",
     )
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)

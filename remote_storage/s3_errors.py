@@ -96,11 +96,10 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     if code in _CHECKSUM_CODES:
         return RemoteStorageError(f"{where}: bytes did not arrive as sent: {code}", hint=_COMPAT_HINT, **attrs)
     if status == 403:
-        return RemoteStorageError(
-            f"{where}: access denied for {action}",
-            hint=f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}",
-            **attrs,
-        )
+        grant = f"grant {action} on arn:aws:s3:::{bucket}{'' if action.startswith('s3:List') else '/*'}"
+        if action == "s3:GetObject":  # S3 says 404 for absent keys only to those who may list
+            grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
+        return RemoteStorageError(f"{where}: access denied for {action}", hint=grant, **attrs)
     hint = _COMPAT_HINT if code in _UNSUPPORTED_CODES or status == 501 else ""
     return RemoteStorageError(f"{where}: {action} answered {status} {code}: {said}", hint=hint, **attrs)
 

@@ -9,7 +9,7 @@ with `delete_copy` and take a new segment id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from remote_storage.bundle import SegmentBundle
@@ -19,6 +19,7 @@ from remote_storage.layout import CopyState, IndexType, Layout, PlannedObject
 from remote_storage.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
 from remote_storage.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from remote_storage.source_file import SourceFile
+from snapshot import __version__
 from snapshot.errors import (
     IncompleteBundleError,
     ObjectExistsError,
@@ -75,13 +76,17 @@ def copy_segment(
     _check_described(bundle, metadata)
     deadline = Deadline(timeout)
     bundle.log.check_unchanged()
+    provenance = {
+        "tiersnap-version": __version__,
+        "tiersnap-snapshot-provenance": str(bundle.producer_snapshot.provenance),
+    }
     copied: list[CopiedObject] = []
     in_doubt: list[str] = []
     try:
         for planned in layout.plan(bundle, metadata):
             deadline.check(f"copy of {metadata.id}")
             in_doubt = [planned.key]
-            put = _put(store, planned, deadline)
+            put = _put(store, planned, provenance, deadline)
             copied.append(CopiedObject(planned.key, put.size, put.crc32c, put.outcome))
             in_doubt = []
             _prove(store, planned.key, put)
@@ -156,11 +161,11 @@ def _check_described(bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) 
         raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the bundle is {found}")
 
 
-def _put(store: ObjectStore, planned: PlannedObject, deadline: Deadline) -> PutResult:
+def _put(store: ObjectStore, planned: PlannedObject, metadata: Mapping[str, str], deadline: Deadline) -> PutResult:
     if not isinstance(planned.content, SourceFile):
-        return store.put_if_absent(planned.key, planned.content)
+        return store.put_if_absent(planned.key, planned.content, metadata)
     with planned.content.open() as source:
-        return store.put_file_if_absent(planned.key, source, planned.content.size, deadline=deadline)
+        return store.put_file_if_absent(planned.key, source, planned.content.size, metadata=metadata, deadline=deadline)
 
 
 def _prove(store: ObjectStore, key: str, put: PutResult) -> None:

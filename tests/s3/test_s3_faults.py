@@ -336,6 +336,17 @@ def test_our_crc_is_what_the_server_keeps(s3_store):
         assert found.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT"
 
 
+def test_over_tls_the_body_is_not_hashed_a_second_time(bucket):
+    store = S3Store(bucket, "", settings_for("https://127.0.0.1:1", total_attempts=1))
+    seen: dict[str, str] = {}
+    store.client.meta.events.register("before-send.s3", lambda request, **_: seen.update(request.headers))
+    with pytest.raises(TransientError):
+        store.put_if_absent("key", b"mine")
+    sent = {name.lower(): value for name, value in seen.items()}
+    assert sent["x-amz-content-sha256"] in {"UNSIGNED-PAYLOAD", b"UNSIGNED-PAYLOAD"}
+    assert sent["x-amz-checksum-crc32c"]
+
+
 def test_compat_sends_no_newer_checksum_and_one_delete_a_key(proxy, bucket, endpoint):
     seen: list[str] = []
     store = S3Store(bucket, "", settings_for(proxy.url, checksums=Checksums.COMPAT))

@@ -37,6 +37,8 @@ def test_a_large_segment_arrives_whole(s3_store, tmp_path):
     assert result.bytes == sum(found.size for found in s3_store.list())
     assert b"".join(fetch_segment(s3_store, LAYOUT, copy)) == bundle.log.read()
     assert fetch_index(s3_store, LAYOUT, copy, IndexType.PRODUCER_SNAPSHOT) == bundle.producer_snapshot.data
+    for key in LAYOUT.object_keys(copy):
+        assert s3_store.head(key).metadata["tiersnap-snapshot-provenance"] == "COMPUTED"
 
 
 @pytest.mark.parametrize("step", range(1, 7))
