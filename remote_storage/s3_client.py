@@ -24,7 +24,7 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
     s3: dict[str, object] = {"addressing_style": "path" if settings.path_style else "auto"}
     if settings.endpoint_url is None or settings.endpoint_url.startswith("https:"):
-        # TLS and our CRC in a signed header are enough; botocore looks for its own CRC and would add SHA-256 of the body.
+        # TLS and our CRC in a signed header are enough; not knowing that CRC, botocore would add SHA-256 of the body.
         s3["payload_signing_enabled"] = False
     config = Config(
         connect_timeout=settings.connect_timeout,

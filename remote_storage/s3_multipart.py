@@ -1,6 +1,6 @@
 """Multipart uploads that end complete or aborted.
 
-s3transfer's upload is not used: it drops IfNoneMatch, and with a CRC-32C of the object asks botocore for one of each
+s3transfer's upload is not used: it refuses IfNoneMatch, and with a CRC-32C of the object asks botocore for one of each
 part, which takes awscrt. Here parts are read in order by the calling thread and sent by a few others, so that memory
 is `max_concurrency + 1` parts and the CRC of the whole is known when the last is read.
 """

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.unit
 LAYOUTS = [AivenLayout(), AivenLayout(ObjectKeys("tiered/"), chunk_size=999), LocalTieredStorageLayout()]
 SEGMENT_ID = "adh9f8BMS4anaUnD8KWfWg"
 
-# Written out by hand after io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1 and its serde tests.
+# Written out by hand after io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1 and its serde tests. That class
+# (plugin of May 2026, Kafka 4.1.1) reads it, and writes the same text but for a `"txnIdxEmpty":false` at the end of
+# remoteLogSegmentMetadata, which newer Kafka classes add by themselves and no reader looks at.
 GOLDEN = (
     '{"version":"1",'
     '"chunkIndex":{"type":"fixed","originalChunkSize":4194304,"originalFileSize":10000000,'
