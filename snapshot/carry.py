@@ -62,6 +62,7 @@ class StartState:
     deltas: np.ndarray
     history_from: int
     has_adopted: bool
+    last_timestamp: int
 
 
 class PartitionState:
@@ -93,6 +94,7 @@ class PartitionState:
             self._producers.combine(start.deltas)
             self.history_from = start.history_from
             self.has_adopted = start.has_adopted
+            self.last_timestamp = start.last_timestamp
 
     @property
     def provenance(self) -> Provenance:
@@ -161,7 +163,8 @@ class PartitionState:
 
     def state(self, offset: int) -> StartState:
         """A copy to continue from later."""
-        return StartState(offset, self._producers.deltas(), self.history_from, self.has_adopted)
+        deltas = self._producers.deltas()
+        return StartState(offset, deltas, self.history_from, self.has_adopted, self.last_timestamp)
 
 
 def carry(

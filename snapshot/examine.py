@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -10,7 +10,7 @@ from pyarrow import fs
 from snapshot.carry import Boundary
 from snapshot.findings import Finding, FindingKind
 from snapshot.log_dir import INTERNAL_COMPACTED_TOPICS, Partition, Segment
-from snapshot.partition_replay import Replay, replay_partition
+from snapshot.partition_replay import Replay, local_replay
 from snapshot.readiness import PartitionFacts, Readiness, SegmentFacts, judge
 from snapshot.segment_scan import SegmentEnd
 from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
@@ -41,7 +41,7 @@ def examine(
     on_boundary: Callable[[Boundary], None] | None = None,
 ) -> Examination:
     """Replay a partition and judge it; `on_boundary` sees each state on the way (ascending offsets)."""
-    replay, boundaries = replay_partition(
+    replay, boundaries = local_replay(
         filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration
     )
     snapshots: dict[int, Comparison] = {}
@@ -49,17 +49,30 @@ def examine(
         snapshots[boundary.offset] = boundary.found
         if on_boundary is not None:
             on_boundary(boundary)
+    return conclude(partition, replay, snapshots, ())
+
+
+def conclude(
+    partition: Partition, replay: Replay, snapshots: dict[int, Comparison], tiered: Collection[int]
+) -> Examination:
+    """What a finished replay says of the partition.
+
+    Args:
+        snapshots: verdict on the snapshot at each offset that was reached, as it will be when tiering.
+        tiered: base offsets of segments that are in remote storage.
+    """
+    known = dict(snapshots)
     for offset in partition.snapshots:
-        snapshots.setdefault(offset, unknown(replay))
+        known.setdefault(offset, unknown(replay))
     findings = [*partition.findings, *(end.finding for end in replay.ends.values() if end.finding)]
     if replay.refusal is not None:
         path, message = partition.path, replay.refusal.message
         findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
     readiness = judge(
         partition_facts(partition, replay, any(end.has_gaps for end in replay.ends.values())),
-        [_segment_facts(partition, segment, replay, snapshots) for segment in partition.segments],
+        [_segment_facts(partition, segment, replay, known, tiered) for segment in partition.segments],
     )
-    return Examination(partition, replay, dict(sorted(snapshots.items())), tuple(readiness), tuple(findings))
+    return Examination(partition, replay, dict(sorted(known.items())), tuple(readiness), tuple(findings))
 
 
 def unknown(replay: Replay) -> Comparison:
@@ -123,7 +136,11 @@ def damage_of(end: SegmentEnd | None) -> str:
 
 
 def _segment_facts(
-    partition: Partition, segment: Segment, replay: Replay, snapshots: dict[int, Comparison]
+    partition: Partition,
+    segment: Segment,
+    replay: Replay,
+    snapshots: dict[int, Comparison],
+    tiered: Collection[int],
 ) -> SegmentFacts:
     end = replay.ends.get(segment.base_offset)
     following = segment.next_base_offset
@@ -138,7 +155,7 @@ def _segment_facts(
         base_offset=segment.base_offset,
         next_base_offset=following,
         size=segment.log.size,
-        is_tiered=False,
+        is_tiered=segment.base_offset in tiered,
         missing_parts=missing_parts(partition, segment),
         damage=damage,
         snapshot=found.verdict,

@@ -1,34 +1,39 @@
-"""A whole partition on one host: scan, fold, carry and judge, without tables in between.
+"""A whole partition replayed: its segments' runs carried in order, every wanted boundary judged on the way.
 
-What `scan`, `verify` and `repair` share. The Spark job does the same with its stages spread over tasks; both go
-through `replay.fold_segment`, `carry.carry` and `readiness.judge`.
+`scan`, `verify` and `repair` give it runs folded on the spot; the Spark job gives it runs that earlier tasks folded
+and, where nothing changed below, the state of the last run to start from.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyarrow import fs
 
-from snapshot.carry import Boundary, PartitionState, Refusal, carry
+from snapshot.carry import Boundary, PartitionState, ReadSnapshot, Refusal, StartState, carry
 from snapshot.findings import Finding, FindingKind
 from snapshot.log_dir import FileRef, Partition, Segment
 from snapshot.replay import Run, fold_segment
 from snapshot.segment_scan import SegmentEnd
 from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
+# Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
+ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
+
 
 @dataclass
 class Replay:
-    """What replaying a partition showed; filled while `boundaries` is iterated.
+    """What replaying a partition showed; filled while the boundaries are iterated.
 
     Attributes:
         ends: how each segment file ended, by base offset, up to the first damaged one.
         log_end: exclusive end offset of what could be read.
         damage: the finding that stopped the replay, or None.
+        refusal: where a broker could not replay the log any further, or None.
         unstable_from: first offset of the oldest transaction that is open at the high watermark, or None.
+        closed_state: state at the active segment's base offset, to start the next replay from.
     """
 
     partition: Partition
@@ -38,6 +43,7 @@ class Replay:
     refusal: Refusal | None = None
     unstable_from: int | None = None
     is_watched: bool = False
+    closed_state: StartState | None = None
 
     def watch(self, first_open_offset: int) -> None:
         """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
@@ -60,62 +66,92 @@ class Replay:
         return min(high_watermark, max(self.unstable_from, self.partition.log_start_offset))
 
 
-def replay_partition(
+def cut_offsets(partition: Partition) -> list[int]:
+    """Ascending offsets at which a state is wanted whether or not a segment begins there."""
+    wanted = set(partition.snapshots)
+    if partition.high_watermark is not None:
+        wanted.add(partition.high_watermark)
+    return sorted(wanted)
+
+
+def inside(offsets: list[int], segment: Segment) -> list[int]:
+    """Those of the ascending offsets that lie in [base offset, next base offset)."""
+    low = bisect_left(offsets, segment.base_offset)
+    high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
+    return offsets[low:high]
+
+
+def local_replay(
     filesystem: fs.FileSystem,
     partition: Partition,
     *,
-    every_boundary: bool = True,
     check_crc: bool = True,
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+) -> tuple[Replay, Iterator[Boundary]]:
+    """Replay straight from the segment files: iterate the boundaries, then read the replay."""
+
+    def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
+
+    return replay_partition(
+        partition,
+        read_runs,
+        snapshot_reader(filesystem, partition),
+        producer_expiration=producer_expiration,
+    )
+
+
+def replay_partition(
+    partition: Partition,
+    read_runs: ReadRuns,
+    read_snapshot: ReadSnapshot,
+    *,
+    start: StartState | None = None,
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
-    Args:
-        every_boundary: yield each base offset after the first and the log end, too; otherwise only the offsets of
-            existing files.
+    The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
+    the offset of `start`.
     """
     replay = Replay(partition)
-    return replay, _boundaries(filesystem, replay, every_boundary, check_crc, producer_expiration)
+    state = PartitionState(
+        log_start=partition.segments[0].base_offset if partition.segments else 0,
+        cleaned_below=partition.cleaner_offset,
+        start=start,
+        producer_expiration=producer_expiration,
+    )
+    return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1)
 
 
 def _boundaries(
-    filesystem: fs.FileSystem,
-    replay: Replay,
-    every_boundary: bool,
-    check_crc: bool,
-    producer_expiration: int | None,
+    replay: Replay, state: PartitionState, read_runs: ReadRuns, read_snapshot: ReadSnapshot, started_at: int
 ) -> Iterator[Boundary]:
     partition = replay.partition
     if not partition.segments:
         return
     first = partition.segments[0].base_offset
-    replay.log_end = first
-    state = PartitionState(
-        log_start=first, cleaned_below=partition.cleaner_offset, producer_expiration=producer_expiration
-    )
-    snapshots = sorted(partition.snapshots)
-    cuts = sorted({*snapshots, *(() if partition.high_watermark is None else (partition.high_watermark,))})
+    snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
     times = written_at(partition)
-
-    def read(offset: int) -> bytes | None:
-        ref = partition.snapshots.get(offset)
-        return None if ref is None else read_bytes(filesystem, ref)
-
     for segment in partition.segments:
-        runs, end = fold_segment(filesystem, segment, cuts=_inside(cuts, segment), check_crc=check_crc)
+        runs, end = read_runs(segment, inside(cuts, segment))
         replay.ends[segment.base_offset] = end
         replay.log_end = end.last_offset + 1
+        if segment.base_offset < started_at:
+            continue
+        if segment.is_active:
+            replay.closed_state = state.state(segment.base_offset)
         times[segment.base_offset] = end.first_timestamp
-        wanted = set(_inside(snapshots, segment))
-        if every_boundary:
-            wanted |= {segment.base_offset, replay.log_end if segment.is_active else segment.base_offset}
-        wanted.discard(first)
+        wanted = {*inside(snapshots, segment), segment.base_offset}
+        if segment.is_active:
+            wanted.add(replay.log_end)
+        wanted -= {first, started_at}
         intact = end.finding is None or end.finding.kind is FindingKind.EMPTY_SEGMENT
         yield from carry(
             state,
             _watching(runs, replay, state),
             wanted if intact else wanted & {segment.base_offset},
-            read_snapshot=read,
+            read_snapshot=read_snapshot,
             written_at=times,
             log_end=replay.log_end if segment.is_active else segment.base_offset,
         )
@@ -126,14 +162,7 @@ def _boundaries(
         replay.watch(state.first_open_offset())
 
 
-def _inside(offsets: list[int], segment: Segment) -> list[int]:
-    """Those of the ascending offsets that lie in [base offset, next base offset)."""
-    low = bisect_left(offsets, segment.base_offset)
-    high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
-    return offsets[low:high]
-
-
-def _watching(runs: list[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:
+def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:
     """The runs; remembers what is open when the replay stands at the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:
@@ -149,6 +178,16 @@ def written_at(partition: Partition) -> dict[int, int]:
     """
     bases = {segment.base_offset for segment in partition.segments}
     return {offset: ref.modified_ns // 1_000_000 for offset, ref in partition.snapshots.items() if offset not in bases}
+
+
+def snapshot_reader(filesystem: fs.FileSystem, partition: Partition) -> ReadSnapshot:
+    """Reads the partition's snapshot files by offset."""
+
+    def read(offset: int) -> bytes | None:
+        ref = partition.snapshots.get(offset)
+        return None if ref is None else read_bytes(filesystem, ref)
+
+    return read
 
 
 def read_bytes(filesystem: fs.FileSystem, ref: FileRef) -> bytes:

@@ -4,6 +4,7 @@
     record_batches       headers of every decoded batch
     producer_deltas      what each run of batches does to each producer (producer_state.DELTA_DTYPE)
     producer_states      the state below the active segment of each partition, to start the next run from
+    partition_states     where that state lies and what it was made of
     snapshots            one row a boundary: what was found there and what was written
     remote_log_segments  KIP-405 state changes of remote segments, appended before and after the bytes
     readiness            one row a segment: verdict, reason and next step as of the last run
@@ -29,19 +30,6 @@ def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema([pa.field(name.rstrip("?"), kind, nullable=name.endswith("?")) for name, kind in fields])
 
 
-# What the listing says of a segment: the input of decode.
-INVENTORY = _schema(
-    ("log_dir", _TEXT),
-    ("topic", _TEXT),
-    ("partition", _INT),
-    ("base_offset", _LONG),
-    ("next_base_offset?", _LONG),
-    ("size_bytes", _LONG),
-    ("modified_ns", _LONG),
-    ("high_watermark?", _LONG),
-    ("cuts", pa.list_(_LONG)),  # offsets inside the segment at which a state is wanted
-)
-
 # What the decode says of it.
 SEGMENTS = _schema(
     ("log_dir", _TEXT),
@@ -62,9 +50,8 @@ SEGMENTS = _schema(
     ("finding_kind?", _TEXT),
     ("finding_position?", _LONG),
     ("finding_message?", _TEXT),
+    ("runs", pa.list_(pa.struct([("start_offset", _LONG), ("row_group", _INT)]))),  # row group -1: no producers
     ("deltas_file?", _TEXT),  # path inside producer_deltas
-    ("deltas_row_groups", pa.list_(_INT)),  # one a run
-    ("run_offsets", pa.list_(_LONG)),  # start offset of each run
     ("batches_file?", _TEXT),  # path inside record_batches
     ("decoded_at", _LONG),
 )
@@ -83,18 +70,26 @@ DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     (name, pa.from_numpy_dtype(DELTA_DTYPE[name]) if DELTA_DTYPE[name].kind == "i" else pa.int16())
     for name in DELTA_DTYPE.names or ()
 )
-PRODUCER_DELTAS = pa.schema(
-    [
-        *_schema(*_IDENTITY, ("run_offset", _LONG)),
-        *(pa.field(name, kind, nullable=False) for name, kind in DELTA_FIELDS),
-    ]
+_DELTA_COLUMNS = [pa.field(name, kind, nullable=False) for name, kind in DELTA_FIELDS]
+PRODUCER_DELTAS = pa.schema([*_schema(*_IDENTITY, ("run_offset", _LONG)), *_DELTA_COLUMNS])
+PRODUCER_STATES = pa.schema(
+    [*_schema(("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT), ("end_offset", _LONG)), *_DELTA_COLUMNS]
 )
 
-PRODUCER_STATES = pa.schema(
-    [
-        *_schema(("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT), ("offset", _LONG)),
-        *(pa.field(name, kind, nullable=False) for name, kind in DELTA_FIELDS),
-    ]
+# What the carry left of a partition; the newest by `recorded_at` counts.
+PARTITION_STATES = _schema(
+    ("log_dir", _TEXT),
+    ("topic", _TEXT),
+    ("partition", _INT),
+    ("fingerprint", _TEXT),  # of the listing and the settings it was carried with; "" = carry it again
+    ("state_end_offset?", _LONG),  # exclusive; null when there is no state to start from
+    ("state_file?", _TEXT),  # path inside producer_states
+    ("state_row_group?", _INT),  # -1: no producers
+    ("history_from?", _LONG),
+    ("has_adopted?", _BOOL),
+    ("last_timestamp?", _LONG),
+    ("chain?", _TEXT),  # digest of the files below state_end_offset
+    ("recorded_at", _LONG),
 )
 
 SNAPSHOTS = _schema(
@@ -111,6 +106,7 @@ SNAPSHOTS = _schema(
     ("crc?", _LONG),  # CRC-32C of the written object
     ("object_key?", _TEXT),  # of the written object, null when none was
     ("run_id", _TEXT),
+    ("recorded_at", _LONG),
 )
 
 REMOTE_LOG_SEGMENTS = _schema(

@@ -50,9 +50,14 @@ class Judgement:
     further: int = 0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def room(self) -> int:
+        """How many more are kept."""
+        return MOST_DAMAGE_KEPT - len(self.damage)
+
     def add(self, damage: Finding | TiersnapError) -> None:
         """Keep one, or count it."""
-        if len(self.damage) < MOST_DAMAGE_KEPT:
+        if self.room:
             self.damage.append(damage)
         else:
             self.further += 1

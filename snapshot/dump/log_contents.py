@@ -88,8 +88,11 @@ class LogContents:
     def _judged(self, entries: LogEntries) -> Iterator[np.ndarray]:
         try:
             for rows in entries:
-                for row in rows[rows["problem"] > 0]:
+                wrong = np.flatnonzero(rows["problem"])
+                for row in rows[wrong[: self.judgement.room]]:
                     self._add(_PROBLEMS[int(row["problem"])], int(row["position"]), _message(row))
+                    wrong = wrong[1:]
+                self.judgement.further += wrong.size
                 yield rows
         except OSError as error:
             self._add(FindingKind.UNREADABLE_FILE, -1, error.strerror or str(error))

@@ -49,6 +49,8 @@ _LEGACY_CRC_START = 16
 STOPPED = 100
 _MORE = 101  # the window ends before the entry does
 _READ_STEP = 1 << 20
+# Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
+_PEEK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,9 @@ class LogEntries:
                     self._check_legacy(out[:count], read)
                     yield out[:count]
             if reason == _MORE and cursor == 0:
-                # An entry larger than the window: its header is here, its checksum is computed piece by piece.
-                _, cursor, last_offset, *_ = _walk(
-                    window, 0, position, limit, windows.size, last_offset, False, out[:1]
-                )
+                # An entry larger than the window: its checksum is computed piece by piece.
+                start = windows.read(position, max(self._window_bytes, _PEEK))
+                _, cursor, last_offset, *_ = _walk(start, 0, position, limit, windows.size, last_offset, False, out[:1])
                 if self._check_crc:
                     self._check_legacy(out[:1], partial(_pieces, windows))
                     self._check_large(out[0], windows)
@@ -223,7 +224,7 @@ def _walk(
         if window_position + p + header > file_size:
             return count, p, last_offset, rb.BAD_SIZE, length
         end = p + rb.LOG_OVERHEAD + length
-        if p + header > b.size or (check_crc and end > b.size):
+        if max(p + header, end if check_crc else min(end, p + _PEEK)) > b.size:
             return count, p, last_offset, _MORE, 0
         if count == out.size:
             return count, p, last_offset, rb.FULL, 0

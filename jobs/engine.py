@@ -1,0 +1,49 @@
+"""Where tasks run: in this process and its children, or on Spark. Same tasks, same rows."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Protocol
+
+import pyarrow as pa
+
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Engine(Protocol):
+    """Runs a picklable task once for each plan row."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
+        """Result rows of all plan rows, in no particular order; `name` is what a person sees of the stage."""
+        ...
+
+
+class LocalEngine:
+    """Processes of this host; a single plan row runs right here."""
+
+    def __init__(self, processes: int) -> None:
+        self.parallelism = processes
+
+    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:  # noqa: ARG002
+        """Run each plan row in some process."""
+        rows = [plan.slice(row, 1) for row in range(plan.num_rows)]
+        if self.parallelism == 1 or len(rows) <= 1:
+            results = [_run(task, row) for row in rows]
+        else:
+            # Not fork: Arrow's and boto3's threads do not survive it.
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(min(self.parallelism, len(rows)), mp_context=context) as pool:
+                results = list(pool.map(_run, [task] * len(rows), rows))
+        batches = [batch for result in results for batch in result]
+        return pa.Table.from_batches(batches, schema=schema)
+
+
+def _run(task: Task, row: pa.Table) -> list[pa.RecordBatch]:
+    return list(task(iter(row.to_batches())))

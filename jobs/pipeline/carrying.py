@@ -1,0 +1,165 @@
+"""Stage 3: carry the partitions that changed; the others keep what the last run said of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine import Engine
+from jobs.pipeline.arrow_plans import key_of, nest, pack, positions, spread_target, to_structs
+from jobs.pipeline.decoding import Decoded
+from jobs.pipeline.settings import RunSettings
+from jobs.warehouse import Warehouse, newest
+from snapshot import tables
+from snapshot.stages.carry_partitions import (
+    CARRIED,
+    KNOWN_SNAPSHOT,
+    PARTITION_PLAN,
+    CarryPartitions,
+    SnapshotSink,
+    outcome_fingerprint,
+)
+from snapshot.stages.decoded_segments import DECODED_SEGMENT
+
+_SNAPSHOT_KEY = (*tables.PARTITION_KEY, "end_offset")
+_LEAST_TASK_SEGMENTS = 50
+_MOST_TASK_SEGMENTS = 20_000
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Where every listed partition stands.
+
+    Attributes:
+        readiness: rows of READINESS, one a listed segment.
+        snapshots: rows of SNAPSHOTS, the newest of each boundary.
+        partitions: carried by this run.
+        written: snapshots written by this run.
+        findings: damage found in the partitions that were carried.
+        errors: what could not be written.
+    """
+
+    readiness: pa.Table
+    snapshots: pa.Table
+    partitions: int
+    written: int
+    findings: list[dict[str, object]]
+    errors: list[str]
+
+
+def carry_changed(
+    engine: Engine,
+    warehouse: Warehouse,
+    partitions: pa.Table,
+    decoded: Decoded,
+    tiered: pa.Table,
+    sink: SnapshotSink | None,
+    settings: RunSettings,
+) -> Carried:
+    """Carry partitions whose files, settings or remote segments are not as they were.
+
+    Args:
+        tiered: topic_id, partition, base_offset of segments in remote storage.
+    """
+    states = warehouse.newest("partition_states", tables.PARTITION_KEY, "recorded_at")
+    snapshots = warehouse.newest("snapshots", _SNAPSHOT_KEY, "recorded_at")
+    before = warehouse.read("readiness")
+    keys = key_of(partitions, tables.PARTITION_KEY)
+    changed = partitions.filter(_is_changed(partitions, keys, states, settings, writes=sink is not None))
+    kept = before.filter(_is_among(before, keys, but_not=key_of(changed, tables.PARTITION_KEY)))
+    if changed.num_rows == 0:
+        return Carried(kept, snapshots, 0, 0, [], [])
+    plan = _plan(changed, decoded, states, snapshots, tiered, engine.parallelism)
+    task = CarryPartitions(settings.warehouse, settings.carry, sink, settings.run_id, settings.now)
+    results = engine.map("carry", plan, task, CARRIED)
+    new_states = _flatten(results["state"], tables.PARTITION_STATES)
+    new_snapshots = _flatten_lists(results["snapshots"], tables.SNAPSHOTS)
+    readiness = pa.concat_tables([kept, _flatten_lists(results["readiness"], tables.READINESS)])
+    _commit_states(
+        warehouse, newest(pa.concat_tables([states, new_states]), tables.PARTITION_KEY, "recorded_at"), results
+    )
+    warehouse.append("snapshots", new_snapshots)
+    warehouse.append("partition_states", new_states)
+    return Carried(
+        readiness=readiness,
+        snapshots=newest(pa.concat_tables([snapshots, new_snapshots]), _SNAPSHOT_KEY, "recorded_at"),
+        partitions=changed.num_rows,
+        written=int(pc.sum(results["written"]).as_py() or 0),
+        findings=pc.list_flatten(results["findings"].combine_chunks()).to_pylist(),
+        errors=pc.list_flatten(results["errors"].combine_chunks()).to_pylist(),
+    )
+
+
+def _is_changed(
+    partitions: pa.Table, keys: pa.Array, states: pa.Table, settings: RunSettings, *, writes: bool
+) -> pa.Array:
+    listed = zip(partitions["fingerprint"].to_pylist(), partitions["topic_id"].to_pylist(), strict=True)
+    wanted = pa.array(
+        [outcome_fingerprint(text, topic_id, settings.carry, writes=writes) for text, topic_id in listed], pa.string()
+    )
+    found = states["fingerprint"].combine_chunks().take(positions(keys, key_of(states, tables.PARTITION_KEY)))
+    return pc.invert(pc.fill_null(pc.equal(wanted, found), False))
+
+
+def _is_among(rows: pa.Table, keys: pa.Array, *, but_not: pa.Array) -> pa.Array:
+    own = key_of(rows, tables.PARTITION_KEY)
+    return pc.and_not(pc.is_in(own, value_set=keys), pc.is_in(own, value_set=but_not))
+
+
+def _plan(
+    changed: pa.Table,
+    decoded: Decoded,
+    states: pa.Table,
+    snapshots: pa.Table,
+    tiered: pa.Table,
+    parallelism: int,
+) -> pa.Table:
+    keys = key_of(changed, tables.PARTITION_KEY)
+    decoded_keys, decoded_lists = nest(decoded.segments, tables.PARTITION_KEY, "base_offset", DECODED_SEGMENT)
+    known_keys, known_lists = nest(snapshots, tables.PARTITION_KEY, "end_offset", KNOWN_SNAPSHOT)
+    tiered_kind = pa.struct([("base_offset", pa.int64())])
+    tiered_keys, tiered_lists = nest(tiered, ("topic_id", "partition"), "base_offset", tiered_kind)
+    previous = to_structs(states, PARTITION_PLAN.field("previous").type)
+    bases = tiered_lists.take(positions(key_of(changed, ("topic_id", "partition")), tiered_keys))
+    plan = (
+        changed.append_column("decoded", decoded_lists.take(positions(keys, decoded_keys)))
+        .append_column("previous", previous.take(positions(keys, key_of(states, tables.PARTITION_KEY))))
+        .append_column("known", _or_empty(known_lists.take(positions(keys, known_keys))))
+        .append_column("tiered", _field_of_lists(_or_empty(bases)))
+    )
+    weights = pc.list_value_length(plan["segments"]).to_numpy().astype(np.int64)
+    target = spread_target(
+        int(weights.sum()), parallelism=parallelism, least=_LEAST_TASK_SEGMENTS, most=_MOST_TASK_SEGMENTS
+    )
+    return pack(to_structs(plan, PARTITION_PLAN), weights, target=target, column="partitions")
+
+
+def _or_empty(lists: pa.ListArray) -> pa.ListArray:
+    return pc.coalesce(lists, pa.array([[]], lists.type).take(pa.array([0] * len(lists), pa.int32())))
+
+
+def _field_of_lists(lists: pa.ListArray) -> pa.ListArray:
+    """list<struct<x>> -> list<x>."""
+    compact = pa.concat_arrays([lists])
+    return pa.ListArray.from_arrays(compact.offsets, compact.values.field(0))
+
+
+def _flatten(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    structs = column.combine_chunks()
+    return pa.Table.from_arrays(structs.flatten(), names=schema.names).cast(schema)
+
+
+def _flatten_lists(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    structs = pc.list_flatten(column.combine_chunks())
+    return pa.Table.from_arrays(structs.flatten(), names=schema.names).cast(schema)
+
+
+def _commit_states(warehouse: Warehouse, states: pa.Table, results: pa.Table) -> None:
+    """Bring producer_states to exactly the files that the newest states name."""
+    written = pc.list_flatten(results["files"].combine_chunks()).to_pylist()
+    named = set(states["state_file"].drop_null().unique().to_pylist())
+    superseded = [path for path in warehouse.files("producer_states") if path not in named]
+    warehouse.commit("producer_states", written, remove=superseded)

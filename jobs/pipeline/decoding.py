@@ -1,0 +1,100 @@
+"""Stage 2: decode what changed since the last run, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine import Engine
+from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
+from jobs.pipeline.settings import RunSettings
+from jobs.warehouse import Warehouse, newest
+from snapshot import tables
+from snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
+
+_LEAST_TASK_BYTES = 64 << 20
+_MOST_TASK_BYTES = 4 << 30
+# A file system's seek and a Parquet row group cost about as much as reading this much.
+_SEGMENT_OVERHEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What is known of every segment now.
+
+    Attributes:
+        segments: rows of SEGMENTS, the newest decode of each segment that was ever listed.
+        count: segments decoded by this run.
+        bytes: of their files.
+    """
+
+    segments: pa.Table
+    count: int
+    bytes: int
+
+
+def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, settings: RunSettings) -> Decoded:
+    """Decode and fold the segments that are new or not as they were; commit what that gave."""
+    known = warehouse.newest("segments", tables.SEGMENT_KEY, "decoded_at")
+    listed = explode(partitions, "segments", ("log_dir", "topic", "partition", "high_watermark"))
+    changed = listed.filter(_is_changed(listed, known, settings))
+    if changed.num_rows == 0:
+        return Decoded(known, 0, 0)
+    plan = _plan(changed, engine.parallelism)
+    task = DecodeSegments(settings.warehouse, settings.keep_headers, settings.check_crc, settings.now)
+    results = engine.map("decode", plan, task, DECODED)
+    rows = results.select(tables.SEGMENTS.names).cast(tables.SEGMENTS)
+    segments = newest(pa.concat_tables([known, rows]), tables.SEGMENT_KEY, "decoded_at")
+    _commit(warehouse, segments, results)
+    warehouse.append("segments", rows)
+    return Decoded(segments, changed.num_rows, int(pc.sum(changed["size_bytes"]).as_py()))
+
+
+def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.Array:
+    """Mask of the listed segments whose decode is missing or of another file."""
+    keys = key_of(listed, tables.SEGMENT_KEY)
+    before = known.take(positions(keys, key_of(known, tables.SEGMENT_KEY)))
+    same = pc.equal(listed["size_bytes"], before["size_bytes"])
+    for name in ("modified_ns", "next_base_offset"):
+        equal = pc.equal(pc.fill_null(listed[name], -1), pc.fill_null(before[name], -1))
+        same = pc.and_(same, equal)
+    if settings.keep_headers:
+        same = pc.and_(same, pc.is_valid(before["batches_file"]))
+    mask = pc.invert(pc.fill_null(same, False)).combine_chunks().to_numpy(zero_copy_only=False).copy()
+    _add_new_cuts(mask, listed, before)
+    # A file of the warehouse is replaced whole: whoever shares one with a changed segment is decoded anew as well.
+    files = before["deltas_file"].combine_chunks()
+    touched = files.filter(pa.array(mask)).drop_null().unique()
+    shares = pc.fill_null(pc.is_in(files, value_set=touched), False).to_numpy(zero_copy_only=False)
+    return pa.array(mask | shares)
+
+
+def _add_new_cuts(mask: np.ndarray, listed: pa.Table, before: pa.Table) -> None:
+    """Also decode where a state is now wanted inside the segment and the runs were not cut there."""
+    has_cuts = pc.greater(pc.list_value_length(listed["cuts"]), 0).combine_chunks().to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(has_cuts & ~mask):
+        end = before["log_end_offset"][row].as_py()
+        starts = {run["start_offset"] for run in before["runs"][row].as_py()}
+        mask[row] = any(cut <= end and cut not in starts for cut in listed["cuts"][row].as_py())
+
+
+def _plan(changed: pa.Table, parallelism: int) -> pa.Table:
+    """One row a task, packed by size in the order of the log."""
+    settled = pc.and_(pc.is_valid(changed["next_base_offset"]), pc.equal(pc.list_value_length(changed["cuts"]), 0))
+    ordered = changed.append_column("is_settled", settled).sort_by([(name, "ascending") for name in tables.SEGMENT_KEY])
+    weights = ordered["size_bytes"].to_numpy() + _SEGMENT_OVERHEAD_BYTES
+    target = spread_target(int(weights.sum()), parallelism=parallelism, least=_LEAST_TASK_BYTES, most=_MOST_TASK_BYTES)
+    return pack(to_structs(ordered, SEGMENT_PLAN), weights, target=target, column="segments")
+
+
+def _commit(warehouse: Warehouse, segments: pa.Table, results: pa.Table) -> None:
+    """Bring the file tables to exactly the files that the newest decodes name; `segments` is committed after them."""
+    written = pc.list_flatten(results["files"].combine_chunks()).to_pylist()
+    for name, column in (("producer_deltas", "deltas_file"), ("record_batches", "batches_file")):
+        named = set(segments[column].drop_null().unique().to_pylist())
+        files = [file for file in written if file["table"] == name]
+        superseded = [path for path in warehouse.files(name) if path not in named]
+        warehouse.commit(name, files, remove=superseded)

@@ -1,0 +1,129 @@
+"""All stages in order, and what came of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine import Engine
+from jobs.pipeline import tiering
+from jobs.pipeline.carrying import Carried, carry_changed
+from jobs.pipeline.decoding import Decoded, decode_changed
+from jobs.pipeline.listing import Listing, list_sources
+from jobs.pipeline.settings import RunSettings
+from jobs.pipeline.snapshot_objects import StoredSnapshots
+from jobs.pipeline.tiering import Tiered
+from jobs.warehouse import Warehouse
+from remote_storage.layout import Layout
+from remote_storage.object_store import ObjectStore
+from snapshot import tables
+from snapshot.readiness import Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found and did.
+
+    Attributes:
+        readiness: rows of READINESS as they stand after the run.
+        commits: Delta versions committed.
+        seconds: by stage.
+    """
+
+    listing: Listing
+    decoded: Decoded
+    carried: Carried
+    tiered: Tiered
+    readiness: pa.Table
+    commits: int
+    seconds: dict[str, float]
+
+    @property
+    def errors(self) -> list[str]:
+        """What could not be written; the next run tries again."""
+        return [*self.carried.errors, *(self.tiered.errors or ())]
+
+    @property
+    def did_nothing(self) -> bool:
+        """Whether the run wrote no object and committed no version."""
+        return self.commits == 0 and not self.carried.written and not self.tiered.segments
+
+    def count(self, verdict: Verdict) -> int:
+        """Segments of a verdict."""
+        return int(pc.sum(pc.equal(self.readiness["verdict"], str(verdict))).as_py() or 0)
+
+
+def run_stages(
+    engine: Engine,
+    settings: RunSettings,
+    *,
+    store: ObjectStore | None,
+    layout: Layout,
+    talk: Callable[[str], None],
+) -> Outcome:
+    """List, decode, carry, tier; `talk` hears of each stage. Without `settings.apply` nothing reaches the store."""
+    warehouse = Warehouse(settings.warehouse, settings.run_id)
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, started: float) -> None:
+        seconds[name] = time.monotonic() - started
+
+    started = time.monotonic()
+    listing = list_sources(engine, settings)
+    timed("list", started)
+    partitions = listing.partitions
+    talk(
+        f"listed {pc.sum(pc.list_value_length(partitions['segments'])).as_py()} segments "
+        f"of {partitions.num_rows} partitions"
+    )
+
+    started = time.monotonic()
+    decoded = decode_changed(engine, warehouse, partitions, settings)
+    timed("decode", started)
+    talk(f"decoded {decoded.count} segments that were new or had changed")
+
+    started = time.monotonic()
+    remote = tiering.remote_segments(warehouse)
+    tiered = Tiered()
+    if store is not None and settings.apply:
+        resumed = tiering.resume(engine, warehouse, remote, store, layout, settings)
+        if resumed.finished or resumed.cleaned or resumed.errors:
+            talk(f"of a run that was cut short: {resumed.finished} copies finished, {resumed.cleaned} cleaned")
+            remote = tiering.remote_segments(warehouse)
+        tiered = resumed
+    done = tiering.finished(remote)
+    sink = None
+    if store is not None and settings.apply:
+        carry = settings.carry
+        sink = StoredSnapshots(store, settings.run_id, carry.as_of, carry.expiration, carry.replace)
+    carried = carry_changed(engine, warehouse, partitions, decoded, done, sink, settings)
+    timed("carry", started)
+    talk(f"carried {carried.partitions} partitions, wrote {carried.written} snapshots")
+
+    started = time.monotonic()
+    readiness = tiering.mark_tiered(carried.readiness, done)
+    if store is not None and settings.apply:
+        copied = tiering.tier_ready(
+            engine, warehouse, partitions, readiness, carried.snapshots, store, layout, settings
+        )
+        tiered.segments, tiered.bytes = copied.segments, copied.bytes
+        tiered.errors = [*(tiered.errors or ()), *(copied.errors or ())]
+        tiered.is_transient = tiered.is_transient and copied.is_transient
+        if copied.segments:
+            readiness = tiering.mark_tiered(readiness, tiering.finished(tiering.remote_segments(warehouse)))
+        talk(f"tiered {copied.segments} segments")
+    _keep_readiness(warehouse, readiness)
+    timed("tier", started)
+    return Outcome(listing, decoded, carried, tiered, readiness, warehouse.commits, seconds)
+
+
+def _keep_readiness(warehouse: Warehouse, readiness: pa.Table) -> None:
+    """Commit the verdicts if they are not what the table says already."""
+    order = [(name, "ascending") for name in tables.SEGMENT_KEY]
+    new = readiness.sort_by(order).combine_chunks()
+    if not warehouse.read("readiness").sort_by(order).combine_chunks().equals(new):
+        warehouse.overwrite("readiness", new)

@@ -1,0 +1,210 @@
+"""Stage 4: READY segments into remote storage, KIP-405 states recorded before and after the bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine import Engine
+from jobs.pipeline import tier_task
+from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
+from jobs.pipeline.settings import RunSettings
+from jobs.warehouse import Warehouse
+from remote_storage.bundle import epochs_in_range
+from remote_storage.layout import Layout
+from remote_storage.object_store import ObjectStore
+from remote_storage.segment_metadata import SegmentState, new_segment_id
+from snapshot import tables
+from snapshot.readiness import Verdict
+
+# Segments recorded as started in one commit: what a crash can leave to be looked at.
+WAVE_SEGMENTS = 5_000
+_LEAST_TASK_BYTES = 16 << 20
+_MOST_TASK_BYTES = 2 << 30
+_REMOTE_KEY = ("topic_id", "partition", "base_offset")
+_SEGMENT_ROW = pa.struct(list(tables.REMOTE_LOG_SEGMENTS))
+
+
+@dataclass
+class Tiered:
+    """What the stage did; `errors` are of segments that wait for the next run."""
+
+    segments: int = 0
+    bytes: int = 0
+    finished: int = 0
+    cleaned: int = 0
+    is_transient: bool = True
+    errors: list[str] | None = None
+
+    def add_errors(self, results: pa.Table) -> None:
+        """Remember the failures of one engine call."""
+        failed = results.filter(pc.is_valid(results["error"]))
+        self.errors = [*(self.errors or []), *failed["error"].to_pylist()]
+        self.is_transient = self.is_transient and bool(pc.all(failed["is_transient"]).as_py() in (True, None))
+
+
+def remote_segments(warehouse: Warehouse) -> pa.Table:
+    """The newest state of every attempt, rows of REMOTE_LOG_SEGMENTS with `state_code` and `base_offset`.
+
+    States only move forward, so the greatest is the newest whatever the clocks said.
+    """
+    rows = warehouse.read("remote_log_segments")
+    codes = pc.index_in(rows["state"], value_set=pa.array([state.name for state in SegmentState]))
+    rows = rows.append_column("state_code", codes).append_column("base_offset", rows["start_offset"])
+    ordered = rows.sort_by([("segment_id", "ascending"), ("state_code", "ascending")])
+    ids = ordered["segment_id"].combine_chunks()
+    is_last = np.ones(len(ids), np.bool_)
+    if len(ids) > 1:
+        is_last[:-1] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    return ordered.filter(pa.array(is_last))
+
+
+def finished(rows: pa.Table) -> pa.Table:
+    """Of the newest states, the copies that are complete."""
+    return rows.filter(pc.equal(rows["state"], SegmentState.COPY_SEGMENT_FINISHED.name))
+
+
+def resume(
+    engine: Engine, warehouse: Warehouse, rows: pa.Table, store: ObjectStore, layout: Layout, settings: RunSettings
+) -> Tiered:
+    """Finish or clean what a killed run left behind."""
+    dangling = [SegmentState.COPY_SEGMENT_STARTED.name, SegmentState.DELETE_SEGMENT_STARTED.name]
+    rows = rows.filter(pc.is_in(rows["state"], value_set=pa.array(dangling)))
+    tiered = Tiered()
+    if rows.num_rows == 0:
+        return tiered
+    plan = pack(to_structs(rows, _SEGMENT_ROW), np.ones(rows.num_rows), target=50, column="segments")
+    results = engine.map("resume", plan, tier_task.ResumeCopies(store, layout), tier_task.COPIED)
+    tiered.add_errors(results)
+    _record(warehouse, rows, results, settings)
+    counts = results["state"].to_pylist()
+    tiered.finished = counts.count(SegmentState.COPY_SEGMENT_FINISHED.name)
+    tiered.cleaned = counts.count(SegmentState.DELETE_SEGMENT_FINISHED.name)
+    return tiered
+
+
+def tier_ready(
+    engine: Engine,
+    warehouse: Warehouse,
+    partitions: pa.Table,
+    readiness: pa.Table,
+    snapshots: pa.Table,
+    store: ObjectStore,
+    layout: Layout,
+    settings: RunSettings,
+) -> Tiered:
+    """Copy every READY segment, in waves, each partition's in ascending order."""
+    copies = _copies(partitions, readiness, snapshots, settings)
+    tiered = Tiered()
+    for start in range(0, copies.num_rows, WAVE_SEGMENTS):
+        wave = copies.slice(start, WAVE_SEGMENTS)
+        started = _started(wave, settings)
+        warehouse.append("remote_log_segments", started)
+        weights = wave["size_bytes"].to_numpy()
+        target = spread_target(
+            int(weights.sum()), parallelism=engine.parallelism, least=_LEAST_TASK_BYTES, most=_MOST_TASK_BYTES
+        )
+        plan = pack(to_structs(wave, tier_task.SEGMENT_COPY), weights, target=target, column="segments")
+        results = engine.map("tier", plan, tier_task.CopySegments(store, layout), tier_task.COPIED)
+        tiered.add_errors(results)
+        _record(warehouse, started, _contiguous(wave, results), settings)
+        done = results.filter(pc.equal(results["state"], SegmentState.COPY_SEGMENT_FINISHED.name))
+        tiered.segments += done.num_rows
+        tiered.bytes += int(pc.sum(done["bytes"]).as_py() or 0)
+    return tiered
+
+
+def _copies(partitions: pa.Table, readiness: pa.Table, snapshots: pa.Table, settings: RunSettings) -> pa.Table:
+    """READY segments with all that a bundle is built of, in the order of each partition's log."""
+    ready = readiness.filter(pc.equal(readiness["verdict"], str(Verdict.READY)))
+    ready = ready.sort_by([(name, "ascending") for name in tables.SEGMENT_KEY])
+    listed = explode(partitions, "segments", tables.PARTITION_KEY)
+    at = positions(key_of(ready, tables.SEGMENT_KEY), key_of(listed, tables.SEGMENT_KEY))
+    owner = positions(key_of(ready, tables.PARTITION_KEY), key_of(partitions, tables.PARTITION_KEY))
+    boundary = positions(
+        key_of(ready, (*tables.PARTITION_KEY, "next_base_offset")),
+        key_of(snapshots, (*tables.PARTITION_KEY, "end_offset")),
+    )
+    rows = ready.select([*tables.SEGMENT_KEY, "topic_id", "next_base_offset", "size_bytes", "max_timestamp"])
+    for name in ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes"):
+        rows = rows.append_column(name, listed[name].combine_chunks().take(at))
+    for name in ("found", "provenance", "object_key"):
+        rows = rows.append_column(name, snapshots[name].combine_chunks().take(boundary))
+    ids = pa.array([new_segment_id() for _ in range(rows.num_rows)], pa.string())
+    times = pa.array([settings.now] * rows.num_rows, pa.int64())
+    rows = rows.append_column("leader_epochs", partitions["leader_epochs"].combine_chunks().take(owner))
+    return rows.append_column("segment_id", ids).append_column("event_timestamp", times)
+
+
+def _started(wave: pa.Table, settings: RunSettings) -> pa.Table:
+    """Rows of REMOTE_LOG_SEGMENTS that say a copy begins."""
+    rows = []
+    for row in wave.to_pylist():
+        lineage = [(epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"] or ()]
+        epochs = epochs_in_range(lineage, row["base_offset"], row["next_base_offset"])
+        rows.append(
+            {
+                **{name: row[name] for name in ("topic", "topic_id", "partition", "segment_id", "max_timestamp")},
+                "start_offset": row["base_offset"],
+                "end_offset": row["next_base_offset"] - 1,
+                "segment_size_bytes": row["size_bytes"],
+                "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in epochs],
+                "state": SegmentState.COPY_SEGMENT_STARTED.name,
+                "event_timestamp": settings.now,
+                "run_id": settings.run_id,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=tables.REMOTE_LOG_SEGMENTS)
+
+
+def _contiguous(wave: pa.Table, results: pa.Table) -> pa.Table:
+    """Results, without the finished copies that lie behind a failed one: a reader would skip the hole for good.
+
+    They stay COPY_SEGMENT_STARTED and the next run finds them complete.
+    """
+    states = dict(zip(results["segment_id"].to_pylist(), results["state"].to_pylist(), strict=True))
+    broken: set[tuple[Any, Any]] = set()
+    hidden = []
+    columns = (wave[name].to_pylist() for name in ("topic_id", "partition", "segment_id"))
+    for topic_id, partition, segment_id in zip(*columns, strict=True):
+        if (topic_id, partition) in broken:
+            hidden.append(segment_id)
+        elif states.get(segment_id) != SegmentState.COPY_SEGMENT_FINISHED.name:
+            broken.add((topic_id, partition))
+    mask = pc.is_in(results["segment_id"], value_set=pa.array(hidden, pa.string()))
+    is_finished = pc.equal(results["state"], SegmentState.COPY_SEGMENT_FINISHED.name)
+    return results.filter(pc.invert(pc.and_(mask, is_finished)))
+
+
+def _record(warehouse: Warehouse, before: pa.Table, results: pa.Table, settings: RunSettings) -> None:
+    """Append the states that were reached, each step that KIP-405 knows on the way."""
+    rows = {row["segment_id"]: row for row in before.select(tables.REMOTE_LOG_SEGMENTS.names).to_pylist()}
+    entered = []
+    for result in results.select(["segment_id", "state"]).to_pylist():
+        row, state = rows[result["segment_id"]], SegmentState[result["state"]]
+        for step in _steps(SegmentState[row["state"]], state):
+            entered.append({**row, "state": step.name, "event_timestamp": settings.now, "run_id": settings.run_id})
+    warehouse.append("remote_log_segments", pa.Table.from_pylist(entered, schema=tables.REMOTE_LOG_SEGMENTS))
+
+
+def _steps(before: SegmentState, after: SegmentState) -> list[SegmentState]:
+    """States entered between two of an attempt."""
+    if before is after:
+        return []
+    if after is SegmentState.DELETE_SEGMENT_FINISHED and before is not SegmentState.DELETE_SEGMENT_STARTED:
+        return [SegmentState.DELETE_SEGMENT_STARTED, after]
+    return [after]
+
+
+def mark_tiered(readiness: pa.Table, tiered: pa.Table) -> pa.Table:
+    """READINESS rows with ALREADY_TIERED wherever the segment is in remote storage by now."""
+    done = positions(key_of(readiness, _REMOTE_KEY), key_of(tiered, _REMOTE_KEY)).is_valid()
+    done = pc.and_(done, pc.is_valid(readiness["topic_id"]))
+    for name, value in (("verdict", str(Verdict.ALREADY_TIERED)), ("reason", "in remote storage"), ("next_step", "")):
+        column = pc.if_else(done, pa.scalar(value), readiness[name])
+        readiness = readiness.set_column(readiness.schema.get_field_index(name), tables.READINESS.field(name), column)
+    return readiness

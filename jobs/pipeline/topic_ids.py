@@ -1,0 +1,33 @@
+"""Topic ids for topics that have none on disk: brokers before 2.8 wrote no partition.metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snapshot.checkpoints import is_topic_id
+from snapshot.errors import SourceNotFoundError, UsageError
+
+
+def read_topic_ids(path: Path) -> dict[str, str]:
+    """Lines `topic id`, as from `kafka-topics --describe`; `#` begins a comment.
+
+    Raises:
+        SourceNotFoundError: there is no such file.
+        UsageError: a line is not a topic and an id.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--topic-ids names a text file") from error
+    ids: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not is_topic_id(words[1]):
+            raise UsageError(
+                f"{path}: line {number} is not `topic id`: {line!r}",
+                hint="an id has 22 characters; kafka-topics --describe --topic NAME prints it as TopicId",
+            )
+        ids[words[0]] = words[1]
+    return ids

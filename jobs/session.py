@@ -1,0 +1,83 @@
+"""The Spark session of a job: settings from conf/spark-defaults.conf, Delta's jars from a local folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from jobs import delta_jars
+from jobs.engine import Engine
+from snapshot.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def defaults() -> dict[str, str]:
+    """The settings of conf/spark-defaults.conf."""
+    text = resources.files("conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
+    settings = {}
+    for line in text.splitlines():
+        words = line.split("#", 1)[0].split(None, 1)
+        if words:
+            settings[words[0]] = words[1].strip()
+    return settings
+
+
+def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session; `conf` wins over the defaults. With Delta in it where its jars are installed.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+    """
+    is_local = conf.get("spark.master", "local").startswith("local")
+    if is_local:
+        # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
+        # spark.pyspark.python or the archive to say.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingExtraError(
+            "this command runs on Spark, and pyspark is not installed",
+            hint="pip install 'tiersnap[spark]', or use --engine local",
+        ) from error
+    settings = {**defaults(), **conf}
+    log4j = resources.files("conf").joinpath("log4j2.properties")
+    java_options = settings.get("spark.driver.extraJavaOptions", "")
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {java_options}".strip()
+    jars = delta_jars.jars()
+    if jars:
+        settings.setdefault("spark.jars", ",".join(jars))
+        settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
+    else:
+        settings.pop("spark.sql.extensions", None)
+        settings.pop("spark.sql.catalog.spark_catalog", None)
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
+    """A session for `tiersnap run` and its kin, and the engine on it.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+        UsageError: a --spark-conf is not NAME=VALUE.
+    """
+    conf = {}
+    for setting in spark_conf:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise UsageError(f"--spark-conf {setting!r}: expected NAME=VALUE")
+        conf[name] = value
+    spark = build(app_name="tiersnap", conf={"spark.master": master, **conf})
+    from snapshot.spark.engine import SparkEngine
+
+    return SparkEngine(spark, spark.sparkContext.defaultParallelism)

@@ -1,0 +1,128 @@
+"""The Delta tables of a run: read as Arrow, committed in one atomic version a change.
+
+Tasks write Parquet files into a table's folder; nothing of it counts until its add action is committed here, by
+delta-rs, so a run that dies leaves files that no version names. Spark reads the same tables with delta-spark.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from snapshot import tables
+from snapshot.log_dir import resolve
+from snapshot.table_file import TableFile
+
+TABLES: dict[str, pa.Schema] = {
+    "segments": tables.SEGMENTS,
+    "record_batches": tables.RECORD_BATCHES,
+    "producer_deltas": tables.PRODUCER_DELTAS,
+    "producer_states": tables.PRODUCER_STATES,
+    "partition_states": tables.PARTITION_STATES,
+    "snapshots": tables.SNAPSHOTS,
+    "remote_log_segments": tables.REMOTE_LOG_SEGMENTS,
+    "readiness": tables.READINESS,
+}
+
+
+@dataclass
+class Warehouse:
+    """The tables below one URI.
+
+    Attributes:
+        commits: versions committed through this object, for the report.
+    """
+
+    uri: str
+    run_id: str = ""
+    commits: int = field(default=0, init=False)
+
+    def table_uri(self, name: str) -> str:
+        """URI of a table's folder."""
+        return f"{self.uri.rstrip('/')}/{name}"
+
+    def _open(self, name: str) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.table_uri(name))
+        except TableNotFoundError:
+            return None
+
+    def read(self, name: str) -> pa.Table:
+        """All rows of a small table, in no particular order; empty before its first commit."""
+        table = self._open(name)
+        if table is None:
+            return TABLES[name].empty_table()
+        found = table.to_pyarrow_dataset().to_table()
+        return found.select(TABLES[name].names).cast(TABLES[name])
+
+    def newest(self, name: str, key: Sequence[str], order: str) -> pa.Table:
+        """The rows of a table that is only appended to, the greatest `order` of each key."""
+        return newest(self.read(name), key, order)
+
+    def files(self, name: str) -> dict[str, int]:
+        """Paths (inside the table's folder) and sizes of the files of the current version."""
+        table = self._open(name)
+        if table is None:
+            return {}
+        actions = pa.table(table.get_add_actions(flatten=True))
+        return dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
+
+    def append(self, name: str, rows: pa.Table) -> None:
+        """Commit rows as one new file."""
+        if rows.num_rows:
+            self.commit(name, [self._write(name, rows)])
+
+    def overwrite(self, name: str, rows: pa.Table) -> None:
+        """Commit rows in place of all that is there."""
+        added = [self._write(name, rows)] if rows.num_rows else []
+        self.commit(name, added, remove=list(self.files(name)))
+
+    def _write(self, name: str, rows: pa.Table) -> Mapping[str, Any]:
+        filesystem, folder = resolve(self.uri)
+        file = TableFile(filesystem, folder.rstrip("/"), name, TABLES[name])
+        file.write(rows.select(TABLES[name].names).cast(TABLES[name]))
+        written = file.close()
+        assert written is not None
+        return written
+
+    def commit(self, name: str, files: Iterable[Mapping[str, Any]], *, remove: Iterable[str] = ()) -> None:
+        """Commit written files (rows of table_file.WRITTEN_FILE), and take others out, in one version."""
+        now = int(time.time() * 1000)
+        adds = [
+            AddAction(
+                file["path"], file["size_bytes"], {}, modification_time=now, data_change=True, stats=file["stats"]
+            )
+            for file in files
+        ]
+        removed = list(remove)
+        if not adds and not removed:
+            return
+        schema = Schema.from_arrow(TABLES[name])
+        properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"tiersnap_run_id": self.run_id})})
+        table = self._open(name)
+        if table is None:
+            create_table_with_add_actions(
+                self.table_uri(name), schema, adds, mode="error", commit_properties=properties
+            )
+        else:
+            actions = [*adds, *(RemoveAction(path, data_change=True, deletion_timestamp=now) for path in removed)]
+            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=properties)
+        self.commits += 1
+
+
+def newest(rows: pa.Table, key: Sequence[str], order: str) -> pa.Table:
+    """The row with the greatest `order` of each key; a later row wins among equals."""
+    if rows.num_rows == 0:
+        return rows
+    indexed = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    ordered = indexed.sort_by([(order, "ascending"), ("__row", "ascending")])
+    last = ordered.group_by(list(key), use_threads=False).aggregate([("__row", "last")])
+    return rows.take(last["__row_last"].combine_chunks())

@@ -1,0 +1,1 @@
+"""The only place with DataFrames: the `kafkasegment` data source, transforms, and tasks on executors."""
