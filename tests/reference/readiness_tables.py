@@ -1,0 +1,164 @@
+"""READINESS tables made by hand, from one row to a fleet.
+
+table([row("orders", 0, 0, 100, "READY"), row("orders", 0, 100, None, "ACTIVE_SEGMENT")])
+sample_table()                     a small cluster with every verdict in it
+fleet_table(1000, 100, 10)         topics x partitions x segments, made with numpy
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.readiness_report import RunInfo
+from snapshot.readiness import NEXT_STEP, Verdict
+from snapshot.tables import READINESS
+
+GIB = 1 << 30
+TIMESTAMP = 1_600_000_000_000  # ms, 2020-09-13
+LOG_DIR = "/var/lib/kafka/data"
+TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
+
+REASONS = {
+    "ALREADY_TIERED": "in remote storage",
+    "READY": "equals the log: 41 producers",
+    "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
+    "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
+    "TOPIC_ID_UNKNOWN": "no partition.metadata: written by a broker before 2.8",
+    "MISSING_INDEX": "no time index",
+    "MISSING_SNAPSHOT": "no snapshot at {end}; the log below it holds 41 producers",
+    "SUSPECT_SNAPSHOT": "empty, but the log holds 41 live producers: a clean start without snapshots writes such files",
+    "CORRUPT_SNAPSHOT": "CRC of the entries is 0x1f2e3d4c, the header says 0x00000000",
+    "CORRUPT_SEGMENT": "BAD_CRC at byte 73400320: expected 0x9a7aae28, found 0x00000000",
+    "ACTIVE_SEGMENT": "still being written",
+    "COMPACTED_TOPIC": "internal topic, compacted",
+}
+SNAPSHOTS = {
+    "READY": ("MATCHES", "COMPUTED"),
+    "ALREADY_TIERED": ("MATCHES", "BROKER"),
+    "SUSPECT_SNAPSHOT": ("SUSPECT", None),
+    "CORRUPT_SNAPSHOT": ("CORRUPT", None),
+}
+
+RUN = RunInfo(
+    run_id="2026-11-21T1245",
+    started_at=1_795_265_100_000,
+    finished_at=1_795_265_341_500,
+    source="file:///var/lib/kafka/data",
+    remote="s3://kafka-tier/prod/",
+    warehouse="s3://lake/tiersnap",
+    version="0.1.0",
+    applied=True,
+    segments_decoded=812,
+    bytes_decoded=800 * GIB,
+    snapshots_written=540,
+    segments_tiered=12,
+    bytes_tiered=12 * GIB,
+    delta_commits=14,
+)
+
+
+def row(
+    topic: str, partition: int, base_offset: int, next_base_offset: int | None, verdict: str, **others: object
+) -> dict[str, object]:
+    """One row of READINESS; `others` replace what is assumed."""
+    snapshot, provenance = SNAPSHOTS.get(verdict, ("MISSING", None))
+    assumed: dict[str, object] = {
+        "log_dir": LOG_DIR,
+        "topic": topic,
+        "topic_id": TOPIC_ID,
+        "partition": partition,
+        "base_offset": base_offset,
+        "next_base_offset": next_base_offset,
+        "size_bytes": GIB,
+        "max_timestamp": TIMESTAMP + base_offset,
+        "verdict": verdict,
+        "reason": REASONS.get(verdict, "").format(base=base_offset, end=next_base_offset),
+        "next_step": NEXT_STEP[Verdict(verdict)] if verdict in list(Verdict) else "",
+        "snapshot": snapshot,
+        "snapshot_provenance": provenance,
+        "high_watermark": None,
+        "last_stable_offset": None,
+        "log_start_offset": 0,
+        "finding_count": int(verdict == "CORRUPT_SEGMENT"),
+    }
+    return assumed | others
+
+
+def table(rows: list[dict[str, object]]) -> pa.Table:
+    """Rows as READINESS."""
+    return pa.Table.from_pylist(rows, schema=READINESS)
+
+
+def segments_of(topic: str, partition: int, verdicts: str, *, step: int = 1_000_000, **others: object) -> list[dict]:
+    """Segments of `step` offsets, one a word: `segments_of("orders", 0, "READY READY ACTIVE_SEGMENT")`."""
+    words = verdicts.split()
+    end = (len(words) - 1) * step + step // 2
+    marks = {"high_watermark": end, "last_stable_offset": end}
+    return [
+        row(topic, partition, i * step, None if i == len(words) - 1 else (i + 1) * step, word, **(marks | others))
+        for i, word in enumerate(words)
+    ]
+
+
+def sample_table(*, extra: list[dict[str, object]] | None = None) -> pa.Table:
+    """A small cluster: healthy, ready, waiting and blocked topics, every verdict, and `extra`."""
+    trimmed = {"log_start_offset": 1_400_000}
+    rows = [
+        *segments_of("payments", 0, f"{'READY ' * 2}MISSING_SNAPSHOT {'GAP_BEFORE ' * 9}ACTIVE_SEGMENT"),
+        *segments_of("payments", 1, f"{'ALREADY_TIERED ' * 8}{'READY ' * 3}ACTIVE_SEGMENT", **trimmed),
+        *segments_of("payments", 2, f"{'ALREADY_TIERED ' * 4}SUSPECT_SNAPSHOT {'GAP_BEFORE ' * 5}ACTIVE_SEGMENT"),
+        *segments_of("payments", 3, f"CORRUPT_SNAPSHOT {'GAP_BEFORE ' * 4}CORRUPT_SEGMENT GAP_BEFORE ACTIVE_SEGMENT"),
+        *segments_of(
+            "orders",
+            0,
+            f"{'ALREADY_TIERED ' * 4}ABOVE_LSO {'GAP_BEFORE ' * 2}ACTIVE_SEGMENT",
+            last_stable_offset=4_000_000,
+        ),
+        *segments_of("orders", 1, f"{'ALREADY_TIERED ' * 6}ACTIVE_SEGMENT", **trimmed),
+        *segments_of("ledger.v1", 0, f"{'TOPIC_ID_UNKNOWN ' * 7}ACTIVE_SEGMENT", topic_id=None),
+        *segments_of("clicks", 0, "MISSING_INDEX GAP_BEFORE ACTIVE_SEGMENT"),
+        *segments_of("audit-log", 0, f"{'READY ' * 5}ACTIVE_SEGMENT"),
+        *segments_of("metrics", 0, f"{'ALREADY_TIERED ' * 20}ACTIVE_SEGMENT"),
+        *segments_of("__consumer_offsets", 0, f"{'COMPACTED_TOPIC ' * 3}ACTIVE_SEGMENT", step=100_000),
+        *(extra or []),
+    ]
+    return table(rows)
+
+
+def fleet_table(topics: int, partitions: int, segments: int, *, seed: int = 1) -> pa.Table:
+    """A fleet in the order of its logs; a third of the partitions is blocked somewhere."""
+    rng = np.random.default_rng(seed)
+    count = topics * partitions
+    closed = segments - 1
+    tiered = rng.integers(0, segments, count)
+    blocked = rng.random(count) < 1 / 3
+    position = np.tile(np.arange(segments), count)
+    of = np.repeat(np.arange(count), segments)
+    names = np.array(["ACTIVE_SEGMENT", "ALREADY_TIERED", "READY", "MISSING_SNAPSHOT", "GAP_BEFORE"])
+    verdict = np.where(position < tiered[of], 1, 2)
+    verdict = np.where(blocked[of] & (position >= tiered[of]), np.where(position == tiered[of], 3, 4), verdict)
+    verdict = np.where(position == closed, 0, verdict)
+    n = count * segments
+    step = 1_000_000
+    columns: dict[str, object] = {
+        "log_dir": pa.repeat(LOG_DIR, n),
+        "topic": pa.array([f"topic-{i:05d}" for i in range(topics)]).take(pa.array(of // partitions)),
+        "topic_id": pa.repeat(TOPIC_ID, n),
+        "partition": of % partitions,
+        "base_offset": position * step,
+        "next_base_offset": pa.array((position + 1) * step, mask=position == closed),
+        "size_bytes": rng.integers(GIB // 2, GIB, n),
+        "max_timestamp": TIMESTAMP + position,
+        "verdict": pa.array(names).take(pa.array(verdict)),
+        "reason": pa.array([REASONS[name].format(base=0, end=1) for name in names.tolist()]).take(pa.array(verdict)),
+        "next_step": pa.array([NEXT_STEP[Verdict(name)] for name in names.tolist()]).take(pa.array(verdict)),
+        "snapshot": pa.repeat("MATCHES", n),
+        "snapshot_provenance": pa.nulls(n, pa.string()),
+        "high_watermark": np.full(n, closed * step),
+        "last_stable_offset": np.full(n, closed * step),
+        "log_start_offset": np.zeros(n, np.int64),
+        "finding_count": np.zeros(n, np.int64),
+    }
+    arrays = (pa.array(columns[field.name]).cast(field.type) for field in READINESS)
+    return pa.Table.from_arrays(list(arrays), schema=READINESS)
