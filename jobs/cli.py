@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
 )
 @click.pass_obj
 def cli(output: Output, quiet: bool, log_level: str) -> None:
-    """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+    r"""Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
     \b
     Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,

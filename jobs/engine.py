@@ -31,7 +31,7 @@ class LocalEngine:
     def __init__(self, processes: int) -> None:
         self.parallelism = processes
 
-    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:  # noqa: ARG002
+    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
         """Run each plan row in some process."""
         rows = [plan.slice(row, 1) for row in range(plan.num_rows)]
         if self.parallelism == 1 or len(rows) <= 1:

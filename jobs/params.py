@@ -46,7 +46,7 @@ def parse_time(text: str) -> int:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int | None]):
     """Milliseconds or None; see parse_duration."""
 
     name = "duration"
@@ -61,7 +61,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Time(click.ParamType):
+class Time(click.ParamType[int]):
     """Epoch milliseconds; see parse_time."""
 
     name = "time"
@@ -76,7 +76,7 @@ class Time(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Pattern(click.ParamType):
+class Pattern(click.ParamType[re.Pattern[str]]):
     """A regular expression that must match a whole topic name."""
 
     name = "regex"

@@ -29,6 +29,7 @@ from snapshot.errors import ExitCode
 from snapshot.readiness import Verdict
 from snapshot.stages.carry_partitions import CarryOptions
 
+
 @click.command()
 @click.option("--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:.")
 @click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")

@@ -113,7 +113,8 @@ class Warehouse:
                 self.table_uri(name), schema, adds, mode="error", commit_properties=properties
             )
         else:
-            actions = [*adds, *(RemoveAction(path, data_change=True, deletion_timestamp=now) for path in removed)]
+            removes = [RemoveAction(path, data_change=True, deletion_timestamp=now) for path in removed]
+            actions: list[AddAction | RemoveAction] = [*adds, *removes]
             table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=properties)
         self.commits += 1
 

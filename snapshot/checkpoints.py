@@ -21,6 +21,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
+from itertools import pairwise
 
 from snapshot.errors import CorruptCheckpointError
 
@@ -78,7 +79,7 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
         CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
     """
     epochs = tuple((_integer(epoch, name), _integer(start, name)) for epoch, start in _entries(text, 2, name))
-    for before, after in zip(epochs, epochs[1:], strict=False):
+    for before, after in pairwise(epochs):
         if after[0] <= before[0] or after[1] < before[1]:
             raise CorruptCheckpointError(f"{name}: entry {after} after {before}, expected ascending epochs and offsets")
     return epochs

@@ -37,21 +37,21 @@ _TABLE = _make_table()
 
 
 @numba.njit(cache=True)
-def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> np.uint32:
+def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
     """CRC-32C of `buffer[start:start + length]` (uint8), one byte a step."""
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
-    return crc ^ np.uint32(0xFFFFFFFF)
+    return crc ^ np.uint32(0xFFFFFFFF)  # type: ignore[return-value]
 
 
 _extend = types.ExternalFunction("crc32c_extend", types.uint32(types.uint32, types.uintp, types.uintp))
 
 
 @numba.njit(cache=True)
-def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> np.uint32:
+def checksum_by_library(buffer: np.ndarray, start: int, length: int) -> int:
     """CRC-32C of `buffer[start:start + length]` (uint8), by the C library of google-crc32c."""
-    return _extend(np.uint32(0), buffer.ctypes.data + start, length)
+    return _extend(np.uint32(0), buffer.ctypes.data + start, length)  # type: ignore[no-any-return, call-overload]
 
 
 def _load_library() -> bool:

@@ -291,7 +291,7 @@ def _orphans(numbered: dict[str, dict[int, FileRef]]) -> Iterable[Finding]:
                 yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
 
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", covariant=True)
 
 
 class _Parser(Protocol[_T]):

@@ -28,13 +28,14 @@ by markers alone inside one segment).
 
 from __future__ import annotations
 
-import numba
+from collections.abc import Callable
+
 import numpy as np
 
-from snapshot.record_batch import COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from snapshot import fold_kernels
+from snapshot.fold_kernels import CLEAR, EMPTY_SLOT, SET
 
-KEEP, KEEP_IF_EPOCH, CLEAR, SET = range(4)
-NONE = -1
+NONE = fold_kernels.NONE
 
 DELTA_DTYPE = np.dtype(
     [
@@ -66,160 +67,6 @@ ENTRY_DTYPE = np.dtype(
     ]
 )
 
-_EMPTY_SLOT = -1
-_SEQUENCE_RANGE = 2147483648
-
-
-@numba.njit(inline="always")
-def _clear(d, producer_id):
-    d.producer_id = producer_id
-    d.last_offset = NONE
-    d.timestamp = NONE
-    d.txn_first_offset = NONE
-    d.plain_offset = NONE
-    d.error_offset = NONE
-    d.last_sequence = NONE
-    d.offset_delta = 0
-    d.coordinator_epoch = NONE
-    d.producer_epoch = NONE
-    d.batch_action = KEEP
-    d.has_marker = 0
-
-
-@numba.njit(inline="always")
-def _forget_batch(d):
-    d.last_sequence = NONE
-    d.last_offset = NONE
-    d.offset_delta = 0
-
-
-@numba.njit(inline="always")
-def _append(d, b):
-    """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
-    if b.attributes & CONTROL_MASK:
-        if b.record_count <= 0 or b.control_type > COMMIT:
-            return
-        if d.batch_action == KEEP:
-            d.batch_action = KEEP_IF_EPOCH
-        elif d.producer_epoch != b.producer_epoch:
-            d.batch_action = CLEAR
-            _forget_batch(d)
-        d.producer_epoch = b.producer_epoch
-        d.timestamp = b.control_timestamp
-        d.coordinator_epoch = b.coordinator_epoch
-        d.has_marker = 1
-        d.txn_first_offset = NONE
-        return
-    if b.attributes & TRANSACTIONAL_MASK:
-        if d.txn_first_offset < 0:
-            d.txn_first_offset = b.base_offset
-    elif d.txn_first_offset >= 0:
-        if d.error_offset < 0:
-            d.error_offset = b.base_offset
-    elif not d.has_marker and d.plain_offset < 0:
-        d.plain_offset = b.base_offset
-    last_sequence = np.int64(NONE)
-    if b.base_sequence != NONE:
-        last_sequence = np.int64(b.base_sequence) + np.int64(b.last_offset_delta)
-        if last_sequence >= _SEQUENCE_RANGE:
-            last_sequence -= _SEQUENCE_RANGE
-    d.batch_action = SET
-    d.last_sequence = last_sequence
-    d.last_offset = b.base_offset + b.last_offset_delta
-    d.offset_delta = b.last_offset_delta
-    d.producer_epoch = b.producer_epoch
-    d.timestamp = b.max_timestamp
-
-
-@numba.njit(inline="always")
-def _combine(d, e):
-    """Turn delta `d` into the delta of its run followed by the run of `e`, both of one producer."""
-    if d.error_offset < 0:
-        is_open = d.txn_first_offset >= 0
-        d.error_offset = e.plain_offset if is_open and e.plain_offset >= 0 else e.error_offset
-    if d.txn_first_offset < 0 and not d.has_marker and d.plain_offset < 0:
-        d.plain_offset = e.plain_offset
-    if e.has_marker:
-        d.has_marker = 1
-        d.coordinator_epoch = e.coordinator_epoch
-        d.txn_first_offset = e.txn_first_offset
-    elif d.txn_first_offset < 0:
-        d.txn_first_offset = e.txn_first_offset
-    if e.batch_action == KEEP:
-        return
-    if e.batch_action == KEEP_IF_EPOCH:
-        if d.batch_action == KEEP:
-            d.batch_action = KEEP_IF_EPOCH
-        elif d.producer_epoch != e.producer_epoch:
-            d.batch_action = CLEAR
-            _forget_batch(d)
-    else:
-        d.batch_action = e.batch_action
-        d.last_sequence = e.last_sequence
-        d.last_offset = e.last_offset
-        d.offset_delta = e.offset_delta
-    d.producer_epoch = e.producer_epoch
-    d.timestamp = e.timestamp
-
-
-@numba.njit(inline="always")
-def _hash(producer_id, mask):
-    # Fibonacci hashing: ids are handed out in blocks of consecutive numbers, which a plain mask would pile up.
-    return np.int64((np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
-
-
-@numba.njit(inline="always")
-def _find(slots, deltas, count, producer_id):
-    """Index of the producer's delta, made if absent: (index, new count)."""
-    mask = slots.size - 1
-    slot = _hash(producer_id, mask)
-    while True:
-        index = slots[slot]
-        if index == _EMPTY_SLOT:
-            slots[slot] = count
-            _clear(deltas[count], producer_id)
-            return count, count + 1
-        if deltas[index].producer_id == producer_id:
-            return np.int64(index), count
-        slot = (slot + 1) & mask
-
-
-@numba.njit(cache=True)
-def _add_batches(slots, deltas, count, rows, start):
-    """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
-    limit = deltas.size
-    for i in range(start, rows.size):
-        b = rows[i]
-        if b.producer_id < 0:
-            continue
-        if count == limit:
-            return i, count
-        index, count = _find(slots, deltas, count, b.producer_id)
-        _append(deltas[index], b)
-    return rows.size, count
-
-
-@numba.njit(cache=True)
-def _add_deltas(slots, deltas, count, right, start):
-    limit = deltas.size
-    for i in range(start, right.size):
-        if count == limit:
-            return i, count
-        index, count = _find(slots, deltas, count, right[i].producer_id)
-        _combine(deltas[index], right[i])
-    return right.size, count
-
-
-@numba.njit(cache=True)
-def _rehash(slots, deltas, count):
-    slots[:] = _EMPTY_SLOT
-    mask = slots.size - 1
-    for i in range(count):
-        slot = _hash(deltas[i].producer_id, mask)
-        while slots[slot] != _EMPTY_SLOT:
-            slot = (slot + 1) & mask
-        slots[slot] = i
-
 
 class ProducerFold:
     """The deltas of one run of batches, or the state of one partition; grows in place.
@@ -230,7 +77,7 @@ class ProducerFold:
     def __init__(self, capacity: int = 1024) -> None:
         capacity = 1 << max(4, (capacity - 1).bit_length())
         self._deltas = np.empty(capacity, DELTA_DTYPE)
-        self._slots = np.full(capacity * 2, _EMPTY_SLOT, np.int32)
+        self._slots = np.full(capacity * 2, EMPTY_SLOT, np.int32)
         self._count = 0
         self._order: np.ndarray | None = None
 
@@ -239,13 +86,13 @@ class ProducerFold:
 
     def add_batches(self, rows: np.ndarray) -> None:
         """Fold decoded batches (RECORD_BATCH_DTYPE, offset order); rows without a producer id change nothing."""
-        self._add(_add_batches, rows)
+        self._add(fold_kernels.add_batches, rows)
 
     def combine(self, deltas: np.ndarray) -> None:
         """Continue with the deltas (DELTA_DTYPE) of the run that follows."""
-        self._add(_add_deltas, deltas)
+        self._add(fold_kernels.add_deltas, deltas)
 
-    def _add(self, kernel: numba.core.dispatcher.Dispatcher, rows: np.ndarray) -> None:
+    def _add(self, kernel: Callable[..., tuple[int, int]], rows: np.ndarray) -> None:
         before, row = self._count, 0
         while True:
             row, self._count = kernel(self._slots, self._deltas, self._count, rows, row)
@@ -260,7 +107,7 @@ class ProducerFold:
         grown[: self._count] = self._deltas[: self._count]
         self._deltas = grown
         self._slots = np.empty(grown.size * 2, np.int32)
-        _rehash(self._slots, self._deltas, self._count)
+        fold_kernels.rehash(self._slots, self._deltas, self._count)
 
     def deltas(self) -> np.ndarray:
         """A copy of the deltas in ascending producer id."""
@@ -340,13 +187,15 @@ def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np
     """
     if expiration is None:
         return np.zeros(entries.size, np.bool_)
-    idle_long = as_of - entries["timestamp"] >= expiration
-    return idle_long & (entries["current_txn_first_offset"] < 0)
+    idle_long: np.ndarray = as_of - entries["timestamp"] >= expiration
+    expired: np.ndarray = idle_long & (entries["current_txn_first_offset"] < 0)
+    return expired
 
 
 def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
     """The entries that `is_expired` spares."""
-    return entries[~is_expired(entries, as_of=as_of, expiration=expiration)]
+    live: np.ndarray = entries[~is_expired(entries, as_of=as_of, expiration=expiration)]
+    return live
 
 
 def relevant_producers(deltas: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:

@@ -34,6 +34,7 @@ class Verdict(StrEnum):
 # A segment with one of these is nobody's problem: it is done, or never goes to remote storage.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 
+_REPLACE = "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply"
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
     Verdict.ACTIVE_SEGMENT: "",
@@ -44,8 +45,8 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.ABOVE_LSO: "wait for replication and for open transactions to end; tiersnap transactions SOURCE lists them",
     Verdict.MISSING_INDEX: "start the broker once: it rebuilds a missing index from the segment",
     Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
-    Verdict.CORRUPT_SNAPSHOT: "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply",
-    Verdict.SUSPECT_SNAPSHOT: "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply",
+    Verdict.CORRUPT_SNAPSHOT: _REPLACE,
+    Verdict.SUSPECT_SNAPSHOT: _REPLACE,
     Verdict.READY: "tiersnap run --apply",
 }
 

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from pyarrow import fs
 
-from snapshot import record_batch as rb
+from snapshot import batch_kernels as kernels
 from snapshot.findings import Finding, FindingKind
+from snapshot.record_batch import HEADER_LENGTH, RECORD_BATCH_DTYPE
 from snapshot.windows import WINDOW_BYTES, Windows, open_windows
 
 _MESSAGES = {
-    rb.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
-    rb.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
-    rb.BAD_CRC: (FindingKind.BAD_CRC, "CRC-32C stored {expected:08x}, computed {found:08x}"),
-    rb.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
-    rb.BAD_CONTROL: (
+    kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
+    kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
+    kernels.BAD_CRC: (FindingKind.BAD_CRC, "CRC-32C stored {expected:08x}, computed {found:08x}"),
+    kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
+    kernels.BAD_CONTROL: (
         FindingKind.BAD_CONTROL_RECORD,
         "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed; found {found}",
     ),
@@ -92,8 +93,8 @@ class SegmentScan:
 
     def _scan(self, windows: Windows) -> Iterator[np.ndarray]:
         counts = Counts(self._base_offset)
-        out = np.empty(min(max(windows.size // rb.HEADER_LENGTH, 1), 65536), rb.RECORD_BATCH_DTYPE)
-        position, length, reason = 0, self._window_bytes, rb.PARTIAL
+        out = np.empty(min(max(windows.size // HEADER_LENGTH, 1), 65536), RECORD_BATCH_DTYPE)
+        position, length, reason = 0, self._window_bytes, kernels.PARTIAL
         expected = found = 0
         while position < windows.size:
             try:
@@ -103,9 +104,9 @@ class SegmentScan:
                 return
             at_end = window.size < length or position + window.size >= windows.size
             cursor = 0
-            reason = rb.FULL
-            while reason == rb.FULL:
-                rows, cursor, legacy, last_offset, reason, expected, found = rb.walk(
+            reason = kernels.FULL
+            while reason == kernels.FULL:
+                rows, cursor, legacy, last_offset, reason, expected, found = kernels.walk(
                     window, cursor, position, counts.last_offset, self._check_crc, out
                 )
                 counts.legacy_count += legacy
@@ -114,16 +115,16 @@ class SegmentScan:
                     yield out[:rows]
                 counts.last_offset = last_offset
                 counts.valid_bytes = position + cursor
-            if reason not in (rb.PARTIAL, rb.END) or at_end:
+            if reason not in (kernels.PARTIAL, kernels.END) or at_end:
                 break
             # A batch larger than the window: look again through a larger one.
             length = self._window_bytes if cursor else length * 2
             position += cursor
         if windows.size == 0:
-            reason = rb.END
-        tail_is_zero = reason == rb.ZEROS and _is_zero(windows, counts.valid_bytes)
-        if reason == rb.ZEROS and not tail_is_zero:
-            reason = rb.BAD_SIZE
+            reason = kernels.END
+        tail_is_zero = reason == kernels.ZEROS and _is_zero(windows, counts.valid_bytes)
+        if reason == kernels.ZEROS and not tail_is_zero:
+            reason = kernels.BAD_SIZE
         self.end = self._end(counts, windows.size, self._finding(counts, windows.size, reason, expected, found))
 
     def _finding(self, counts: Counts, size: int, reason: int, expected: int, found: int) -> Finding | None:

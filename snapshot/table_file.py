@@ -64,8 +64,8 @@ class TableFile:
         for column in _STATS_COLUMNS:
             if column in self.schema.names:
                 bounds = pc.min_max(_decoded(rows.column(column))).as_py()
-                self._least[column] = min(self._least.get(column, bounds["min"]), bounds["min"])  # type: ignore[type-var]
-                self._greatest[column] = max(self._greatest.get(column, bounds["max"]), bounds["max"])  # type: ignore[type-var]
+                self._least[column] = min(self._least.get(column, bounds["min"]), bounds["min"])
+                self._greatest[column] = max(self._greatest.get(column, bounds["max"]), bounds["max"])
         self.row_count += rows.num_rows
         self.row_groups += 1
         return self.row_groups - 1

@@ -122,7 +122,9 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
     marker = (ours["coordinator_epoch"] == theirs["coordinator_epoch"]) | (ours["coordinator_epoch"] < 0)
     touched = ours["timestamp"] >= 0
     same_last = (ours["producer_epoch"] == theirs["producer_epoch"]) & (ours["timestamp"] == theirs["timestamp"])
-    return (same_batch | older_batch) & (same_transaction | older_transaction) & marker & (same_last | ~touched)
+    explained: np.ndarray = (same_batch | older_batch) & (same_transaction | older_transaction) & marker
+    explained &= same_last | ~touched
+    return explained
 
 
 def _reason(found: int, computed: int, lacking: int, differing: int, unexplained: int, extending: int, gap: str) -> str:

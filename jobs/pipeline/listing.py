@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,11 +35,13 @@ def list_sources(engine: Engine, settings: RunSettings) -> Listing:
         UsageError: two sources hold the same partition.
     """
     log_dirs = [open_log_dir(source) for source in settings.sources]
-    plans = []
+    plans: list[dict[str, object]] = []
     for source, log_dir in zip(settings.sources, log_dirs, strict=True):
         folders = [name for name in log_dir.folders if _is_selected(name, settings)]
-        for start in range(0, len(folders), FOLDERS_PER_TASK):
-            plans.append({"log_dir": source, "folders": folders[start : start + FOLDERS_PER_TASK]})
+        plans.extend(
+            {"log_dir": source, "folders": folders[start : start + FOLDERS_PER_TASK]}
+            for start in range(0, len(folders), FOLDERS_PER_TASK)
+        )
     if not plans:
         raise NotALogDirError(
             f"{', '.join(settings.sources)}: no partition matches --topic",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from remote_storage.segment_metadata import TopicIdPartition
 from remote_storage.snapshot_objects import SnapshotRecord, put_manifest, put_snapshot, read_snapshot
 from remote_storage.trusted_snapshot import TrustedSnapshot
 from snapshot import snapshot_file
+from snapshot.crc32c import crc32c
 from snapshot.errors import ObjectExistsError
 from snapshot.stages.carry_partitions import SnapshotObject
 from snapshot.trust import Provenance, SnapshotVerdict, compare
@@ -31,7 +32,7 @@ class StoredSnapshots:
     as_of: int
     expiration: int | None
     replace: bool = False
-    keys: ObjectKeys = ObjectKeys()
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
 
     def put(self, snapshot: SnapshotObject) -> str:
         """See SnapshotSink."""
@@ -70,7 +71,7 @@ class StoredSnapshots:
             SnapshotRecord(
                 snapshot.end_offset,
                 len(snapshot.data),
-                snapshot_file.crc32c(snapshot.data),
+                crc32c(snapshot.data),
                 snapshot.entry_count,
                 Provenance(snapshot.provenance),
                 snapshot.folded_from,

@@ -183,11 +183,11 @@ def _contiguous(wave: pa.Table, results: pa.Table) -> pa.Table:
 def _record(warehouse: Warehouse, before: pa.Table, results: pa.Table, settings: RunSettings) -> None:
     """Append the states that were reached, each step that KIP-405 knows on the way."""
     rows = {row["segment_id"]: row for row in before.select(tables.REMOTE_LOG_SEGMENTS.names).to_pylist()}
-    entered = []
+    entered: list[dict[str, Any]] = []
     for result in results.select(["segment_id", "state"]).to_pylist():
         row, state = rows[result["segment_id"]], SegmentState[result["state"]]
-        for step in _steps(SegmentState[row["state"]], state):
-            entered.append({**row, "state": step.name, "event_timestamp": settings.now, "run_id": settings.run_id})
+        now = {"event_timestamp": settings.now, "run_id": settings.run_id}
+        entered.extend({**row, "state": step.name, **now} for step in _steps(SegmentState[row["state"]], state))
     warehouse.append("remote_log_segments", pa.Table.from_pylist(entered, schema=tables.REMOTE_LOG_SEGMENTS))
 
 

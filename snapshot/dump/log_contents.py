@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from snapshot import batch_kernels as kernels
 from snapshot import record_batch as rb
 from snapshot.dump import kafka_text
 from snapshot.dump.columns import Column, flags, numbers, times, words
@@ -31,11 +32,11 @@ _CONTENTS = ("data", "transactional", "emptied", "legacy", "control", *_CONTROL_
 _SMALLEST_SIZE = 14
 # In the order of their numbers, which _problem_codes searches.
 _PROBLEMS = {
-    rb.BAD_SIZE: FindingKind.BAD_SIZE,
-    rb.BAD_MAGIC: FindingKind.BAD_MAGIC,
-    rb.BAD_CRC: FindingKind.BAD_CRC,
-    rb.BAD_OFFSET: FindingKind.BAD_OFFSET,
-    rb.BAD_CONTROL: FindingKind.BAD_CONTROL_RECORD,
+    kernels.BAD_SIZE: FindingKind.BAD_SIZE,
+    kernels.BAD_MAGIC: FindingKind.BAD_MAGIC,
+    kernels.BAD_CRC: FindingKind.BAD_CRC,
+    kernels.BAD_OFFSET: FindingKind.BAD_OFFSET,
+    kernels.BAD_CONTROL: FindingKind.BAD_CONTROL_RECORD,
 }
 
 
@@ -66,7 +67,7 @@ class LogContents:
                 self.judgement.notes.append(f"{self.file.path}: kafka-dump-log dies here, so its text ends here")
                 return
         trailing = entries.end.size - entries.end.valid_bytes
-        if trailing and entries.end.reason in (rb.END, rb.PARTIAL) and self._options.max_bytes is None:
+        if trailing and entries.end.reason in (kernels.END, kernels.PARTIAL) and self._options.max_bytes is None:
             yield f"Found {trailing} invalid bytes at the end of {self.file.name}\n".encode()
 
     def _heading(self) -> bytes:
@@ -101,7 +102,7 @@ class LogContents:
 
     def _judge_end(self, end: EntriesEnd) -> None:
         trailing = end.size - end.valid_bytes
-        if end.reason == rb.BAD_SIZE:
+        if end.reason == kernels.BAD_SIZE:
             self._add(
                 FindingKind.BAD_SIZE,
                 end.valid_bytes,
@@ -111,7 +112,7 @@ class LogContents:
             return
         elif not self._is_closed():
             if trailing:
-                what = "zeros" if end.reason == rb.ZEROS else "bytes of an unfinished batch"
+                what = "zeros" if end.reason == kernels.ZEROS else "bytes of an unfinished batch"
                 self.judgement.notes.append(
                     f"{self.file.path}: {trailing} {what} at the end, normal in an active segment"
                 )
@@ -179,15 +180,15 @@ def _contents(rows: np.ndarray) -> np.ndarray:
 
 def _message(row: np.void) -> str:
     problem = int(row["problem"])
-    if problem == rb.BAD_CRC:
+    if problem == kernels.BAD_CRC:
         name = "CRC-32" if row["magic"] < 2 else "CRC-32C"
         return f"{name} stored {int(row['crc']):08x}, computed {int(row['computed_crc']):08x}"
-    if problem == rb.BAD_OFFSET:
+    if problem == kernels.BAD_OFFSET:
         last = int(row["base_offset"]) + int(row["last_offset_delta"])
         return f"offsets {int(row['base_offset'])} to {last} expected above those before"
-    if problem == rb.BAD_MAGIC:
+    if problem == kernels.BAD_MAGIC:
         return f"magic expected 0 to 2, found {int(row['magic'])}"
-    if problem == rb.BAD_SIZE:
+    if problem == kernels.BAD_SIZE:
         smallest = rb.HEADER_LENGTH - rb.LOG_OVERHEAD
         return f"batch size expected at least {smallest}, found {int(row['batch_length'])}"
     return "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed"

@@ -29,11 +29,12 @@ import numba
 import numpy as np
 from pyarrow import fs
 
+from snapshot import batch_kernels as kernels
 from snapshot import record_batch as rb
 from snapshot.crc32c import checksum
 from snapshot.windows import Windows, open_windows
 
-# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of rb.walk).
+# RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
 ENTRY_DTYPE = np.dtype(
     [(name, rb.RECORD_BATCH_DTYPE[name]) for name in rb.RECORD_BATCH_DTYPE.names or ()]
     + [("computed_crc", "<i8"), ("problem", "<i8")],
@@ -60,7 +61,7 @@ class EntriesEnd:
     Attributes:
         size: bytes of the file, or of its first part when a limit was set.
         valid_bytes: bytes up to the end of the last entry, wrong ones counted.
-        reason: rb.END, rb.PARTIAL, rb.ZEROS (nothing but zeros follows), rb.BAD_SIZE or STOPPED (after `count`).
+        reason: kernels.END, PARTIAL, ZEROS (nothing but zeros follows), BAD_SIZE or STOPPED (after `count`).
         found: the size that cannot be right.
     """
 
@@ -128,8 +129,8 @@ class LogEntries:
                 # Cut by its broker meanwhile.
                 limit = position + window.size
             read = partial(_slice, window, position)
-            cursor, reason = 0, rb.FULL
-            while reason == rb.FULL:
+            cursor, reason = 0, kernels.FULL
+            while reason == kernels.FULL:
                 count, cursor, last_offset, reason, found = _walk(
                     window, cursor, position, limit, windows.size, last_offset, self._check_crc, out
                 )
@@ -145,8 +146,8 @@ class LogEntries:
                     self._check_large(out[0], windows)
                 yield out[:1]
             position += cursor
-        if reason == rb.ZEROS and not _is_zero(windows, position, limit):
-            reason = rb.BAD_SIZE
+        if reason == kernels.ZEROS and not _is_zero(windows, position, limit):
+            reason = kernels.BAD_SIZE
         self.end = EntriesEnd(limit, position, reason, found)
 
     def _check_legacy(self, rows: np.ndarray, read: Callable[[int, int], Iterable[np.ndarray]]) -> None:
@@ -160,7 +161,7 @@ class LogEntries:
                 crc = zlib.crc32(piece.tobytes(), crc)
             if crc != rows["crc"][index]:
                 rows["computed_crc"][index] = crc
-                rows["problem"][index] = rows["problem"][index] or rb.BAD_CRC
+                rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> None:
         if row["magic"] < 2:
@@ -171,7 +172,7 @@ class LogEntries:
             crc = google_crc32c.extend(crc, piece.tobytes())
         if crc != row["crc"]:
             row["computed_crc"] = crc
-            row["problem"] = row["problem"] or rb.BAD_CRC
+            row["problem"] = row["problem"] or kernels.BAD_CRC
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
@@ -210,30 +211,30 @@ def _walk(
     while True:
         left = limit - (window_position + p)
         if left < _SMALLEST:
-            return count, p, last_offset, rb.END if left <= 0 else rb.PARTIAL, 0
+            return count, p, last_offset, kernels.END if left <= 0 else kernels.PARTIAL, 0
         if p + _SMALLEST > b.size:
             return count, p, last_offset, _MORE, 0
-        length = int(rb._int32(b, p + 8))
-        offset = rb._int64(b, p)
+        length = int(kernels.read_int32(b, p + 8))
+        offset = kernels.read_int64(b, p)
         if length < 14:
-            return count, p, last_offset, rb.ZEROS if length == 0 and offset == 0 else rb.BAD_SIZE, length
+            return count, p, last_offset, kernels.ZEROS if length == 0 and offset == 0 else kernels.BAD_SIZE, length
         if rb.LOG_OVERHEAD + length > left:
-            return count, p, last_offset, rb.PARTIAL, 0
+            return count, p, last_offset, kernels.PARTIAL, 0
         magic = np.int8(b[p + rb.MAGIC_POSITION])
         header = _HEADER_LENGTHS[0] if magic == 0 else _HEADER_LENGTHS[2] if magic >= 2 else _HEADER_LENGTHS[1]
         if window_position + p + header > file_size:
-            return count, p, last_offset, rb.BAD_SIZE, length
+            return count, p, last_offset, kernels.BAD_SIZE, length
         end = p + rb.LOG_OVERHEAD + length
         if max(p + header, end if check_crc else min(end, p + _PEEK)) > b.size:
             return count, p, last_offset, _MORE, 0
         if count == out.size:
-            return count, p, last_offset, rb.FULL, 0
+            return count, p, last_offset, kernels.FULL, 0
         row = out[count]
         row.position = window_position + p
         row.base_offset = offset
         row.batch_length = length
         row.magic = magic
-        row.problem = rb.BAD_MAGIC if magic < 0 or magic > 2 else 0
+        row.problem = kernels.BAD_MAGIC if magic < 0 or magic > 2 else 0
         row.computed_crc = -1
         row.control_type = rb.NO_CONTROL_TYPE
         row.coordinator_epoch = -1
@@ -241,18 +242,18 @@ def _walk(
         if magic >= 2:
             _decode_batch(b, p, min(end, b.size), row)
             if end - p < rb.HEADER_LENGTH:
-                row.problem = rb.BAD_SIZE
+                row.problem = kernels.BAD_SIZE
             elif check_crc:
                 crc = checksum(b, p + _CRC_START, end - p - _CRC_START)
                 if crc != row.crc:
                     row.computed_crc = crc
-                    if row.problem == 0 or row.problem == rb.BAD_CONTROL:
-                        row.problem = rb.BAD_CRC
+                    if row.problem == 0 or row.problem == kernels.BAD_CONTROL:
+                        row.problem = kernels.BAD_CRC
         else:
             _decode_legacy(b, p, row)
         if offset <= last_offset or row.last_offset_delta < 0:
             if row.problem == 0:
-                row.problem = rb.BAD_OFFSET
+                row.problem = kernels.BAD_OFFSET
         elif row.problem == 0:
             last_offset = offset + row.last_offset_delta
         count += 1
@@ -261,24 +262,24 @@ def _walk(
 
 @numba.njit(cache=True)
 def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
-    attributes = rb._int16(b, p + 21)
-    row.partition_leader_epoch = rb._int32(b, p + 12)
-    row.crc = rb._uint32(b, p + 17)
+    attributes = kernels.read_int16(b, p + 21)
+    row.partition_leader_epoch = kernels.read_int32(b, p + 12)
+    row.crc = kernels.read_uint32(b, p + 17)
     row.attributes = attributes
-    row.last_offset_delta = rb._int32(b, p + 23)
-    row.base_timestamp = rb._int64(b, p + 27)
-    row.max_timestamp = rb._int64(b, p + 35)
-    producer_id, record_count = rb._int64(b, p + 43), rb._int32(b, p + 57)
+    row.last_offset_delta = kernels.read_int32(b, p + 23)
+    row.base_timestamp = kernels.read_int64(b, p + 27)
+    row.max_timestamp = kernels.read_int64(b, p + 35)
+    producer_id, record_count = kernels.read_int64(b, p + 43), kernels.read_int32(b, p + 57)
     row.producer_id = producer_id
-    row.producer_epoch = rb._int16(b, p + 51)
-    row.base_sequence = rb._int32(b, p + 53)
+    row.producer_epoch = kernels.read_int16(b, p + 51)
+    row.base_sequence = kernels.read_int32(b, p + 53)
     row.record_count = record_count
     if not attributes & rb.CONTROL_MASK or record_count <= 0:
         return
-    kind, coordinator_epoch, delta = rb._control_record(b, p + rb.HEADER_LENGTH, end)
+    kind, coordinator_epoch, delta = kernels.control_record(b, p + rb.HEADER_LENGTH, end)
     if attributes & rb.CODEC_MASK or kind == -2 or (kind > rb.COMMIT and producer_id >= 0):
         if row.problem == 0:
-            row.problem = rb.BAD_CONTROL
+            row.problem = kernels.BAD_CONTROL
         return
     row.control_type = kind
     row.coordinator_epoch = coordinator_epoch
@@ -288,11 +289,11 @@ def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
 @numba.njit(cache=True)
 def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
     row.partition_leader_epoch = -1
-    row.crc = rb._uint32(b, p + 12)
+    row.crc = kernels.read_uint32(b, p + 12)
     row.attributes = np.int16(np.int8(b[p + 17]))
     row.last_offset_delta = 0
     row.base_timestamp = -1
-    row.max_timestamp = -1 if row.magic == 0 else rb._int64(b, p + 18)
+    row.max_timestamp = -1 if row.magic == 0 else kernels.read_int64(b, p + 18)
     row.producer_id = -1
     row.producer_epoch = -1
     row.base_sequence = -1

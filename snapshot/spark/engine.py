@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +27,8 @@ class _Typed:
     def __init__(self, task: Task, schema: pa.Schema) -> None:
         self._task, self._schema = task, schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in self._task(batches):
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self._task(iter(batches)):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
 
 
@@ -40,7 +40,7 @@ class SparkEngine:
         self._spark = spark
         self.parallelism = parallelism
 
-    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:  # noqa: ARG002
+    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
         """Result rows of all plan rows, in no particular order."""
         if plan.num_rows == 0:
             return schema.empty_table()

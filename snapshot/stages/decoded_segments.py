@@ -13,7 +13,6 @@ from pyarrow import fs
 from snapshot import tables
 from snapshot.delta_rows import DELTA_COLUMNS, table_to_deltas
 from snapshot.findings import Finding, FindingKind
-
 from snapshot.replay import Run
 from snapshot.segment_scan import SegmentEnd
 

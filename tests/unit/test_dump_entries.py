@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from snapshot import batch_kernels as kernels
 from snapshot import indexes
 from snapshot import record_batch as rb
 from snapshot.dump import lines, render
@@ -76,7 +77,7 @@ def test_entries_are_those_of_the_strict_decoder_and_the_old_formats_besides(tmp
     assert not rows["problem"].any()
     names = list(rb.RECORD_BATCH_DTYPE.names)
     assert rows[rows["magic"] == 2][names].tolist() == read_segment(SEGMENT).rows()
-    assert (entries.end.reason, entries.end.valid_bytes) == (rb.END, len(SEGMENT))
+    assert (entries.end.reason, entries.end.valid_bytes) == (kernels.END, len(SEGMENT))
 
 
 @given(st.integers(1, 700), st.booleans(), st.data())
@@ -145,4 +146,4 @@ def test_an_entry_larger_than_any_window_is_checked_piece_by_piece(tmp_path: Pat
             path.write_bytes(data)
             rows, entries = entries_of(path, base_offset=100, window_bytes=4096)
             assert is_valid(rows).tolist() == [True, not flipped, True]
-            assert entries.end.reason == rb.END
+            assert entries.end.reason == kernels.END

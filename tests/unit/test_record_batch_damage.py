@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from snapshot import batch_kernels as kernels
 from snapshot import record_batch as rb
 from snapshot.findings import FindingKind
 from snapshot.segment_scan import SegmentEnd, SegmentScan
@@ -282,21 +283,21 @@ def test_a_gap_between_batches_is_seen_whatever_the_window(scan, window_bytes: i
 
 def _fast(data: bytes, last_offset: int = -1, *, check_crc: bool = True) -> tuple[list[tuple[int, ...]], int, int, int]:
     out = np.empty(len(data) // rb.HEADER_LENGTH + 1, rb.RECORD_BATCH_DTYPE)
-    rows, position, legacy, last, reason, _, _ = rb.walk(
+    rows, position, legacy, last, reason, _, _ = kernels.walk(
         np.frombuffer(data, np.uint8), 0, 0, last_offset, check_crc, out
     )
     return out[:rows].tolist(), position, legacy, last, reason
 
 
 REASONS = {
-    "end": rb.END,
-    "partial": rb.PARTIAL,
-    "zeros": rb.ZEROS,
-    "size": rb.BAD_SIZE,
-    "magic": rb.BAD_MAGIC,
-    "crc": rb.BAD_CRC,
-    "offset": rb.BAD_OFFSET,
-    "control": rb.BAD_CONTROL,
+    "end": kernels.END,
+    "partial": kernels.PARTIAL,
+    "zeros": kernels.ZEROS,
+    "size": kernels.BAD_SIZE,
+    "magic": kernels.BAD_MAGIC,
+    "crc": kernels.BAD_CRC,
+    "offset": kernels.BAD_OFFSET,
+    "control": kernels.BAD_CONTROL,
 }
 
 
