@@ -19,12 +19,11 @@ log cleaner) or has another interval; any such index is as good for look-ups.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from snapshot import index_kernels
 from snapshot.errors import CorruptIndexError
 
-INDEX_INTERVAL_BYTES = 4096
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
 
 OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
@@ -120,7 +119,7 @@ class IndexRebuild:
         _relative(rows["base_offset"] + rows["last_offset_delta"], self._base_offset)
         offset_entries = np.empty(rows.size, OFFSET_ENTRY_DTYPE)
         time_entries = np.empty(rows.size, TIME_ENTRY_DTYPE)
-        offset_count, time_count = _index(rows, self._state, offset_entries, time_entries)
+        offset_count, time_count = index_kernels.index(rows, self._state, offset_entries, time_entries)
         self._offset_parts.append(offset_entries[:offset_count].copy())
         self._time_parts.append(time_entries[:time_count].copy())
 
@@ -139,33 +138,6 @@ def rebuild(rows: np.ndarray, *, base_offset: int) -> tuple[np.ndarray, np.ndarr
     indexes = IndexRebuild(base_offset)
     indexes.add(rows)
     return indexes.finish()
-
-
-@numba.njit(cache=True)
-def _index(
-    rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_entries: np.ndarray
-) -> tuple[int, int]:
-    last_position, max_timestamp, max_timestamp_offset, last_timestamp = state
-    offset_count = 0
-    time_count = 0
-    for i in range(rows.size):
-        row = rows[i]
-        last_offset = row.base_offset + row.last_offset_delta
-        if row.max_timestamp > max_timestamp:
-            max_timestamp = row.max_timestamp
-            max_timestamp_offset = last_offset
-        if row.position - last_position > INDEX_INTERVAL_BYTES:
-            offset_entries[offset_count].offset = last_offset
-            offset_entries[offset_count].position = row.position
-            offset_count += 1
-            if max_timestamp > last_timestamp:
-                time_entries[time_count].timestamp = max_timestamp
-                time_entries[time_count].offset = max_timestamp_offset
-                time_count += 1
-                last_timestamp = max_timestamp
-            last_position = row.position
-    state[:] = last_position, max_timestamp, max_timestamp_offset, last_timestamp
-    return offset_count, time_count
 
 
 def _entries(data: bytes, dtype: np.dtype, name: str) -> np.ndarray:

@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import google_crc32c
-import numba
 import numpy as np
 from pyarrow import fs
 
 from snapshot import batch_kernels as kernels
 from snapshot import record_batch as rb
-from snapshot.crc32c import checksum
+from snapshot.dump.entry_kernels import MORE, PEEK, walk_all
 from snapshot.windows import Windows, open_windows
 
 # RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
@@ -43,15 +42,10 @@ ENTRY_DTYPE = np.dtype(
 ROWS = 8192
 WINDOW_BYTES = 8 << 20
 
-_SMALLEST = 18
-_HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
-_CRC_START = 21
-_LEGACY_CRC_START = 16
 STOPPED = 100
-_MORE = 101  # the window ends before the entry does
+
+_LEGACY_CRC_START = 16
 _READ_STEP = 1 << 20
-# Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
-_PEEK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +116,8 @@ class LogEntries:
     def _read(self, windows: Windows) -> Iterator[np.ndarray]:
         limit = windows.size if self._max_bytes is None else min(windows.size, self._max_bytes)
         out = np.zeros(ROWS, ENTRY_DTYPE)
-        position, last_offset, reason, found = 0, self._base_offset - 1, _MORE, 0
-        while reason == _MORE:
+        position, last_offset, reason, found = 0, self._base_offset - 1, MORE, 0
+        while reason == MORE:
             window = windows.read(position, self._window_bytes)
             if window.size < min(self._window_bytes, windows.size - position):
                 # Cut by its broker meanwhile.
@@ -131,16 +125,18 @@ class LogEntries:
             read = partial(_slice, window, position)
             cursor, reason = 0, kernels.FULL
             while reason == kernels.FULL:
-                count, cursor, last_offset, reason, found = _walk(
+                count, cursor, last_offset, reason, found = walk_all(
                     window, cursor, position, limit, windows.size, last_offset, self._check_crc, out
                 )
                 if count:
                     self._check_legacy(out[:count], read)
                     yield out[:count]
-            if reason == _MORE and cursor == 0:
+            if reason == MORE and cursor == 0:
                 # An entry larger than the window: its checksum is computed piece by piece.
-                start = windows.read(position, max(self._window_bytes, _PEEK))
-                _, cursor, last_offset, *_ = _walk(start, 0, position, limit, windows.size, last_offset, False, out[:1])
+                start = windows.read(position, max(self._window_bytes, PEEK))
+                _, cursor, last_offset, *_ = walk_all(
+                    start, 0, position, limit, windows.size, last_offset, False, out[:1]
+                )
                 if self._check_crc:
                     self._check_legacy(out[:1], partial(_pieces, windows))
                     self._check_large(out[0], windows)
@@ -168,7 +164,7 @@ class LogEntries:
             return
         start = int(row["position"])
         crc = 0
-        for piece in _pieces(windows, start + _CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
+        for piece in _pieces(windows, start + rb.CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
             crc = google_crc32c.extend(crc, piece.tobytes())
         if crc != row["crc"]:
             row["computed_crc"] = crc
@@ -192,109 +188,3 @@ def _pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
 
 def _is_zero(windows: Windows, start: int, end: int) -> bool:
     return not any(piece.any() for piece in _pieces(windows, start, end))
-
-
-@numba.njit(cache=True)
-def _walk(
-    b: np.ndarray,
-    start: int,
-    window_position: int,
-    limit: int,
-    file_size: int,
-    last_offset: int,
-    check_crc: bool,
-    out: np.ndarray,
-) -> tuple[int, int, int, int, int]:
-    """Decode entries from `b[start:]`: rows written, next position in `b`, last offset, stop reason, size found."""
-    p = start
-    count = 0
-    while True:
-        left = limit - (window_position + p)
-        if left < _SMALLEST:
-            return count, p, last_offset, kernels.END if left <= 0 else kernels.PARTIAL, 0
-        if p + _SMALLEST > b.size:
-            return count, p, last_offset, _MORE, 0
-        length = int(kernels.read_int32(b, p + 8))
-        offset = kernels.read_int64(b, p)
-        if length < 14:
-            return count, p, last_offset, kernels.ZEROS if length == 0 and offset == 0 else kernels.BAD_SIZE, length
-        if rb.LOG_OVERHEAD + length > left:
-            return count, p, last_offset, kernels.PARTIAL, 0
-        magic = np.int8(b[p + rb.MAGIC_POSITION])
-        header = _HEADER_LENGTHS[0] if magic == 0 else _HEADER_LENGTHS[2] if magic >= 2 else _HEADER_LENGTHS[1]
-        if window_position + p + header > file_size:
-            return count, p, last_offset, kernels.BAD_SIZE, length
-        end = p + rb.LOG_OVERHEAD + length
-        if max(p + header, end if check_crc else min(end, p + _PEEK)) > b.size:
-            return count, p, last_offset, _MORE, 0
-        if count == out.size:
-            return count, p, last_offset, kernels.FULL, 0
-        row = out[count]
-        row.position = window_position + p
-        row.base_offset = offset
-        row.batch_length = length
-        row.magic = magic
-        row.problem = kernels.BAD_MAGIC if magic < 0 or magic > 2 else 0
-        row.computed_crc = -1
-        row.control_type = rb.NO_CONTROL_TYPE
-        row.coordinator_epoch = -1
-        row.control_timestamp = -1
-        if magic >= 2:
-            _decode_batch(b, p, min(end, b.size), row)
-            if end - p < rb.HEADER_LENGTH:
-                row.problem = kernels.BAD_SIZE
-            elif check_crc:
-                crc = checksum(b, p + _CRC_START, end - p - _CRC_START)
-                if crc != row.crc:
-                    row.computed_crc = crc
-                    if row.problem == 0 or row.problem == kernels.BAD_CONTROL:
-                        row.problem = kernels.BAD_CRC
-        else:
-            _decode_legacy(b, p, row)
-        if offset <= last_offset or row.last_offset_delta < 0:
-            if row.problem == 0:
-                row.problem = kernels.BAD_OFFSET
-        elif row.problem == 0:
-            last_offset = offset + row.last_offset_delta
-        count += 1
-        p = end
-
-
-@numba.njit(cache=True)
-def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
-    attributes = kernels.read_int16(b, p + 21)
-    row.partition_leader_epoch = kernels.read_int32(b, p + 12)
-    row.crc = kernels.read_uint32(b, p + 17)
-    row.attributes = attributes
-    row.last_offset_delta = kernels.read_int32(b, p + 23)
-    row.base_timestamp = kernels.read_int64(b, p + 27)
-    row.max_timestamp = kernels.read_int64(b, p + 35)
-    producer_id, record_count = kernels.read_int64(b, p + 43), kernels.read_int32(b, p + 57)
-    row.producer_id = producer_id
-    row.producer_epoch = kernels.read_int16(b, p + 51)
-    row.base_sequence = kernels.read_int32(b, p + 53)
-    row.record_count = record_count
-    if not attributes & rb.CONTROL_MASK or record_count <= 0:
-        return
-    kind, coordinator_epoch, delta = kernels.control_record(b, p + rb.HEADER_LENGTH, end)
-    if attributes & rb.CODEC_MASK or kind == -2 or (kind > rb.COMMIT and producer_id >= 0):
-        if row.problem == 0:
-            row.problem = kernels.BAD_CONTROL
-        return
-    row.control_type = kind
-    row.coordinator_epoch = coordinator_epoch
-    row.control_timestamp = row.max_timestamp if attributes & rb.TIMESTAMP_TYPE_MASK else row.base_timestamp + delta
-
-
-@numba.njit(cache=True)
-def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
-    row.partition_leader_epoch = -1
-    row.crc = kernels.read_uint32(b, p + 12)
-    row.attributes = np.int16(np.int8(b[p + 17]))
-    row.last_offset_delta = 0
-    row.base_timestamp = -1
-    row.max_timestamp = -1 if row.magic == 0 else kernels.read_int64(b, p + 18)
-    row.producer_id = -1
-    row.producer_epoch = -1
-    row.base_sequence = -1
-    row.record_count = -1
