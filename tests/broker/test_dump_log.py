@@ -14,7 +14,7 @@ from snapshot.dump.contents import Options
 from snapshot.dump.files import identify
 from tests.broker.harness import jars
 from tests.broker.oracle.dump import dump_log
-from tests.broker.oracle.java import compiled
+from tests.broker.oracle.java import compiled, run_java
 from tests.reference import log_builder as lb
 from tests.reference.dump_cases import DATA, MADE, REAL, SEGMENT, golden_of_made, golden_of_real
 
@@ -85,6 +85,13 @@ def test_random_damage_prints_as_the_tool_prints_it(tmp_path: Path, seed: int) -
     observed = [ours(path) for path in paths]
     for path, mine, expected in zip(paths, observed, kafkas(paths, tmp_path / "out"), strict=True):
         assert mine == expected, path
+
+
+@pytest.mark.kafka("4.1.1")
+def test_the_golden_indexes_are_what_kafkas_recovery_writes() -> None:
+    golden = DATA.parent / "golden/recover-4.1.1"
+    classes = compiled(golden / "Recover.java", "4.1.1")
+    assert run_java("4.1.1", "Recover", [str(DATA)], classes=classes) == (golden / "indexes.tsv").read_text()
 
 
 def _damaged(chance: random.Random, sources: list[Path], folder: Path) -> Path:
