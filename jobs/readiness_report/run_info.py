@@ -1,0 +1,57 @@
+"""What the report says of the run that made it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+
+# user:password@ in a URI: these pages are mailed around.
+USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
+_USER_INFO = re.compile(USER_INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Facts of one run; counts are of what this run did, not of what is there.
+
+    Attributes:
+        started_at: epoch ms.
+        finished_at: epoch ms.
+        source: the log directory or directories, as given to --source.
+        remote: as given to --remote, "" when nothing is to be tiered.
+        warehouse: as given to --warehouse, "" when no tables are kept.
+        version: of tiersnap.
+        applied: False when the run only planned; then nothing was written.
+        bytes_decoded: of segment files that were read.
+        bytes_tiered: of segment files, without their indexes.
+        delta_commits: to all tables.
+    """
+
+    run_id: str
+    started_at: int
+    finished_at: int
+    source: str
+    remote: str
+    warehouse: str
+    version: str
+    applied: bool
+    segments_decoded: int = 0
+    bytes_decoded: int = 0
+    snapshots_written: int = 0
+    segments_tiered: int = 0
+    bytes_tiered: int = 0
+    delta_commits: int = 0
+
+    def without_secrets(self) -> RunInfo:
+        """The same without user information in its URIs."""
+        source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
+        return replace(self, source=source, remote=remote, warehouse=warehouse)
+
+    def as_dict(self) -> dict[str, object]:
+        """The facts as plain data, keys in the order above."""
+        return asdict(self)
+
+
+def without_user(uri: str) -> str:
+    """`s3://key:secret@bucket/x` -> `s3://bucket/x`; anything else as it is."""
+    return _USER_INFO.sub(r"\1", uri)

@@ -1,0 +1,158 @@
+"""readiness.json, readiness.csv, rows for the terminal, and the folder they are written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.readiness_report import (
+    COLUMNS,
+    CSV_COLUMNS,
+    By,
+    Report,
+    partition_rows,
+    segment_rows,
+    summarise,
+    to_csv,
+    to_json,
+    topic_rows,
+    write_report,
+)
+from jobs.readiness_report.files import json_chunks
+from snapshot.errors import UsageError
+from snapshot.readiness import Verdict
+from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, row, sample_table, segments_of, table
+
+pytestmark = pytest.mark.unit
+
+TOTALS = [
+    *(
+        f"{group}{unit}"
+        for group in ("", "tiered_", "ready_", "waiting_", "never_tiered_")
+        for unit in ("segments", "bytes")
+    ),
+    "findings",
+    "waiting_since",
+    "verdicts",
+]
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return summarise(sample_table(), RUN)
+
+
+def test_json_has_the_documented_keys_in_their_order(report: Report) -> None:
+    data = to_json(report)
+    assert list(data) == ["schema_version", "run", "log_dirs", "cluster", "causes", "snapshots", "topics"]
+    assert data["schema_version"] == 1
+    assert list(data["cluster"]) == ["worst", "level", "topics", "partitions", *TOTALS]
+    topic = data["topics"][0]
+    assert list(topic) == ["topic", "worst", "level", *TOTALS, "partitions"]
+    offsets = ["log_start_offset", "last_stable_offset", "high_watermark"]
+    partition = topic["partitions"][0]
+    assert list(partition) == ["log_dir", "partition", "topic_id", "worst", "level", *TOTALS, *offsets, "blocking"]
+    blocking = ["verdict", "base_offset", "segments", "bytes", "reason", "next_step", "commands"]
+    assert list(partition["blocking"][0]) == blocking
+
+
+def test_json_text_is_the_same_data(report: Report) -> None:
+    text = "".join(json_chunks(report))
+    assert json.loads(text) == json.loads(json.dumps(to_json(report)))
+    empty = summarise([], RUN)
+    assert json.loads("".join(json_chunks(empty)))["topics"] == []
+    assert json.loads("".join(json_chunks(empty)))["cluster"]["worst"] is None
+
+
+def test_json_says_what_to_do_first_with_commands_that_are_complete(report: Report) -> None:
+    ledger = next(topic for topic in to_json(report)["topics"] if topic["topic"] == "ledger.v1")
+    first = ledger["partitions"][0]["blocking"][0]
+    assert (first["verdict"], first["base_offset"], first["segments"]) == ("TOPIC_ID_UNKNOWN", 0, 7)
+    assert first["next_step"].endswith("--topic-ids FILE")
+    assert first["commands"] == []
+
+
+def test_csv_has_a_row_a_partition_that_adds_up(report: Report) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
+    assert list(rows[0]) == list(CSV_COLUMNS)
+    assert len(rows) == 11
+    assert sum(int(each["waiting_bytes"]) for each in rows) == 35 * GIB
+    verdict_bytes = [f"{verdict.lower()}_bytes" for verdict in Verdict]
+    assert sum(int(each[name]) for each in rows for name in verdict_bytes) == 101 * GIB
+    clicks = next(each for each in rows if each["topic"] == "clicks")
+    assert (clicks["blocking_verdict"], clicks["blocking_base_offset"]) == ("MISSING_INDEX", "0")
+    assert clicks["waiting_since"] == str(TIMESTAMP)
+
+
+def test_names_with_commas_quotes_and_line_ends_survive_csv_and_json() -> None:
+    name = 'a,"b"\n<c>\u202e\u00e9'
+    report = summarise(table(segments_of(name, 0, "READY ACTIVE_SEGMENT")), RUN)
+    (only,) = csv.DictReader(io.StringIO(to_csv(report), newline=""))
+    assert only["topic"] == name
+    assert json.loads("".join(json_chunks(report)))["topics"][0]["topic"] == name
+
+
+@pytest.mark.parametrize("by", list(By))
+def test_rows_have_every_column_of_the_table_form(by: By, report: Report) -> None:
+    makers = {By.TOPIC: lambda: topic_rows(report), By.PARTITION: lambda: partition_rows(report)}
+    rows = list(makers.get(by, lambda: segment_rows(sample_table(), RUN))())
+    assert len(rows) == {By.TOPIC: 7, By.PARTITION: 11, By.SEGMENT: 101}[by]
+    for each in rows:
+        assert set(COLUMNS[by]) <= set(each)
+        json.dumps(each)
+
+
+def test_partition_rows_say_where_and_why_in_plain_numbers_and_for_people(report: Report) -> None:
+    rows = {each["name"]: each for each in partition_rows(report)}
+    blocked = rows["payments-0"]
+    assert (blocked["blocked_at"], blocked["blocked_by"]) == (2_000_000, "MISSING_SNAPSHOT")
+    assert (blocked["waiting"], blocked["waiting_bytes"]) == ("10.0 GiB", 10 * GIB)
+    assert "tiersnap repair /var/lib/kafka/data --apply" in blocked["next_step"]
+    assert rows["metrics-0"]["blocked_at"] is None
+
+
+def test_segment_rows_of_a_table_come_in_the_order_of_the_logs_with_their_commands() -> None:
+    rows = [row("t", 0, base, base + 10, "CORRUPT_SEGMENT") for base in (20, 0, 10)]
+    observed = list(segment_rows(table(rows), RUN))
+    assert [each["base_offset"] for each in observed] == [0, 10, 20]
+    assert observed[1]["next_step"].startswith("tiersnap dump /var/lib/kafka/data/t-0/00000000000000000010.log")
+    as_they_come = segment_rows(table(rows).to_batches(), RUN)
+    assert [each["base_offset"] for each in as_they_come] == [20, 0, 10]
+
+
+def test_the_folder_holds_three_files_and_a_second_run_changes_no_byte(report: Report, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "report"
+    paths = write_report(report, folder)
+    assert [path.name for path in paths] == ["readiness.json", "readiness.csv", "index.html"]
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert set(before) == {"index.html", "readiness.json", "readiness.csv"}
+    write_report(summarise(sample_table(), RUN), str(folder))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_new_report_replaces_the_old_one_and_leaves_other_files_alone(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    write_report(report, tmp_path)
+    write_report(replace(report, run=replace(RUN, run_id="second")), tmp_path)
+    assert json.loads((tmp_path / "readiness.json").read_text())["run"]["run_id"] == "second"
+    assert "second" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_replaced_leaves_no_half_of_it(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "readiness.json").mkdir()
+    with pytest.raises(UsageError, match="cannot write the report"):
+        write_report(report, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["readiness.json"]
+
+
+def test_a_file_in_the_folders_place_is_a_usage_error(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "report").write_text("")
+    with pytest.raises(UsageError) as caught:
+        write_report(report, tmp_path / "report")
+    assert caught.value.hint

@@ -1,0 +1,280 @@
+"""The page: well formed, escaped, self-contained, bounded in size, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from jobs.readiness_report import MEANING, Report, summarise, to_html
+from jobs.readiness_report.html_parts import share
+from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
+
+pytestmark = pytest.mark.unit
+
+VOID = {"meta", "input", "link", "br", "hr", "img"}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style></script><img src=x onerror=alert(1)>",
+    '" onmouseover="alert(1)',
+    "' autofocus onfocus='alert(1)",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)",
+    "a b#c?d&amp;%41",
+    "-.-",
+    "x" * 249,
+    "\u202egnp.exe",
+]
+
+
+@dataclass
+class Element:
+    name: str
+    attributes: dict[str, str | None]
+    text: list[str] = field(default_factory=list)
+
+
+class Page(HTMLParser):
+    """Every element of a page; complains about tags that do not match."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[Element] = []
+        self.open: list[Element] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open, f"never closed: {[element.name for element in self.open]}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"<{tag}> says {names}"
+        self.elements.append(Element(tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open[-1].name == tag, f"</{tag}> closes <{self.open[-1].name}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+        if self.open:
+            self.open[-1].text.append(data)
+
+    def named(self, name: str, **attributes: str) -> list[Element]:
+        """Elements of a name whose attributes are, or for `class_` contain, what is given."""
+        return [element for element in self.elements if element.name == name and _has(element, attributes)]
+
+
+def _has(element: Element, attributes: dict[str, str]) -> bool:
+    return all(
+        value in (element.attributes.get("class") or "").split()
+        if name == "class_"
+        else element.attributes.get(name) == value
+        for name, value in attributes.items()
+    )
+
+
+def _report(*names: str) -> Report:
+    rows = [each for name in names for each in segments_of(name, 0, "MISSING_SNAPSHOT GAP_BEFORE ACTIVE_SEGMENT")]
+    return summarise(table(rows), RUN)
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return to_html(summarise(sample_table(), RUN))
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def _urls(page: Page) -> Iterator[str]:
+    for element in page.elements:
+        for name in ("src", "href", "srcset", "data", "action", "xlink:href", "poster"):
+            if element.attributes.get(name) is not None:
+                yield element.attributes[name]  # type: ignore[misc]
+
+
+def test_the_page_is_well_formed_and_starts_with_its_doctype(html: str, page: Page) -> None:
+    assert html.startswith('<!doctype html>\n<html lang="en">')
+    assert [len(page.named(name)) for name in ("html", "head", "body", "main", "h1", "style", "script")] == [1] * 7
+    identifiers = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
+    assert len(identifiers) == len(set(identifiers))
+
+
+def test_nothing_is_fetched_from_anywhere(html: str, page: Page) -> None:
+    for url in _urls(page):
+        assert url.startswith("#") or url in ("readiness.json", "readiness.csv"), url
+    (style,), (script,) = page.named("style"), page.named("script")
+    css = "".join(style.text)
+    assert "@import" not in css
+    assert all(target.startswith("#") for target in re.findall(r"url\((.*?)\)", css))
+    assert not re.search(r"fetch\(|XMLHttpRequest|import\(|WebSocket|sendBeacon", "".join(script.text))
+    assert not page.named("link")
+    assert "http://" not in html
+    assert "https://" not in html
+
+
+def test_the_policy_lets_only_our_own_style_and_script_in(page: Page) -> None:
+    (policy,) = (e for e in page.named("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy")
+    assert policy.attributes["content"].startswith("default-src 'none'; ")
+    for name in ("style", "script"):
+        (element,) = page.named(name)
+        digest = base64.b64encode(hashlib.sha256("".join(element.text).encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in policy.attributes["content"]
+    # These would be refused by it.
+    assert not [e for e in page.elements for name in e.attributes if name == "style" or name.startswith("on")]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_the_log_are_text_and_nothing_else(name: str) -> None:
+    harmless, hostile = Page(to_html(_report("harmless"))), Page(to_html(_report(name)))
+    assert [element.name for element in hostile.elements] == [element.name for element in harmless.elements]
+    assert [sorted(element.attributes) for element in hostile.elements] == [
+        sorted(element.attributes) for element in harmless.elements
+    ]
+    assert "".join(hostile.named("script")[0].text) == "".join(harmless.named("script")[0].text)
+    (topic,) = hostile.named("details", class_="topic")
+    assert topic.attributes["data-topic"] == name
+    assert name in "".join(hostile.text)
+
+
+def test_reasons_run_facts_and_directories_are_escaped_too() -> None:
+    evil = "<b onclick=alert(1)>"
+    rows = segments_of("t", 0, "MISSING_INDEX ACTIVE_SEGMENT", reason=evil, next_step=evil, log_dir=evil, topic_id=evil)
+    rows += segments_of("t", 1, "MISSING_INDEX ACTIVE_SEGMENT", log_dir=f"{evil}2")
+    run = replace(RUN, run_id=evil, source=evil, remote=evil, warehouse=evil, version=evil)
+    html = to_html(summarise(table(rows), run))
+    assert "<b onclick" not in html
+    assert "onclick" not in {name for element in Page(html).elements for name in element.attributes}
+
+
+def test_every_link_leads_to_an_element_and_every_topic_and_partition_has_one() -> None:
+    report = _report(*HOSTILE)
+    page = Page(to_html(report))
+    identifiers = {element.attributes.get("id") for element in page.elements}
+    links = [url[1:] for url in _urls(page) if url.startswith("#")]
+    assert set(links) <= identifiers
+    assert {f"t-{name}" for name in HOSTILE} <= {unquote(link) for link in links}
+    assert {f"p-{name}-0" for name in HOSTILE} <= {unquote(link) for link in links}
+    assert not [identifier for identifier in identifiers if identifier and re.search(r"\s", identifier)]
+
+
+def test_replicas_in_two_directories_have_two_anchors() -> None:
+    rows = [r for place in ("/a", "/b c") for r in segments_of("t", 0, "ACTIVE_SEGMENT", log_dir=place)]
+    page = Page(to_html(summarise(table(rows), RUN)))
+    partitions = page.named("details", class_="partition")
+    assert [element.attributes["id"] for element in partitions] == ["p-t-0@%2Fa", "p-t-0@%2Fb%20c"]
+
+
+def test_the_legend_explains_every_verdict(page: Page) -> None:
+    text = "".join(page.text)
+    for verdict, sentence in MEANING.items():
+        assert verdict in text
+        assert sentence in text
+
+
+def test_headline_numbers_causes_and_commands_are_on_the_page(html: str, page: Page) -> None:
+    text = re.sub(r"\s+", " ", " ".join(page.text))
+    assert "35.0 GiB cannot be tiered yet, in 4 of 7 topics" in text
+    for words in ("In remote storage 42.0 GiB", "Ready 10.0 GiB", "Waiting 35.0 GiB", "Stays local 14.0 GiB"):
+        assert words in text
+    assert "9.0 GiB of it in 9 segments behind them" in text
+    assert "tiersnap repair /var/lib/kafka/data --apply" in text
+    assert "applied" in text
+
+
+def test_a_plan_does_not_read_like_something_done() -> None:
+    text = "".join(Page(to_html(summarise(sample_table(), replace(RUN, applied=False)))).text)
+    assert "nothing was written to remote storage" in text
+    assert "plan only" in text
+    assert "wrote" not in text
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "headline"),
+    [
+        ("READY ACTIVE_SEGMENT", "Nothing stands in the way: 1.0 GiB are ready to be tiered"),
+        ("ALREADY_TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
+        ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here is for remote storage"),
+        ("", "There are no segments"),
+    ],
+)
+def test_the_headline_of_a_cluster_without_trouble(verdicts: str, headline: str) -> None:
+    page = Page(to_html(summarise(table(segments_of("t", 0, verdicts) if verdicts else []), RUN)))
+    assert "".join(page.named("h1")[0].text) == headline
+    assert not page.named("section", id="causes")
+
+
+def test_a_copy_button_stands_beside_commands_that_are_complete_only(page: Page, html: str) -> None:
+    commands = re.findall(r'<div class="command"><code>(.*?)</code>(<button)?', html)
+    assert len(commands) > 10
+    for command, button in commands:
+        assert bool(button) == ("FILE" not in command), command
+
+
+def test_ten_thousand_segments_are_a_few_rectangles() -> None:
+    verdicts = f"{'ALREADY_TIERED ' * 9000}MISSING_SNAPSHOT {'GAP_BEFORE ' * 998}ACTIVE_SEGMENT"
+    html = to_html(summarise(table(segments_of("t", 0, verdicts)), RUN))
+    timeline = html.split('<svg class="timeline"', 1)[1].split("</svg>", 1)[0]
+    assert timeline.count("<rect") == 4
+    assert "ALREADY_TIERED · offsets 0 to 8,999,999,999 · 9,000 segments · 8.8 TiB" in timeline
+
+
+def test_every_segment_of_a_short_partition_has_its_own_title(html: str) -> None:
+    block = html.split('id="p-payments-0"', 1)[1].split("</summary>", 1)[0]
+    titles = re.findall(r"<rect[^>]*><title>(.*?)</title>", block)
+    assert len(titles) == 13
+    assert "MISSING_SNAPSHOT · offsets 2,000,000 to 2,999,999 · 1 segment · 1.0 GiB" in titles
+
+
+def test_the_page_of_a_large_fleet_stays_small_and_says_what_it_leaves_out() -> None:
+    report = summarise(fleet_table(600, 20, 3), RUN)
+    html = to_html(report)
+    page = Page(html)
+    assert len(html.encode()) < 4_000_000
+    assert len(page.named("details", class_="partition")) == 200
+    assert len(page.named("details", class_="topic")) == 500
+    text = re.sub(r"\s+", " ", "".join(page.text))
+    assert "Here are the 500 worst of 600 topics." in text
+    assert "Details are given for 200 of 12,000 partitions: blocked ones first, worst first. The other 11,800" in text
+    assert "19 other partitions of this topic" in text
+
+
+def test_the_worst_timelines_there_can_be_stay_within_a_few_megabytes() -> None:
+    rows = [r for p in range(200) for r in segments_of("x" * 249, p, f"{'CORRUPT_SEGMENT READY ' * 50}ACTIVE_SEGMENT")]
+    html = to_html(summarise(table(rows), RUN))
+    assert html.count('<svg class="timeline"') == 200
+    assert len(html.encode()) < 6_000_000
+
+
+def test_the_same_report_gives_the_same_page(html: str) -> None:
+    assert to_html(summarise(sample_table(), RUN)) == html
+
+
+def test_shares_are_never_rounded_to_nothing_or_to_everything() -> None:
+    assert [share(part, 1000) for part in (0, 1, 5, 500, 995, 999, 1000)] == [
+        "0 %",
+        "< 1 %",
+        "1 %",
+        "50 %",
+        "> 99 %",
+        "> 99 %",
+        "100 %",
+    ]
+    assert share(0, 0) == "0 %"

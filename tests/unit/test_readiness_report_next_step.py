@@ -1,0 +1,102 @@
+"""Next steps become commands that can be pasted, and say so when something is left to fill in."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from jobs.readiness_report.next_step import Place, Step, segment_file, steps, text
+from snapshot.readiness import NEXT_STEP, Verdict
+from tests.reference.readiness_tables import RUN
+
+pytestmark = pytest.mark.unit
+
+SHORT = replace(RUN, source="/data", remote="s3://tier/", warehouse="")
+PLACE = Place("/data", "/data/orders-0/00000000000000000042.log")
+RUN_IT = "tiersnap run --source /data --remote s3://tier/"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (Verdict.ALREADY_TIERED, []),
+        (Verdict.READY, [Step("", f"{RUN_IT} --apply", True)]),
+        (
+            Verdict.MISSING_SNAPSHOT,
+            [
+                Step("", f"{RUN_IT} --apply", True),
+                Step("or on the broker host:", "tiersnap repair /data --apply", True),
+            ],
+        ),
+        (
+            Verdict.SUSPECT_SNAPSHOT,
+            [
+                Step("", f"{RUN_IT} --replace --apply", True),
+                Step("or on the host:", "tiersnap repair /data --replace --apply", True),
+            ],
+        ),
+        (
+            Verdict.CORRUPT_SEGMENT,
+            [
+                Step("", "tiersnap dump /data/orders-0/00000000000000000042.log", True),
+                Step("shows the place; restore the segment from another replica", "", True),
+            ],
+        ),
+        (
+            Verdict.TOPIC_ID_UNKNOWN,
+            [Step("start a broker >= 2.8 on this directory, or give the ids:", f"{RUN_IT} --topic-ids FILE", False)],
+        ),
+        (
+            Verdict.MISSING_INDEX,
+            [Step("start the broker once: it rebuilds a missing index from the segment", "", True)],
+        ),
+        (Verdict.GAP_BEFORE, [Step("clear the earlier segment first", "", True)]),
+    ],
+)
+def test_words_and_commands_of_each_verdict(verdict: Verdict, expected: list[Step]) -> None:
+    assert list(steps(NEXT_STEP[verdict], SHORT, PLACE)) == expected
+
+
+def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_is_lost() -> None:
+    for verdict, sentence in NEXT_STEP.items():
+        commands = [step.command for step in steps(sentence, SHORT, PLACE) if step.command]
+        assert len(commands) == sentence.count("tiersnap"), verdict
+        options = [word for word in sentence.replace(",", " ").split() if word.startswith("--")]
+        added = {"--source", "--remote"}
+        assert [word for command in commands for word in command.split() if word[:2] == "--" and word not in added] == (
+            options
+        ), verdict
+
+
+def test_paths_with_spaces_and_quotes_reach_the_shell_as_one_word() -> None:
+    nasty = "/data/kafka logs/it's; rm -rf $HOME"
+    (_, repair) = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place(nasty, None))
+    assert shlex.split(repair.command) == ["tiersnap", "repair", nasty, "--apply"]
+    assert repair.is_complete
+
+
+def test_a_value_that_looks_like_a_placeholder_is_not_filled_again() -> None:
+    (step,) = steps(NEXT_STEP[Verdict.READY], replace(SHORT, source="REMOTE", remote="a SOURCE b"), PLACE)
+    assert shlex.split(step.command)[3:6] == ["REMOTE", "--remote", "a SOURCE b"]
+
+
+def test_what_is_not_known_keeps_its_placeholder() -> None:
+    run, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], replace(SHORT, remote=""), Place())
+    assert (run.command, run.is_complete) == ("tiersnap run --source /data --remote REMOTE --apply", False)
+    assert (repair.command, repair.is_complete) == ("tiersnap repair LOGDIR --apply", False)
+
+
+def test_the_warehouse_is_named_when_there_is_one() -> None:
+    (step,) = steps(NEXT_STEP[Verdict.READY], RUN, PLACE)
+    assert step.command.endswith("--warehouse s3://lake/tiersnap --apply")
+
+
+def test_steps_read_as_one_line() -> None:
+    line = text(steps(NEXT_STEP[Verdict.ABOVE_LSO], SHORT, PLACE))
+    assert line == "wait for replication and for open transactions to end tiersnap transactions /data lists them"
+
+
+def test_a_segment_file_has_twenty_digits() -> None:
+    assert segment_file("/data/", "a-b", 3, 42) == "/data/a-b-3/00000000000000000042.log"
