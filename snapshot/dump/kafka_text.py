@@ -113,19 +113,7 @@ def _second_part(rows: np.ndarray) -> list[str | Field]:
 def producers(entries: np.ndarray) -> memoryview:
     """Lines of snapshot entries (ENTRY_DTYPE)."""
     has_batch = entries["last_offset"] >= 0
-    with_batch: list[str | Field] = [
-        "firstSequence: ",
-        number(_first_sequences(entries)),
-        " lastSequence: ",
-        number(entries["last_sequence"]),
-        " lastOffset: ",
-        number(entries["last_offset"]),
-        " offsetDelta: ",
-        number(entries["offset_delta"]),
-        " timestamp: ",
-        number(entries["timestamp"]),
-    ]
-    common: list[str | Field] = [
+    pieces: list[str | Field] = [
         "producerId: ",
         number(entries["producer_id"]),
         " producerEpoch: ",
@@ -138,11 +126,15 @@ def producers(entries: np.ndarray) -> memoryview:
         number(entries["timestamp"]),
         " ",
     ]
-    tail = [
-        word(has_batch, ("", piece)) if isinstance(piece, str) else number_or(piece.values, ~has_batch, "")
-        for piece in with_batch
-    ]
-    return lines.lines([*common, *tail, "\n"])
+    for label, values in (
+        ("firstSequence: ", _first_sequences(entries)),
+        (" lastSequence: ", entries["last_sequence"]),
+        (" lastOffset: ", entries["last_offset"]),
+        (" offsetDelta: ", entries["offset_delta"]),
+        (" timestamp: ", entries["timestamp"]),
+    ):
+        pieces += [word(has_batch, ("", label)), number_or(values, ~has_batch, "")]
+    return lines.lines([*pieces, "\n"])
 
 
 def _first_sequences(entries: np.ndarray) -> np.ndarray:

@@ -20,35 +20,35 @@ class Field:
     """One value a line: `words[codes[i]]`, or the number `values[i]` where the code is -1.
 
     Attributes:
-        values: int64, one a line.
-        codes: int32, one a line.
+        values: integers, one a line; None when all are words.
+        codes: integers, one a line; None when all are numbers.
         width: pad with spaces to this many characters: positive on the left, negative on the right.
     """
 
-    values: np.ndarray
-    codes: np.ndarray
-    words: tuple[str, ...]
+    values: np.ndarray | None
+    codes: np.ndarray | None
+    words: tuple[str, ...] = ()
     width: int = 0
 
 
 def number(values: np.ndarray) -> Field:
     """Integers in decimal."""
-    return Field(values, np.full(values.size, _PRINT_VALUE, np.int32), ())
+    return Field(values, None)
 
 
 def number_or(values: np.ndarray, absent: np.ndarray, word: str) -> Field:
     """Integers in decimal, `word` where `absent` (bool) is set."""
-    return Field(values, np.where(absent, 0, _PRINT_VALUE).astype(np.int32), (word,))
+    return Field(values, np.where(absent, 0, _PRINT_VALUE), (word,))
 
 
 def word(codes: np.ndarray, words: Sequence[str]) -> Field:
     """`words[codes[i]]`."""
-    return Field(np.zeros(codes.size, np.int64), codes.astype(np.int32), tuple(words))
+    return Field(None, codes, tuple(words))
 
 
 def boolean(flags: np.ndarray) -> Field:
     """`true` or `false`."""
-    return word(flags.astype(np.int32), ("false", "true"))
+    return word(flags, ("false", "true"))
 
 
 def lines(pieces: Sequence[str | Field]) -> memoryview:
@@ -59,34 +59,42 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
         b'offset: 7;offset: 8;'
     """
     fields = [piece for piece in pieces if isinstance(piece, Field)]
+    count = max(array.size for array in (fields[0].values, fields[0].codes) if array is not None)
+    values = np.empty((len(fields), count), np.int64)
+    codes = np.empty((len(fields), count), np.int32)
     texts, words = [b""], list[bytes]()
-    first_word = []
+    row = 0
     for piece in pieces:
-        if isinstance(piece, Field):
-            first_word.append(len(words))
-            words += [text.encode() for text in piece.words]
-            texts.append(b"")
-        else:
+        if isinstance(piece, str):
             texts[-1] += piece.encode()
-    values = np.array([field.values for field in fields], np.int64)
-    codes = np.array([field.codes + (field.codes >= 0) * first_word[i] for i, field in enumerate(fields)], np.int32)
+            continue
+        if piece.values is not None:
+            values[row] = piece.values
+        codes[row] = _PRINT_VALUE if piece.codes is None else piece.codes
+        if words and piece.words:
+            codes[row] += (codes[row] >= 0) * np.int32(len(words))
+        words += [text.encode() for text in piece.words]
+        texts.append(b"")
+        row += 1
     widths = np.array([field.width for field in fields], np.int64)
     longest = sum(
         max(LONGEST_NUMBER, abs(field.width), *(len(text.encode()) for text in field.words), 0) for field in fields
     )
-    out = np.empty(values.shape[1] * (longest + sum(map(len, texts))), np.uint8)
+    out = np.empty(count * (longest + sum(map(len, texts))), np.uint8)
     used = write(values, codes, widths, *_flat(words), *_flat(texts), out)
     return out[:used].data
 
 
 def text_width(field: Field) -> int:
     """Characters of the field's longest value."""
-    is_number = field.codes < 0
-    used = [len(field.words[code]) for code in np.unique(field.codes[~is_number])]
-    numbers = field.values[is_number]
-    if numbers.size:
+    numbers = field.values
+    used = [0]
+    if field.codes is not None:
+        used += [len(field.words[code]) for code in np.unique(field.codes).tolist() if code >= 0]
+        numbers = None if numbers is None else numbers[field.codes < 0]
+    if numbers is not None and numbers.size:
         used += [len(str(numbers.min())), len(str(numbers.max()))]
-    return max(used, default=0)
+    return max(used)
 
 
 def _flat(texts: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
