@@ -21,6 +21,9 @@ COMMANDS = {
     "repair": ("jobs.repair", "Rebuild the missing producer snapshots of one host."),
     "verify": ("jobs.verify", "Compare the snapshots that are there with the log."),
     "run": ("jobs.run", "Decode, snapshot, tier and report: the main job."),
+    "tier": ("jobs.tier", "The segments of chosen topics into remote storage, without a report."),
+    "publish": ("jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
+    "unblock": ("jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
     "report": ("jobs.report", "Write the readiness report of the last run."),
     "version": ("jobs.version", "Print the version."),
 }

@@ -1,0 +1,188 @@
+"""What the commands that run stages share: their options, the run itself, what is said of it and the exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+
+import click
+
+from jobs import params
+from jobs.engine import Engine, LocalEngine
+from jobs.output import Output, human_bytes
+from jobs.pipeline.run import Outcome, run_stages
+from jobs.pipeline.settings import RunSettings
+from jobs.pipeline.topic_ids import read_topic_ids
+from jobs.remote_params import layout_option, s3_options
+from remote_storage.layout import Layout
+from remote_storage.object_store import ObjectStore
+from remote_storage.s3_settings import S3Settings
+from remote_storage.stores import open_store
+from snapshot.errors import ExitCode
+from snapshot.readiness import Verdict
+from snapshot.stages.carry_partitions import CarryOptions
+
+MOST_LINES = 20
+
+
+@dataclass(frozen=True)
+class StageRequest:
+    """A run as it was asked for on the command line."""
+
+    settings: RunSettings
+    store: ObjectStore
+    layout: Layout
+    make_engine: Callable[[], Engine]
+
+    def run(self, talk: Callable[[str], None]) -> Outcome:
+        """List, decode, carry, tier."""
+        return run_stages(self.make_engine(), self.settings, store=self.store, layout=self.layout, talk=talk)
+
+
+def stage_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options of a run, given to the command as `request: StageRequest`."""
+
+    @wraps(command)
+    def with_request(
+        *args: object,
+        sources: tuple[str, ...],
+        remote: str,
+        warehouse: str,
+        layout: Layout,
+        engine: str,
+        master: str,
+        spark_conf: tuple[str, ...],
+        expiration: int | None,
+        as_of: int,
+        producer_expiration: int | None,
+        every_boundary: bool,
+        replace: bool,
+        topic_ids: Path | None,
+        topic: re.Pattern[str] | None,
+        check_crc: bool,
+        keep: str,
+        s3: S3Settings,
+        apply: bool,
+        **kwargs: object,
+    ) -> object:
+        settings = RunSettings(
+            sources=sources,
+            warehouse=warehouse,
+            run_id=datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6],
+            now=int(time.time() * 1000),
+            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
+            remote=remote,
+            topic=topic,
+            topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
+            check_crc=check_crc,
+            keep_headers=keep == "headers",
+            apply=apply,
+        )
+        request = StageRequest(
+            settings, open_store(remote, s3), layout, lambda: make_engine(engine, master, spark_conf)
+        )
+        return command(*args, request=request, **kwargs)
+
+    decorated: Callable[..., object] = with_request
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (
+    click.option(
+        "--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:."
+    ),
+    click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory."),
+    click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."),
+    layout_option,
+    click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True),
+    click.option("--master", default="local[*]", show_default=True, help="Spark master; a spark-submit's own wins."),
+    click.option(
+        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting, over conf/spark-defaults.conf."
+    ),
+    params.expiration_option,
+    params.as_of_option,
+    params.producer_expiration_option,
+    click.option(
+        "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+    ),
+    click.option(
+        "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+    ),
+    click.option(
+        "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."
+    ),
+    params.topic_option,
+    params.crc_option,
+    click.option(
+        "--keep",
+        type=click.Choice(["headers", "deltas"]),
+        default="headers",
+        show_default=True,
+        help="What the decode stores: every batch header, or only what the fold needs.",
+    ),
+    s3_options,
+    click.option("--apply", is_flag=True, help="Write to remote storage; without it the run says what it would do."),
+)
+
+
+def make_engine(engine: str, master: str, spark_conf: tuple[str, ...]) -> Engine:
+    """The engine of --engine."""
+    if engine == "local":
+        return LocalEngine(os.cpu_count() or 1)
+    from jobs.session import spark_engine
+
+    return spark_engine(master, spark_conf)
+
+
+def tell(
+    output: Output, command: str, outcome: Outcome, settings: RunSettings, more: Mapping[str, object] | None = None
+) -> None:
+    """Emit what a run found and did; `more` ends the summary."""
+    counts = {str(verdict): outcome.count(verdict) for verdict in Verdict if outcome.count(verdict)}
+    rows = [{"verdict": verdict, "segments": count} for verdict, count in counts.items()]
+    output.rows(
+        command,
+        rows,
+        columns=("verdict", "segments"),
+        summary={
+            "run_id": settings.run_id,
+            "segments_decoded": outcome.decoded.count,
+            "snapshots_written": outcome.carried.written,
+            "segments_tiered": outcome.tiered.segments,
+            "bytes_tiered": human_bytes(outcome.tiered.bytes),
+            "delta_commits": outcome.commits,
+            "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
+            **(more or {}),
+        },
+    )
+    tell_troubles(output, outcome)
+    if not settings.apply:
+        output.talk("nothing was written to remote storage: give --apply")
+    elif outcome.did_nothing:
+        output.talk("nothing to do: no object was written and no Delta version committed")
+
+
+def tell_troubles(output: Output, outcome: Outcome) -> None:
+    """Say what is damaged and what failed."""
+    for finding in outcome.carried.findings[:MOST_LINES]:
+        output.talk(f"{finding['kind']}: {finding['path']}: {finding['message']}")
+    if len(outcome.carried.findings) > MOST_LINES:
+        output.talk(f"… and {len(outcome.carried.findings) - MOST_LINES} findings more: see the report")
+    for error in outcome.errors[:MOST_LINES]:
+        output.talk(f"failed: {error}")
+
+
+def exit_code(outcome: Outcome) -> ExitCode:
+    """OK, or TRANSIENT or PARTIAL where something could not be written."""
+    if outcome.errors:
+        return ExitCode.TRANSIENT if outcome.tiered.is_transient and not outcome.carried.errors else ExitCode.PARTIAL
+    return ExitCode.OK

@@ -1,0 +1,24 @@
+"""`tiersnap tier`: the segments of chosen topics into remote storage, without a report."""
+
+from __future__ import annotations
+
+import click
+
+from jobs import params
+from jobs.output import Output
+from jobs.pipeline.command import StageRequest, exit_code, stage_options, tell
+
+
+@click.command()
+@stage_options
+@params.output_option
+@click.pass_obj
+def tier(output: Output, request: StageRequest) -> int:
+    """Tier the segments that may be tiered, writing the snapshots they lack.
+
+    What `tiersnap run` does, without the readiness report: the tables are the same, and either goes on where the
+    other stopped. Brokers see the segments once `tiersnap publish` has told them.
+    """
+    outcome = request.run(output.talk)
+    tell(output, "tier", outcome, request.settings)
+    return exit_code(outcome)
