@@ -17,8 +17,10 @@ Producer snapshots and what a run says of them, which no plugin knows:
 
     <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
     <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
+    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/cluster.json
     tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000005678.snapshot
     tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
+    tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
 Offsets have 20 digits; a snapshot's is exclusive. Ids are 22 characters base64url, one spelling a value: their last
 character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is called.
@@ -60,6 +62,7 @@ class KeyKind(StrEnum):
     LOCAL_SNAPSHOT = "local .snapshot"
     SNAPSHOT = ".snapshot"
     SNAPSHOT_MANIFEST = ".json"
+    CLUSTER = "cluster.json"
 
     @property
     def suffix(self) -> str:
@@ -77,7 +80,7 @@ _LOCAL_KINDS = {kind.suffix: kind for kind in KeyKind if kind.is_local}
 _AIVEN = re.compile(rf"(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_ID})(\.[a-z-]+)")
 _LOCAL = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({_ID})/({_OFFSET})-({_ID})(\.[a-z_]+)")
 _SNAPSHOT = re.compile(
-    rf"{SNAPSHOTS}/(.+)-({_ID}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json)"
+    rf"{SNAPSHOTS}/(.+)-({_ID}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
 )
 
 
@@ -146,12 +149,26 @@ class ObjectKeys:
             raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
         return f"{self.partition_snapshots(partition)}manifest-{run_id}{KeyKind.SNAPSHOT_MANIFEST.suffix}"
 
+    def cluster(self, partition: TopicIdPartition) -> str:
+        """Key of the object that says which cluster a partition's segments come from."""
+        return f"{self.partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
+
+    def topic(self, topic: str, *, local: bool = False) -> str:
+        """What the keys of all segments of a topic begin with, whatever its id; those of other topics may as well."""
+        return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{self.prefix}{topic}-"
+
+    def topic_snapshots(self, topic: str) -> str:
+        """What the keys of all snapshots of a topic begin with, whatever its id; those of other topics may as well."""
+        return f"{self.prefix}{SNAPSHOTS}/{topic}-"
+
     def format(self, key: ParsedKey) -> str:
         """The inverse of `parse`."""
         if key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
             return self.snapshot_manifest(key.partition, key.run_id)
         if key.kind is KeyKind.SNAPSHOT and key.offset is not None:
             return self.snapshot(key.partition, key.offset)
+        if key.kind is KeyKind.CLUSTER:
+            return self.cluster(key.partition)
         if key.offset is None or key.segment_id is None:
             raise InvalidKeyError(f"{key} lacks a part of its kind")
         partition = key.partition
@@ -168,10 +185,12 @@ class ObjectKeys:
         if not key.startswith(self.prefix):
             raise InvalidKeyError(f"{key!r} does not begin with the prefix {self.prefix!r}", key=key)
         if match := _SNAPSHOT.fullmatch(path):
-            topic, topic_id, number, offset, run_id = match.groups()
+            topic, topic_id, number, offset, run_id, cluster = match.groups()
             partition = TopicIdPartition(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
             if offset is not None:
                 return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
+            if cluster is not None:
+                return ParsedKey(KeyKind.CLUSTER, partition)
             if _RUN_ID.fullmatch(run_id):
                 return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
         elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:
@@ -194,7 +213,7 @@ class ObjectKeys:
             return None
 
     def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
-        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST}:
+        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER}:
             raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
         folder = self.partition_segments(segment_id.topic_id_partition, local=kind.is_local)
         return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from jobs.engine import Engine
 from jobs.pipeline import tiering
 from jobs.pipeline.carrying import Carried, carry_changed
+from jobs.pipeline.cluster_records import record_clusters
 from jobs.pipeline.decoding import Decoded, decode_changed
 from jobs.pipeline.listing import Listing, list_sources
 from jobs.pipeline.settings import RunSettings
@@ -107,6 +108,7 @@ def run_stages(
     started = time.monotonic()
     readiness = tiering.mark_tiered(carried.readiness, done)
     if store is not None and settings.apply:
+        record_clusters(store, settings.sources, listing.log_dirs, readiness, done)
         copied = tiering.tier_ready(
             engine, warehouse, partitions, readiness, carried.snapshots, store, layout, settings
         )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
-OF_SNAPSHOTS = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST}
+OF_SNAPSHOTS = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER}
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
     # topics that look like other parts of a key
@@ -40,6 +40,7 @@ parsed_keys = st.one_of(
     st.builds(lambda kind, p, offset, sid: ParsedKey(kind, p, offset, sid), segment_kinds, with_id, offsets, uuids),
     st.builds(lambda p, offset: ParsedKey(KeyKind.SNAPSHOT, p, offset), maybe_id, offsets),
     st.builds(lambda p, run: ParsedKey(KeyKind.SNAPSHOT_MANIFEST, p, run_id=run), maybe_id, run_ids),
+    st.builds(lambda p: ParsedKey(KeyKind.CLUSTER, p), maybe_id),
 )
 
 
@@ -81,7 +82,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys_module.__doc__ or ""
     examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 6
+    assert len(examples) == 7
     for example in examples:
         keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
         assert keys.format(keys.parse(example)) == example

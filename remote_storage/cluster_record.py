@@ -1,0 +1,63 @@
+"""Which cluster a partition's objects come from: `cluster.json` beside the partition's snapshots.
+
+    {"version":1,"clusterId":"<22 characters base64url>"}
+
+Neither keys nor manifests of the plugins say it, and a restore must know: producer ids are given out by a cluster and
+mean nothing in another. Written by a run before the partition's first segment; segments that a broker tiered have none.
+"""
+
+from __future__ import annotations
+
+import json
+
+from remote_storage.errors import ObjectNotFoundError
+from remote_storage.keys import ObjectKeys
+from remote_storage.object_store import ObjectStore
+from remote_storage.segment_metadata import TopicIdPartition
+from snapshot.errors import CorruptDataError, ObjectExistsError
+
+FORMAT_VERSION = 1
+
+
+def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, cluster_id: str) -> None:
+    """Say that the partition's segments come from `cluster_id`; said already is fine.
+
+    Raises:
+        ObjectExistsError: they come from another cluster: two logs would be mixed under one topic id.
+    """
+    key = keys.cluster(partition)
+    try:
+        store.put_if_absent(key, _encode(cluster_id))
+    except ObjectExistsError as error:
+        raise ObjectExistsError(
+            f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
+            hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
+            key=key,
+        ) from error
+
+
+def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+    """Where the partition's segments come from, None where nobody said it.
+
+    Raises:
+        CorruptDataError: the object says nothing that makes sense.
+    """
+    key = keys.cluster(partition)
+    try:
+        data = store.get(key)
+    except ObjectNotFoundError:
+        return None
+    try:
+        found = json.loads(data)
+        version, cluster_id = found["version"], found["clusterId"]
+    except (ValueError, KeyError, TypeError):
+        version, cluster_id = None, None
+    if version != FORMAT_VERSION or not isinstance(cluster_id, str):
+        raise CorruptDataError(
+            f"{store.uri}{key}: does not name a cluster: {data[:80]!r}", hint="give the cluster by --cluster-id"
+        )
+    return cluster_id
+
+
+def _encode(cluster_id: str) -> bytes:
+    return json.dumps({"version": FORMAT_VERSION, "clusterId": cluster_id}, separators=(",", ":")).encode("ascii")
