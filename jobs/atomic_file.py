@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+from snapshot.errors import TiersnapError, TransientError, UsageError
+
+SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
     """Write `data` to `path` by a temporary neighbour, fsync, and a rename or link.
 
-    The neighbour is named `<name>.tmp`, which a broker's loader passes over, and is simply written anew after a crash.
+    The neighbour is named `<name>.tmp`; one that a killed process left is thrown away.
 
     Args:
         replace: put it in place of a file that is there; otherwise an existing file wins.
         like: a file whose owner and mode the new one gets.
     Returns:
         Whether the file was written; False when one was there and `replace` is False.
+
+    Raises:
+        UsageError: this user may not write there.
+        TransientError: the disk is full.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        if like is not None:
-            _copy_owner_and_mode(like, file.fileno())
-        os.fsync(file.fileno())
     try:
+        return _write(path, path.with_name(path.name + SUFFIX), data, replace=replace, like=like)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _write(path: Path, temporary: Path, data: bytes, *, replace: bool, like: Path | None) -> bool:
+    # Made anew, never opened: as root one would follow a link that the directory's owner put there.
+    temporary.unlink(missing_ok=True)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            if like is not None:
+                _copy_owner_and_mode(like, file.fileno())
+            os.fsync(file.fileno())
         if replace:
             temporary.replace(path)
         else:
@@ -47,8 +64,16 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def cannot_write(path: Path, error: OSError) -> TiersnapError:
+    """What to raise for an error of the operating system while writing `path`."""
+    message = f"cannot write {path}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TransientError(message, hint="free some space and give the same command again; what is written is whole")
+    return UsageError(message, hint="run it as the user that the broker runs as, or as root")
+
+
 def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
     status = like.stat()
-    os.fchmod(descriptor, status.st_mode & 0o7777)
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(descriptor, status.st_uid, status.st_gid)
+    os.fchmod(descriptor, status.st_mode & 0o7777)

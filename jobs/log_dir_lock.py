@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from jobs.atomic_file import cannot_write
 from snapshot.errors import LogDirInUseError
 
 
@@ -16,16 +20,35 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     Raises:
         LogDirInUseError: a broker holds it.
+        UsageError: this user may not open it.
     """
-    with (log_dir / ".lock").open("ab") as file:
+    path = log_dir / ".lock"
+    try:
+        descriptor = _open(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise cannot_write(path, error) from error
             raise LogDirInUseError(
                 f"{log_dir}: a broker is running on this directory (it holds .lock)",
                 hint="stop the broker first: it reads snapshots only when it opens a partition; reading is always safe",
             ) from error
-        try:
-            yield
-        finally:
-            fcntl.lockf(file, fcntl.LOCK_UN)
+        yield
+    finally:
+        # Closing gives the lock back. The file stays, as a broker leaves it: who unlinks it may unlink another's lock.
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, os.O_RDWR)
+    # No broker was ever here. One that runs as the directory's owner must be able to open the file later.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    owner = path.parent.stat()
+    if os.geteuid() == 0:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    return descriptor

@@ -37,6 +37,10 @@ class Output:
         if not self.quiet:
             print(message, file=sys.stderr)  # noqa: T201
 
+    def warn(self, message: str) -> None:
+        """Say what went wrong, also when quiet."""
+        print(message, file=sys.stderr)  # noqa: T201
+
     def rows(
         self, command: str, rows: Iterable[Row], *, columns: Sequence[str], summary: Mapping[str, object] | None = None
     ) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import click
 
 from jobs import params
-from jobs.atomic_file import write_atomically
+from jobs.atomic_file import SUFFIX, cannot_write, write_atomically
 from jobs.log_dir_lock import locked
 from jobs.output import Output
 from snapshot import snapshot_file
 from snapshot.errors import ExitCode, ObjectExistsError, UsageError
 from snapshot.examine import Examination, examine
 from snapshot.log_dir import LogDir, Partition, open_log_dir, read_partition
+from snapshot.partition_replay import snapshot_reader
 from snapshot.repair_plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
 
 
@@ -66,10 +67,10 @@ def repair(
 
     if apply:
         with locked(_local(logdir, log_dir)):
-            return _report(output, logdir, plan(_in_place), wrote=True)
+            return _report(output, logdir, log_dir, plan(_in_place), wrote=True)
     if out is not None:
-        return _report(output, logdir, plan(partial(_elsewhere, out, replace)), wrote=True)
-    return _report(output, logdir, plan(None), wrote=False)
+        return _report(output, logdir, log_dir, plan(partial(_elsewhere, out, replace)), wrote=True)
+    return _report(output, logdir, log_dir, plan(None), wrote=False)
 
 
 Repair = tuple[Examination, list[PlannedSnapshot]]
@@ -87,7 +88,8 @@ def _plan_all(
         partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
         if not params.matches_topic(partition.topic, topic):
             continue
-        planner = Planner(partition, options, writer(partition) if writer else None)
+        read_snapshot = snapshot_reader(log_dir.filesystem, partition)
+        planner = Planner(partition, options, read_snapshot, writer(partition) if writer else None)
         examination = examine(
             log_dir.filesystem,
             partition,
@@ -106,11 +108,14 @@ def _local(uri: str, log_dir: LogDir) -> Path:
 
 def _in_place(partition: Partition) -> Write:
     folder = Path(partition.path)
+    for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed; nobody else writes here while we hold .lock
+        left.unlink()
 
     def write(planned: PlannedSnapshot, data: bytes) -> None:
         path = folder / snapshot_file.file_name(planned.offset)
         like = Path(partition.segments[0].log.path)
-        write_atomically(path, data, replace=planned.action is Action.REPLACE, like=like)
+        if not write_atomically(path, data, replace=planned.action is Action.REPLACE, like=like):
+            raise ObjectExistsError(f"{path}: there is something that is no file", hint="move it away, then run again")
 
     return write
 
@@ -119,10 +124,14 @@ def _elsewhere(out: Path, replace: bool, partition: Partition) -> Write:
     folder = out / partition.name
 
     def write(planned: PlannedSnapshot, data: bytes) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / snapshot_file.file_name(planned.offset)
-        if path.exists() and path.read_bytes() == data:
-            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
+            if path.exists() and path.read_bytes() == data:
+                return
+        except OSError as error:
+            raise cannot_write(path, error) from error
         if not write_atomically(path, data, replace=replace):
             raise ObjectExistsError(
                 f"{path}: a file with other content is there",
@@ -132,13 +141,15 @@ def _elsewhere(out: Path, replace: bool, partition: Partition) -> Write:
     return write
 
 
-def _report(output: Output, logdir: str, repairs: Iterator[Repair], *, wrote: bool) -> int:
+def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repair], *, wrote: bool) -> int:
     actions: Counter[Action] = Counter()
     findings: list[object] = []
+    undone: list[str] = []
 
     def rows() -> Iterator[dict[str, object]]:
         for examination, plan in repairs:
             findings.extend(examination.findings)
+            undone.extend(_undone_at_start(examination.partition))
             for planned in plan:
                 actions[planned.action] += 1
                 if planned.action is not Action.KEEP:
@@ -146,30 +157,47 @@ def _report(output: Output, logdir: str, repairs: Iterator[Repair], *, wrote: bo
 
     columns = ("partition", "offset", "action", "producers", "provenance", "reason")
     output.rows("repair", rows(), columns=columns)
+    for other in log_dir.others:
+        output.talk(f"left alone: {other.name} ({other.state})")
     for finding in findings:
         output.talk(str(finding))
-    count = actions[Action.WRITE] + actions[Action.REPLACE]
+    count, kept = actions[Action.WRITE] + actions[Action.REPLACE], actions[Action.KEEP]
     if wrote:
-        output.talk(f"{count} snapshots are in place, {actions[Action.KEEP]} were right already")
+        output.talk(f"{count} snapshots are in place, {kept} were right already")
     elif count:
-        output.talk(f"{count} snapshots to write, {actions[Action.KEEP]} are right already; nothing was written")
+        output.talk(f"{count} snapshots to write, {kept} are right already; nothing was written")
         output.talk(f"next: stop the broker, then tiersnap repair {logdir} --apply (with the same options)")
     else:
-        output.talk(f"nothing to write: {actions[Action.KEEP]} snapshots are right already")
+        output.talk(f"nothing to write: {kept} snapshots are right already")
     if actions[Action.NEEDS_REPLACE]:
         output.talk(f"{actions[Action.NEEDS_REPLACE]} snapshots are not to be trusted: give --replace to replace them")
     if actions[Action.ABOVE_NEWEST]:
         output.talk(
-            f"{actions[Action.ABOVE_NEWEST]} lie above the newest snapshot that is there and would become the live "
-            "state: the broker writes those itself at its next start, or give --above-newest"
+            f"{actions[Action.ABOVE_NEWEST]} lie above the newest snapshot that the broker can load, and the highest "
+            "of them would become its live state: give --above-newest to write them; or start the broker, which makes "
+            "those of the last two segments, stop it and repair again"
         )
-    return _exit_code(actions, findings)
+    for message in undone:
+        output.talk(message)
+    return _exit_code(actions, findings, undone)
 
 
-def _exit_code(actions: Counter[Action], findings: list[object]) -> ExitCode:
+def _undone_at_start(partition: Partition) -> Iterator[str]:
+    """What to say when the next start of a broker will delete snapshots, those just written among them."""
+    for segment in partition.segments:
+        if segment.offset_index is None and not segment.is_active:
+            yield (
+                f"{partition.name}: segment {segment.base_offset} has no .index. At its next start the broker makes it "
+                "again and deletes every snapshot above it but the last ones: start it once, stop it, then repair"
+            )
+            return
+
+
+def _exit_code(actions: Counter[Action], findings: list[object], undone: list[str]) -> ExitCode:
     if findings:
         return ExitCode.DATA_CORRUPT
-    return ExitCode.GATE_REFUSED if actions[Action.NEEDS_REPLACE] else ExitCode.OK
+    waits = any(count for action, count in actions.items() if action.waits)
+    return ExitCode.GATE_REFUSED if waits or undone else ExitCode.OK
 
 
 def _row(partition: str, planned: PlannedSnapshot) -> dict[str, object]:

@@ -11,10 +11,11 @@ import click
 from jobs import params
 from jobs.output import Output, human_bytes
 from snapshot.errors import ExitCode
-from snapshot.examine import Examination, examine
+from snapshot.examine import Examination, compaction_reason, examine
 from snapshot.log_dir import LogDir, open_log_dir, read_partition
 from snapshot.readiness import Verdict
-from snapshot.trust import SnapshotVerdict
+from snapshot.repair_plan import strays
+from snapshot.trust import Comparison, SnapshotVerdict
 
 BLOCKING = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
@@ -38,7 +39,7 @@ def scan(
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts of SOURCE.
 
     SOURCE is one entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI. Reading is safe while the broker
-    runs. Exits 5 when something is damaged, 4 when a segment waits for a snapshot, 0 otherwise.
+    runs. Exits 5 when something is damaged, 4 when a segment waits for a snapshot or an index, 0 otherwise.
     """
     log_dir = open_log_dir(source)
     totals = Totals()
@@ -53,46 +54,65 @@ def scan(
     for other in log_dir.others:
         output.talk(f"not scanned: {other.name} ({other.state})")
     for finding in (*log_dir.findings, *totals.findings):
-        output.talk(str(finding))
+        output.warn(str(finding))
     totals.talk(output, source)
     return totals.exit_code
 
 
 class Totals:
-    """What the rows add up to."""
+    """What the rows add up to; only snapshots that somebody will read (`wanted_snapshots`) decide the exit code."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[Verdict] = Counter()
         self.snapshots: Counter[SnapshotVerdict] = Counter()
+        self.wanted: Counter[SnapshotVerdict] = Counter()
         self.findings: list[object] = []
         self.waiting_bytes = 0
 
     def add(self, examination: Examination) -> None:
         """Count one partition."""
         self.verdicts.update(readiness.verdict for readiness in examination.readiness)
-        self.snapshots.update(comparison.verdict for comparison in examination.snapshots.values())
+        self.snapshots.update(found.verdict for found in examination.snapshots.values())
+        self.wanted.update(found.verdict for found in wanted_snapshots(examination).values())
         self.findings.extend(examination.findings)
+        is_waiting = False
         for segment, readiness in zip(examination.partition.segments, examination.readiness, strict=True):
-            if readiness.verdict in (*BLOCKING, Verdict.GAP_BEFORE):
+            is_waiting |= readiness.verdict in BLOCKING
+            if is_waiting and readiness.verdict is not Verdict.ACTIVE_SEGMENT:
                 self.waiting_bytes += segment.log.size
 
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 4 for waiting segments."""
-        if self.findings or self.snapshots[SnapshotVerdict.CORRUPT]:
+        if self.findings or self.wanted[SnapshotVerdict.CORRUPT]:
             return ExitCode.DATA_CORRUPT
-        waiting = any(self.verdicts[verdict] for verdict in BLOCKING) or self.snapshots[SnapshotVerdict.MISSING]
-        return ExitCode.GATE_REFUSED if waiting or self.snapshots[SnapshotVerdict.SUSPECT] else ExitCode.OK
+        waiting = any(self.verdicts[verdict] for verdict in (*BLOCKING, Verdict.MISSING_INDEX))
+        wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
+        return ExitCode.GATE_REFUSED if waiting or wrong else ExitCode.OK
 
     def talk(self, output: Output, source: str) -> None:
         """One line of counts and the next command."""
         output.talk(f"segments: {_counts(self.verdicts)}; snapshots: {_counts(self.snapshots)}")
         if self.waiting_bytes:
             output.talk(f"{human_bytes(self.waiting_bytes)} cannot be tiered for want of right snapshots")
-        if any(self.snapshots[verdict] for verdict in (SnapshotVerdict.MISSING,)):
-            output.talk(f"next: tiersnap repair {source}")
-        elif any(self.snapshots[verdict] for verdict in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)):
+        if self.verdicts[Verdict.MISSING_INDEX]:
+            output.talk(
+                "next: start the broker once, which makes a lost index again and deletes the later snapshots of its "
+                f"partition as it does; stop it, then tiersnap repair {source}"
+            )
+        elif self.wanted[SnapshotVerdict.CORRUPT] or self.wanted[SnapshotVerdict.SUSPECT]:
             output.talk(f"next: tiersnap repair {source} --replace")
+        elif self.wanted[SnapshotVerdict.MISSING]:
+            output.talk(f"next: tiersnap repair {source}")
+
+
+def wanted_snapshots(examination: Examination) -> dict[int, Comparison]:
+    """Verdicts by offset, without the snapshots of compacted topics and those that a broker deletes unread."""
+    partition = examination.partition
+    if compaction_reason(partition, has_gaps=any(end.has_gaps for end in examination.replay.ends.values())):
+        return {}
+    ignored = strays(partition)
+    return {offset: found for offset, found in examination.snapshots.items() if offset not in ignored}
 
 
 def _examine_all(

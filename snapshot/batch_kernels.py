@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from snapshot.crc32c import checksum
+from snapshot.crc32c import checksum, legacy_checksum
 from snapshot.record_batch import (
     CODEC_MASK,
     COMMIT,
@@ -142,6 +142,11 @@ def walk(b, start, position_of_buffer, last_offset, check_crc, out):
             return rows, p, legacy, last_offset, PARTIAL, 0, 0
         base_offset = read_int64(b, p)
         if magic < 2:
+            if check_crc:
+                stored = read_uint32(b, p + 12)
+                computed = legacy_checksum(b, p + MAGIC_POSITION, end - p - MAGIC_POSITION)
+                if computed != stored:
+                    return rows, p, legacy, last_offset, BAD_CRC, np.int64(stored), np.int64(computed)
             if base_offset <= last_offset:
                 return rows, p, legacy, last_offset, BAD_OFFSET, last_offset + 1, base_offset
             last_offset = base_offset

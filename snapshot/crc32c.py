@@ -16,6 +16,7 @@ import numpy as np
 from numba import types
 
 _POLYNOMIAL = 0x82F63B78
+_LEGACY_POLYNOMIAL = 0xEDB88320  # CRC-32 as zlib has it: entries of magic 0 and 1
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
@@ -23,17 +24,18 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     return int(google_crc32c.value(data if isinstance(data, bytes) else bytes(data)))
 
 
-def _make_table() -> np.ndarray:
+def _make_table(polynomial: int) -> np.ndarray:
     table = np.zeros(256, np.uint32)
     for byte in range(256):
         remainder = byte
         for _ in range(8):
-            remainder = (remainder >> 1) ^ (_POLYNOMIAL if remainder & 1 else 0)
+            remainder = (remainder >> 1) ^ (polynomial if remainder & 1 else 0)
         table[byte] = remainder
     return table
 
 
-_TABLE = _make_table()
+_TABLE = _make_table(_POLYNOMIAL)
+_LEGACY_TABLE = _make_table(_LEGACY_POLYNOMIAL)
 
 
 @numba.njit(cache=True)
@@ -42,6 +44,15 @@ def checksum_by_table(buffer: np.ndarray, start: int, length: int) -> int:
     crc = np.uint32(0xFFFFFFFF)
     for position in range(start, start + length):
         crc = (crc >> np.uint32(8)) ^ _TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
+    return crc ^ np.uint32(0xFFFFFFFF)  # type: ignore[return-value]
+
+
+@numba.njit(cache=True)
+def legacy_checksum(buffer: np.ndarray, start: int, length: int) -> int:
+    """CRC-32 (IEEE) of `buffer[start:start + length]` (uint8)."""
+    crc = np.uint32(0xFFFFFFFF)
+    for position in range(start, start + length):
+        crc = (crc >> np.uint32(8)) ^ _LEGACY_TABLE[(crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)]
     return crc ^ np.uint32(0xFFFFFFFF)  # type: ignore[return-value]
 
 

@@ -61,9 +61,12 @@ def conclude(
         snapshots: verdict on the snapshot at each offset that was reached, as it will be when tiering.
         tiered: base offsets of segments that are in remote storage.
     """
-    known = dict(snapshots)
+    # A broker writes one at the log end when it stops; no segment needs it, so its absence is no news.
+    bases = {segment.base_offset for segment in partition.segments}
+    is_missing = SnapshotVerdict.MISSING
+    known = {offset: found for offset, found in snapshots.items() if offset in bases or found.verdict is not is_missing}
     for offset in partition.snapshots:
-        known.setdefault(offset, unknown(replay))
+        known.setdefault(offset, unknown(replay, offset))
     findings = [*partition.findings, *(end.finding for end in replay.ends.values() if end.finding)]
     if replay.refusal is not None:
         path, message = partition.path, replay.refusal.message
@@ -75,9 +78,12 @@ def conclude(
     return Examination(partition, replay, dict(sorted(known.items())), tuple(readiness), tuple(findings))
 
 
-def unknown(replay: Replay) -> Comparison:
-    """The verdict on a snapshot that the replay did not reach."""
-    if replay.damage is not None:
+def unknown(replay: Replay, offset: int) -> Comparison:
+    """The verdict on the snapshot at `offset`, which the replay did not reach."""
+    segments = replay.partition.segments
+    if segments and offset <= segments[0].base_offset:
+        reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
+    elif replay.damage is not None:
         reason = f"not comparable: the log is damaged below it ({replay.damage.kind})"
     elif replay.refusal is not None:
         reason = f"not comparable: {replay.refusal.message}"
@@ -146,7 +152,7 @@ def _segment_facts(
     following = segment.next_base_offset
     found = snapshots.get(following) if following is not None else None
     if found is None:
-        found = unknown(replay)
+        found = unknown(replay, following or replay.log_end)
     damage = damage_of(end)
     refused = replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset
     if not damage and refused and replay.refusal is not None:

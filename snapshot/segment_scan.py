@@ -20,7 +20,7 @@ from snapshot.windows import WINDOW_BYTES, Windows, open_windows
 _MESSAGES = {
     kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
     kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
-    kernels.BAD_CRC: (FindingKind.BAD_CRC, "CRC-32C stored {expected:08x}, computed {found:08x}"),
+    kernels.BAD_CRC: (FindingKind.BAD_CRC, "CRC stored {expected:08x}, computed {found:08x}"),
     kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
     kernels.BAD_CONTROL: (
         FindingKind.BAD_CONTROL_RECORD,

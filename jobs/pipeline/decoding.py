@@ -58,9 +58,8 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     keys = key_of(listed, tables.SEGMENT_KEY)
     before = known.take(positions(keys, key_of(known, tables.SEGMENT_KEY)))
     same = pc.equal(listed["size_bytes"], before["size_bytes"])
-    for name in ("modified_ns", "next_base_offset"):
-        equal = pc.equal(pc.fill_null(listed[name], -1), pc.fill_null(before[name], -1))
-        same = pc.and_(same, equal)
+    same = pc.and_(same, pc.equal(listed["modified_ns"], before["modified_ns"]))
+    same = pc.and_(same, _ends_as_it_did(listed, before))
     if settings.keep_headers:
         same = pc.and_(same, pc.is_valid(before["batches_file"]))
     mask = pc.invert(pc.fill_null(same, False)).combine_chunks().to_numpy(zero_copy_only=False).copy()
@@ -70,6 +69,18 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     touched = files.filter(pa.array(mask)).drop_null().unique()
     shares = pc.fill_null(pc.is_in(files, value_set=touched), False).to_numpy(zero_copy_only=False)
     return pa.array(mask | shares)
+
+
+def _ends_as_it_did(listed: pa.Table, before: pa.Table) -> pa.ChunkedArray:
+    """Whether the segment is followed by the one that followed it, or was sound when it was rolled.
+
+    What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
+    """
+    follows = pc.equal(pc.fill_null(listed["next_base_offset"], -1), pc.fill_null(before["next_base_offset"], -1))
+    whole = pc.and_(pc.equal(before["valid_bytes"], before["size_bytes"]), pc.greater(before["size_bytes"], 0))
+    fits = pc.less_equal(before["log_end_offset"], listed["next_base_offset"])
+    was_rolled = pc.and_(pc.is_null(before["next_base_offset"]), pc.and_(whole, fits))
+    return pc.or_(follows, pc.fill_null(was_rolled, False))
 
 
 def _add_new_cuts(mask: np.ndarray, listed: pa.Table, before: pa.Table) -> None:

@@ -7,6 +7,7 @@ Shares nothing with `snapshot.record_batch` but the names of the columns.
 from __future__ import annotations
 
 import struct
+import zlib
 from dataclasses import astuple, dataclass
 
 from tests.reference.crc32c import crc32c
@@ -89,6 +90,8 @@ def read_segment(data: bytes, last_offset: int = -1) -> Segment:
             return stop("partial")
         entry = left[: 12 + length]
         if magic < 2:
+            if zlib.crc32(entry[16:]) != struct.unpack_from(">I", entry, 12)[0]:
+                return stop("crc")
             if offset <= last_offset:
                 return stop("offset")
             legacy_count += 1

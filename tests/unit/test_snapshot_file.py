@@ -58,9 +58,7 @@ def test_one_state_is_one_file_whatever_the_order(rows: np.ndarray, random: obje
     assert snapshot_file.encode(shuffled) == snapshot_file.encode(rows)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(DATA.glob("*/logs/*/*.snapshot")), ids=lambda path: f"{path.parent}/{path.name}"
-)
+@pytest.mark.parametrize("path", sorted(DATA.glob("*/logs/*/*.snapshot")), ids=lambda path: "/".join(path.parts[-4:]))
 def test_every_real_file_is_read_whole_and_written_back_with_the_same_entries(path: object) -> None:
     data = path.read_bytes()  # type: ignore[attr-defined]
     decoded = snapshot_file.decode(data)

@@ -1,0 +1,61 @@
+# Everything runs from .venv, which `make install` makes of the lock file; nothing else is changed on the machine.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q
+UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
+
+##@ Start here
+.PHONY: help install demo
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, Delta's jars into the user's cache
+
+.venv/.installed: pyproject.toml uv.lock
+	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q uv==$(UV_VERSION); }
+	$(UV) sync -q --frozen --all-extras --group dev --python $(PYTHON)
+	$(BIN)/python -m jobs.delta_jars
+	@touch $@
+
+demo: install ## The main job on bundled real logs against an embedded S3, ending with the report
+	$(BIN)/tiersnap demo
+
+##@ Tests
+.PHONY: test test-unit test-spark test-s3 test-broker test-browser
+test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
+
+test-unit: install ## No JVM, no network
+	$(PYTEST) tests/unit -n 2
+
+test-s3: install ## A real HTTP S3 server on loopback
+	$(PYTEST) tests/s3
+
+test-spark: install ## A real local Spark session
+	$(PYTEST) tests/spark
+
+test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once)
+	$(BIN)/python -m tests.broker.harness.jars
+	$(PYTEST) tests/broker
+
+test-browser: install ## The report in a real Chromium, skipped where there is none
+	$(PYTEST) tests/browser
+
+##@ Code
+.PHONY: lint format clean
+lint: install ## Style, types, import directions, spelling, file length
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m tests.house_rules
+
+format: install ## Let ruff format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove what the targets made
+	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

@@ -1,0 +1,79 @@
+"""One real local Spark session and one real HTTP S3 server for all Spark tests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobs.embedded_s3 import embedded_s3, make_bucket
+from remote_storage.object_store import ObjectStore
+from remote_storage.s3_settings import S3Settings
+from remote_storage.stores import open_store
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves its py4j and Arrow sockets to the garbage collector, which says so at some later test."""
+    for item in items:
+        if "tests/spark" in item.path.as_posix():
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    with embedded_s3() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def spark(s3_url: str) -> Iterator[object]:
+    from jobs.session import build
+
+    session = build(
+        app_name="tiersnap-tests",
+        conf={
+            "spark.master": "local[2]",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": "/tmp/tiersnap-spark-warehouse",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A bucket of a test's own."""
+
+    uri: str
+    url: str
+
+    @property
+    def options(self) -> list[str]:
+        """Options of `tiersnap run` that reach it."""
+        return ["--remote", self.uri, "--endpoint-url", self.url, "--path-style", "--region", "us-east-1"]
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_store(self.uri, S3Settings(endpoint_url=self.url, path_style=True, region="us-east-1"))
+
+    def objects(self) -> dict[str, tuple[int, int]]:
+        """Key -> (size, modified ms)."""
+        return {info.key: (info.size, info.modified) for info in self.store.list()}
+
+
+@pytest.fixture
+def remote(s3_url: str) -> Remote:
+    bucket = f"tier-{uuid.uuid4().hex[:12]}"
+    make_bucket(s3_url, bucket)
+    return Remote(f"s3://{bucket}/prefix", s3_url)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "warehouse"
