@@ -1,29 +1,74 @@
-"""The reason tiersnap exists: what brokers do with a partition whose snapshots are not all there, or are wrong."""
+"""The reason tiersnap exists: what brokers do with a partition whose snapshots are not all there, or are wrong.
+
+And its end: `tiersnap scan` names it, `tiersnap repair --apply` mends it, and the same broker tiers everything.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.broker.harness import damage
+from tests.broker.harness.broker import Broker
 from tests.broker.harness.cases import CASES, INACTIVE, write_log_with_empty_snapshots, write_on
+from tests.broker.harness.command import tiersnap
 from tests.broker.harness.damage import EMPTY_SNAPSHOT, segment_bases, snapshots
-from tests.broker.harness.scenarios import FAILING_INTERVAL_MS, TOPIC, UPGRADED_VERSION, try_tiering
+from tests.broker.harness.disks import Disks
+from tests.broker.harness.log_batches import batches
+from tests.broker.harness.raw_protocol import describe_producers
+from tests.broker.harness.scenarios import (
+    CURRENT_VERSION,
+    FAILING_INTERVAL_MS,
+    TOPIC,
+    UPGRADED_VERSION,
+    TieringOutcome,
+    outcome_of,
+    try_tiering,
+    wait_for_tiering,
+)
 from tests.broker.harness.tiering import LocalTier
+from tests.broker.harness.topics import wait_for_leader
 from tests.broker.oracle.judge import wrongly_tiered
 
 pytestmark = pytest.mark.broker
 
+PARTITION = f"{TOPIC}-0"
 
-@pytest.mark.kafka("2.7.2", "3.9.1")
-def test_of_a_topic_born_before_2_8_no_segment_is_ever_tiered(legacy_disks, copy_of, tmp_path):
+
+def tier_with_everybody_known(disks: Disks, tier: LocalTier, *, version: str = CURRENT_VERSION) -> TieringOutcome:
+    """As `try_tiering`, and the broker must know every producer that is in the log."""
+    folder = disks.partition(TOPIC)
+    everybody = {batch.producer_id for batch in batches(folder) if batch.producer_id >= 0}
+    with Broker(disks, version, tier=tier) as broker:
+        found = snapshots(folder)
+        wait_for_leader(broker, TOPIC)
+        assert {producer.producer_id for producer in describe_producers(broker, TOPIC)} == everybody
+        wait_for_tiering(broker, tier)
+        return outcome_of(broker, tier, found=found)
+
+
+def assert_all_tiered_right(outcome: TieringOutcome, disks: Disks, out) -> None:
+    """Every closed segment is in remote storage once, with the state that Kafka's own classes fold."""
+    assert outcome.failures == 0
+    assert outcome.tiered_bases == outcome.inactive
+    assert wrongly_tiered(outcome, disks.partition(TOPIC), out) == ()
+
+
+def verdicts(ran) -> str:
+    return ran.row(partition=PARTITION)["snapshots"]
+
+
+@pytest.mark.kafka("2.7.2", "3.9.1", "4.1.1")
+def test_of_a_topic_born_before_2_8_no_segment_is_tiered_until_its_log_directory_is_repaired(
+    legacy_disks, copy_of, tmp_path
+):
     disks = copy_of(legacy_disks)
     folder = disks.partition(TOPIC)
     bases = segment_bases(folder)
     assert len(bases) == 13
     assert [offset for offset in snapshots(folder) if offset in bases] == bases[-2:], "2.7.2 keeps the last few only"
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
 
-    outcome = try_tiering(
-        disks, LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS), version=UPGRADED_VERSION, failures=3
-    )
+    outcome = try_tiering(disks, tier, version=UPGRADED_VERSION, failures=3)
 
     assert outcome.inactive == tuple(bases[:-1])
     assert outcome.tiered_bases == ()
@@ -31,10 +76,37 @@ def test_of_a_topic_born_before_2_8_no_segment_is_ever_tiered(legacy_disks, copy
     assert outcome.metadata["COPY_SEGMENT_STARTED"] >= 3, "every attempt leaves one behind"
     assert outcome.metadata["COPY_SEGMENT_FINISHED"] == 0
 
+    scan = tiersnap("scan", disks.log_dir)
+    assert scan.exit_code == 4
+    assert "10 MISSING" in verdicts(scan)
+    before = snapshots(folder)
+    plan = tiersnap("repair", disks.log_dir)
+    assert [row["offset"] for row in plan.rows] == bases[1:-2]
+    assert {row["action"] for row in plan.rows} == {"WRITE"}
+    assert snapshots(folder) == before, "a plan writes nothing"
+
+    assert tiersnap("repair", disks.log_dir, "--apply").exit_code == 0
+
+    assert snapshots(folder).keys() == before.keys() | set(bases[1:])
+    assert tiersnap("scan", disks.log_dir).exit_code == 0
+    mended = tier_with_everybody_known(disks, tier, version=UPGRADED_VERSION)
+    assert len(mended.tiered_bases) == 12
+    assert_all_tiered_right(mended, disks, tmp_path / "oracle")
+    assert mended.metadata["COPY_SEGMENT_FINISHED"] == 12
+
+
+# What `scan` says of each case when the broker that met it has been stopped, and its exit code.
+NAMED = {
+    "the index of the third segment lost": ("5 MISSING", 4),
+    "one snapshot deleted by hand": ("1 MISSING", 4),
+    "all but the newest three snapshots deleted": ("8 MISSING", 4),
+    "one old snapshot corrupted": ("1 CORRUPT", 5),
+}
+
 
 @pytest.mark.kafka("4.1.1", "4.3.1")
 @pytest.mark.parametrize("name", CASES)
-def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones_unseen(
+def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones_unseen_until_repaired(
     name, current_disks, copy_of, tmp_path
 ):
     case = CASES[name]
@@ -43,8 +115,10 @@ def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones
     bases = segment_bases(folder)
     assert len(bases) == INACTIVE + 1
     case.harm(folder)
+    harmed = disks.copy_to(tmp_path / "harmed")
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
 
-    outcome = try_tiering(disks, LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS))
+    outcome = try_tiering(disks, tier)
 
     assert outcome.tiered_bases == tuple(bases[: case.tiered])
     assert (outcome.failures > 0) == case.stuck
@@ -52,16 +126,69 @@ def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones
     wrong = wrongly_tiered(outcome, folder, tmp_path / "oracle")
     assert wrong == tuple(bases[number] for number in case.wrong)
 
+    if name not in NAMED:
+        assert tiersnap("scan", disks.log_dir).exit_code == 0
+        return
+    if not case.stuck:  # what is in remote storage stays as it is: mend what the broker had not seen yet
+        disks, tier = harmed, LocalTier(tmp_path / "other-tier")
+    scan = tiersnap("scan", disks.log_dir)
+    assert (NAMED[name][0] in verdicts(scan), scan.exit_code) == (True, NAMED[name][1]), verdicts(scan)
+
+    assert tiersnap("repair", disks.log_dir, "--apply").exit_code == (4 if case.wrong else 0)
+    assert tiersnap("repair", disks.log_dir, "--replace", "--apply").exit_code == 0
+
+    assert tiersnap("scan", disks.log_dir).exit_code == 0
+    mended = tier_with_everybody_known(disks, tier)
+    assert_all_tiered_right(mended, disks, tmp_path / "oracle-mended")
+
 
 @pytest.mark.kafka("4.1.1", "4.3.1")
-def test_a_short_log_started_clean_without_snapshots_is_tiered_with_wrong_state_from_then_on(tmp_path):
+def test_a_short_log_started_clean_without_snapshots_is_tiered_with_wrong_state_from_then_on_until_repaired(tmp_path):
     disks = write_log_with_empty_snapshots(tmp_path / "disks")
     folder = disks.partition(TOPIC)
     assert set(snapshots(folder).values()) == {EMPTY_SNAPSHOT}
+    short = disks.copy_to(tmp_path / "short")
     write_on(disks, 6)
+    longer = disks.copy_to(tmp_path / "longer")
 
     outcome = try_tiering(disks, LocalTier(tmp_path / "tier"))
 
     assert outcome.failures == 0
     assert outcome.tiered_bases == outcome.inactive
     assert wrongly_tiered(outcome, folder, tmp_path / "oracle") == outcome.inactive
+
+    # Wrong are those of the boundaries and the one at the log end; later also one that the next start throws away.
+    for name, other, wrong in (("short", short, 3), ("longer", longer, 5 + 1 + 1)):
+        folder = other.partition(TOPIC)
+        log_end = max(snapshots(folder))
+        assert log_end not in segment_bases(folder)
+        scan = tiersnap("scan", other.log_dir)
+        assert scan.exit_code == 4
+        assert f"{wrong} SUSPECT" in verdicts(scan)
+        assert tiersnap("repair", other.log_dir, "--apply").exit_code == 4
+
+        repair = tiersnap("repair", other.log_dir, "--replace", "--apply")
+
+        assert repair.exit_code == 0
+        assert tiersnap("scan", other.log_dir).exit_code == 0
+        assert {row["offset"]: row["action"] for row in repair.rows}[log_end] == "REPLACE"
+        mended = tier_with_everybody_known(other, LocalTier(tmp_path / f"{name}-tier"))
+        assert_all_tiered_right(mended, other, tmp_path / f"{name}-oracle")
+
+
+@pytest.mark.kafka("4.1.1", "4.3.1")
+def test_a_lost_index_is_named_before_the_start_that_deletes_snapshots_for_it(current_disks, copy_of):
+    disks = copy_of(current_disks)
+    folder = disks.partition(TOPIC)
+    damage.drop_index(folder, segment_bases(folder)[2])
+    before = snapshots(folder)
+
+    scan = tiersnap("scan", disks.log_dir)
+    repair = tiersnap("repair", disks.log_dir, "--apply")
+
+    assert scan.exit_code == 4
+    assert "1 MISSING_INDEX" in scan.row(partition=PARTITION)["verdicts"]
+    assert "start the broker once" in scan.err
+    assert repair.exit_code == 4
+    assert "deletes every snapshot above it" in repair.err
+    assert snapshots(folder) == before

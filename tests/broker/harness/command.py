@@ -1,0 +1,39 @@
+"""The `tiersnap` command as a user types it: exit code, stdout and stderr, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.cli import run
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended and what it printed."""
+
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Result rows of a command that was given `--output json`, which `tiersnap` here always does."""
+        return json.loads(self.out)["result"]["rows"]
+
+    def row(self, **wanted: object) -> dict[str, Any]:
+        """The one row with these values."""
+        (row,) = (row for row in self.rows if wanted.items() <= row.items())
+        return row
+
+
+def tiersnap(*words: str | Path) -> Ran:
+    """Run `tiersnap --output json WORDS`."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(["--output", "json", *map(str, words)])
+    return Ran(code, out.getvalue(), err.getvalue())
