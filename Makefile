@@ -5,6 +5,7 @@ PYTHON ?= python3
 UV_VERSION := 0.13.9
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
+SYNC := -q --frozen --all-extras --group dev --python $(PYTHON)
 UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 
 ##@ Start here
@@ -15,8 +16,9 @@ help: ## This list
 install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, Delta's jars into the user's cache
 
 .venv/.installed: pyproject.toml uv.lock
-	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q uv==$(UV_VERSION); }
-	$(UV) sync -q --frozen --all-extras --group dev --python $(PYTHON)
+	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
+	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
+	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
 	$(BIN)/python -m jobs.delta_jars
 	@touch $@
 
