@@ -1,0 +1,64 @@
+"""The plan of a publication, made of what the cluster says now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from jobs.kafka_admin.client import Cluster, Setting, Topic
+from jobs.kafka_admin.lineage import Lineage
+from jobs.kafka_admin.publish_plan import PartitionPlan, PlannedSegment, by_partition, plan_segments
+from jobs.kafka_admin.topic_checks import check_identity, check_settings
+from remote_storage.lineage import outside_lineage
+from remote_storage.metadata_cache import MetadataCache
+from remote_storage.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from snapshot.errors import GateError
+
+
+def plan_publication(
+    cluster: Cluster,
+    cache: MetadataCache,
+    lineage: Lineage,
+    segments: Iterable[RemoteLogSegmentMetadata],
+) -> list[PartitionPlan]:
+    """Plan every partition that has finished segments; what may not be published is refused, not raised.
+
+    A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
+    """
+    wanted = by_partition(segments)
+    topics = cluster.topics({partition.topic for partition in wanted})
+    settings: dict[str, Mapping[str, Setting]] = {}
+    starts = _log_starts(cluster, wanted, topics)
+    plans = []
+    for partition, found in wanted.items():
+        topic = topics.get(partition.topic)
+        leader = topic.leaders.get(partition.partition, -1) if topic is not None else -1
+        planned: tuple[PlannedSegment, ...] = ()
+        try:
+            check_identity(partition, topic)
+            start = starts[partition.topic, partition.partition]
+            why_outside = partial(outside_lineage, end_offset_for=lineage.of(partition, leader), log_start_offset=start)
+            known = cache.segments(partition)
+            planned = plan_segments(found, known, log_start_offset=start, why_outside=why_outside)
+            plan = PartitionPlan(partition, planned, leader)
+            if not plan.is_done:
+                if partition.topic not in settings:
+                    settings[partition.topic] = cluster.settings(partition.topic)
+                check_settings(partition.topic, settings[partition.topic])
+        except GateError as refusal:
+            plan = PartitionPlan(partition, planned, leader, refusal)
+        plans.append(plan)
+    return plans
+
+
+def _log_starts(
+    cluster: Cluster, partitions: Iterable[TopicIdPartition], topics: Mapping[str, Topic]
+) -> dict[tuple[str, int], int]:
+    there = [
+        (each.topic, each.partition)
+        for each in partitions
+        if each.topic in topics
+        and topics[each.topic].topic_id == each.topic_id
+        and each.partition in topics[each.topic].leaders
+    ]
+    return {partition: start for partition, (start, _) in cluster.log_offsets(there).items()}

@@ -1,0 +1,155 @@
+"""`tiersnap publish`: what was tiered, told to the brokers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+import click
+
+from jobs import params
+from jobs.kafka_admin.client import Cluster
+from jobs.kafka_admin.lineage import open_lineage
+from jobs.kafka_admin.metadata_topic import MetadataTopic
+from jobs.kafka_admin.options import cluster_options
+from jobs.kafka_admin.planner import plan_publication
+from jobs.kafka_admin.publish_plan import Action, PartitionPlan
+from jobs.kafka_admin.remote_segments import from_store, from_warehouse, open_warehouse
+from jobs.output import Output
+from jobs.remote_params import layout_option, s3_options
+from remote_storage.layout import Layout
+from remote_storage.s3_settings import S3Settings
+from remote_storage.segment_metadata import RemoteLogSegmentMetadata
+from remote_storage.stores import open_store
+from snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+
+COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
+
+
+@click.command()
+@cluster_options
+@click.option("--warehouse", help="Tables of the runs that tiered; tiersnap-warehouse unless --remote is given.")
+@click.option("--remote", help="Instead: remote storage, whose manifests say what is there (layout aiven).")
+@layout_option
+@s3_options
+@params.topic_option
+@click.option(
+    "--log-dir",
+    "log_dirs",
+    multiple=True,
+    help="Take leader epochs from the leader's log directory, where leaders cannot be asked (SASL).",
+)
+@click.option("--apply", is_flag=True, help="Publish; without it the plan is shown.")
+@params.output_option
+@click.pass_obj
+def publish(
+    output: Output,
+    cluster: Cluster,
+    broker_id: int | None,
+    warehouse: str | None,
+    remote: str | None,
+    layout: Layout,
+    s3: S3Settings,
+    topic: re.Pattern[str] | None,
+    log_dirs: tuple[str, ...],
+    apply: bool,
+) -> int:
+    """Tell a cluster's brokers of the segments that tiersnap has tiered.
+
+    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each finished segment that is
+    not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
+
+    A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if copying is
+    off while retention is finite, if offsets before a segment are not in remote storage, or if a segment's leader
+    epochs are not in the partition's lineage.
+
+    Readers see what is published at once. A copier that is running does not: switch copying on after publishing,
+    restart the broker, or use tiersnap unblock.
+    """
+    if warehouse is not None and remote is not None:
+        raise UsageError("--warehouse and --remote both say what is in remote storage: give one of them")
+    metadata_topic = MetadataTopic.of(cluster)
+    segments = (
+        from_store(open_store(remote, s3), layout, topic)
+        if remote is not None
+        else from_warehouse(open_warehouse(warehouse or "tiersnap-warehouse"), topic)
+    )
+    if not segments:
+        raise SourceNotFoundError(
+            f"{remote or warehouse or 'tiersnap-warehouse'}: no finished remote segment, or none that --topic selects",
+            hint="tiersnap tier --source LOGDIR --remote URI --apply makes them",
+        )
+    plans = _plan(cluster, metadata_topic, segments, log_dirs)
+    published = publish_plans(metadata_topic, plans, broker_id) if apply else 0
+    output.rows(
+        "publish",
+        [row_of(plan, metadata_topic) for plan in plans],
+        columns=COLUMNS,
+        summary={"segments": len(segments), "records_published": published},
+    )
+    tell(output, plans, applied=apply)
+    return exit_code(plans)
+
+
+def _plan(
+    cluster: Cluster,
+    metadata_topic: MetadataTopic,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    log_dirs: tuple[str, ...],
+) -> list[PartitionPlan]:
+    partitions = {segment.id.topic_id_partition for segment in segments}
+    with metadata_topic.read(partitions) as reader, open_lineage(cluster, log_dirs) as lineage:
+        return plan_publication(cluster, reader.read_to_end(), lineage, segments)
+
+
+def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan], broker_id: int | None) -> int:
+    """Publish what is planned and not refused; returns the number of records."""
+    now = int(time.time() * 1000)
+    return metadata_topic.publish(
+        (plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)
+    )
+
+
+def row_of(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object]:
+    """A partition's plan as a result row."""
+    others = {action: plan.count(action) for action in (Action.DELETED, Action.COVERED, Action.BELOW_LOG_START)}
+    return {
+        "topic": plan.partition.topic,
+        "topic_id": plan.partition.topic_id,
+        "partition": plan.partition.partition,
+        "metadata_partition": metadata_topic.partition_of(plan.partition),
+        "publish": plan.count(Action.PUBLISH),
+        "finish": plan.count(Action.FINISH),
+        "known": plan.count(Action.KNOWN),
+        "others": ", ".join(f"{count} {action}" for action, count in others.items() if count),
+        "refused": type(plan.refusal).__name__ if plan.refusal else "",
+        "reason": plan.refusal.message if plan.refusal else "",
+        "hint": plan.refusal.hint if plan.refusal else "",
+    }
+
+
+def tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> None:
+    """Say what was refused and what comes next."""
+    for plan in plans:
+        if plan.refusal is not None:
+            output.talk(f"refused: {plan.refusal.message}")
+            output.talk(f"  {plan.refusal.hint}")
+    open_plans = [plan for plan in plans if plan.refusal is None and not plan.is_done]
+    if not open_plans:
+        output.talk("nothing to publish")
+    elif not applied:
+        output.talk("nothing was published: give --apply")
+    else:
+        output.talk(
+            "a copier that is running does not see what was published: switch copying on, restart the broker, or "
+            "tiersnap unblock"
+        )
+
+
+def exit_code(plans: Sequence[PartitionPlan]) -> ExitCode:
+    """GATE_REFUSED where everything was refused, PARTIAL where something was."""
+    refused = [plan for plan in plans if plan.refusal is not None]
+    if not refused:
+        return ExitCode.OK
+    return ExitCode.GATE_REFUSED if len(refused) == len(plans) else ExitCode.PARTIAL

@@ -1,0 +1,77 @@
+"""Remote segments made by tiersnap and published by it: a broker takes them for its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import run as tiersnap
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.reading import read_all
+from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import alter_topic, create_topic, log_start
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+# The broker looks for segments to delete twice a second, and not only after half a minute.
+QUICK_RETENTION = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+
+
+def tier_options(broker: Broker, tmp_path: Path) -> list[str]:
+    assert broker.tier is not None
+    return [
+        *("--source", str(broker.disks.log_dir), "--remote", str(broker.tier.directory)),
+        *("--warehouse", str(tmp_path / "warehouse"), "--layout", "local-tiered-storage", "--engine", "local"),
+        *("--topic", TOPIC),
+    ]
+
+
+def publish_options(broker: Broker, tmp_path: Path) -> list[str]:
+    return ["--bootstrap-server", broker.bootstrap, "--warehouse", str(tmp_path / "warehouse")]
+
+
+def tiered_files(tier: LocalTier) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-0-*/*")}
+
+
+def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_copied_again(tmp_path):
+    tier = LocalTier(tmp_path / "tier")
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+        create_topic(broker, TOPIC, configs=COPYING_OFF)
+        write_segments(broker, TOPIC, 6)
+        folder = disks.partition(TOPIC)
+        closed = segment_bases(folder)[:-1]
+        isolations = ("read_uncommitted", "read_committed")
+        before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
+
+        def tiered() -> bool:
+            return tiersnap(["-q", "tier", *tier_options(broker, tmp_path), "--apply"]) == 0 and (
+                tier.complete_bases(TOPIC) == tuple(closed)
+            )
+
+        wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
+        files = tiered_files(tier)
+        assert tiersnap(["-q", "publish", *publish_options(broker, tmp_path), "--apply"]) == 0
+        assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": 5, "COPY_SEGMENT_FINISHED": 5}
+
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
+        wait_until(lambda: len(segment_bases(folder)) == 1, "local segments are deleted", seconds=20)
+
+        assert tiered_files(tier) == files
+        assert log_start(broker, TOPIC) == 0
+        assert {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations} == before
+        assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": 5, "COPY_SEGMENT_FINISHED": 5}
+
+        write_segments(broker, TOPIC, 3, name="later-")
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) > len(closed), "the copier goes on", seconds=20)
+        assert tier.complete_bases(TOPIC)[: len(closed)] == tuple(closed)
+        assert tiered_files(tier).items() >= files.items()
