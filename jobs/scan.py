@@ -67,6 +67,7 @@ class Totals:
         self.snapshots: Counter[SnapshotVerdict] = Counter()
         self.wanted: Counter[SnapshotVerdict] = Counter()
         self.findings: list[object] = []
+        self.deleted_segments = 0
         self.waiting_bytes = 0
 
     def add(self, examination: Examination) -> None:
@@ -75,6 +76,7 @@ class Totals:
         self.snapshots.update(found.verdict for found in examination.snapshots.values())
         self.wanted.update(found.verdict for found in wanted_snapshots(examination).values())
         self.findings.extend(examination.findings)
+        self.deleted_segments += examination.partition.deleted_segments
         is_waiting = False
         for segment, readiness in zip(examination.partition.segments, examination.readiness, strict=True):
             is_waiting |= readiness.verdict in BLOCKING
@@ -93,6 +95,10 @@ class Totals:
     def talk(self, output: Output, source: str) -> None:
         """One line of counts and the next command."""
         output.talk(f"segments: {_counts(self.verdicts)}; snapshots: {_counts(self.snapshots)}")
+        if self.deleted_segments:
+            output.talk(
+                f"not scanned: {self.deleted_segments} segments below the log start offset, which brokers remove"
+            )
         if self.waiting_bytes:
             output.talk(f"{human_bytes(self.waiting_bytes)} cannot be tiered for want of right snapshots")
         if self.verdicts[Verdict.MISSING_INDEX]:
@@ -145,6 +151,7 @@ def partition_row(examination: Examination) -> dict[str, object]:
         "bytes": sum(segment.log.size for segment in partition.segments),
         "size": human_bytes(sum(segment.log.size for segment in partition.segments)),
         "log_start_offset": partition.log_start_offset,
+        "deleted_segments": partition.deleted_segments,
         "log_end_offset": examination.replay.log_end,
         "high_watermark": examination.replay.high_watermark,
         "last_stable_offset": examination.replay.last_stable_offset,

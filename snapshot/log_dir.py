@@ -86,6 +86,9 @@ class Partition:
         topic_id: 22 characters, None before Kafka 2.8.
         leader_epochs: (epoch, start offset), None when the checkpoint is missing or unreadable.
         high_watermark: from replication-offset-checkpoint, None when the partition is not in it.
+        segments: ascending, from the one that holds the log start offset on.
+        deleted_segments: how many lie below the log start offset. DeleteRecords or retention deleted their records,
+            and their leader epochs with them; a broker neither reads nor tiers them and removes them by and by.
         log_start_offset: max of its checkpoint and the first segment's base offset.
         cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
         snapshots: snapshot files by exclusive end offset.
@@ -102,6 +105,7 @@ class Partition:
     log_start_offset: int = 0
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
+    deleted_segments: int = 0
 
     @property
     def name(self) -> str:
@@ -255,15 +259,17 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))
     key = (topic, number)
-    first = segments[0].base_offset if segments else 0
+    log_start = max(known.log_start_offsets.get(key, 0), segments[0].base_offset if segments else 0)
+    live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > log_start)
     return replace(
         empty,
-        segments=segments,
+        segments=live,
+        deleted_segments=len(segments) - len(live),
         snapshots=numbered["snapshot"],
         topic_id=_parsed(filesystem, texts.get(PARTITION_METADATA), checkpoints.parse_topic_id, findings),
         leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),
         high_watermark=known.high_watermarks.get(key),
-        log_start_offset=max(known.log_start_offsets.get(key, 0), first),
+        log_start_offset=log_start,
         cleaner_offset=known.cleaner_offsets.get(key),
         findings=tuple(findings),
     )

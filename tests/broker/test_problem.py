@@ -8,49 +8,17 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.harness import damage
-from tests.broker.harness.broker import Broker
 from tests.broker.harness.cases import CASES, INACTIVE, write_log_with_empty_snapshots, write_on
 from tests.broker.harness.command import tiersnap
 from tests.broker.harness.damage import EMPTY_SNAPSHOT, segment_bases, snapshots
-from tests.broker.harness.disks import Disks
-from tests.broker.harness.log_batches import batches
-from tests.broker.harness.raw_protocol import describe_producers
-from tests.broker.harness.scenarios import (
-    CURRENT_VERSION,
-    FAILING_INTERVAL_MS,
-    TOPIC,
-    UPGRADED_VERSION,
-    TieringOutcome,
-    outcome_of,
-    try_tiering,
-    wait_for_tiering,
-)
+from tests.broker.harness.mended import assert_tiers_all_right
+from tests.broker.harness.scenarios import FAILING_INTERVAL_MS, TOPIC, UPGRADED_VERSION, try_tiering
 from tests.broker.harness.tiering import LocalTier
-from tests.broker.harness.topics import wait_for_leader
 from tests.broker.oracle.judge import wrongly_tiered
 
 pytestmark = pytest.mark.broker
 
 PARTITION = f"{TOPIC}-0"
-
-
-def tier_with_everybody_known(disks: Disks, tier: LocalTier, *, version: str = CURRENT_VERSION) -> TieringOutcome:
-    """As `try_tiering`, and the broker must know every producer that is in the log."""
-    folder = disks.partition(TOPIC)
-    everybody = {batch.producer_id for batch in batches(folder) if batch.producer_id >= 0}
-    with Broker(disks, version, tier=tier) as broker:
-        found = snapshots(folder)
-        wait_for_leader(broker, TOPIC)
-        assert {producer.producer_id for producer in describe_producers(broker, TOPIC)} == everybody
-        wait_for_tiering(broker, tier)
-        return outcome_of(broker, tier, found=found)
-
-
-def assert_all_tiered_right(outcome: TieringOutcome, disks: Disks, out) -> None:
-    """Every closed segment is in remote storage once, with the state that Kafka's own classes fold."""
-    assert outcome.failures == 0
-    assert outcome.tiered_bases == outcome.inactive
-    assert wrongly_tiered(outcome, disks.partition(TOPIC), out) == ()
 
 
 def verdicts(ran) -> str:
@@ -89,9 +57,8 @@ def test_of_a_topic_born_before_2_8_no_segment_is_tiered_until_its_log_directory
 
     assert snapshots(folder).keys() == before.keys() | set(bases[1:])
     assert tiersnap("scan", disks.log_dir).exit_code == 0
-    mended = tier_with_everybody_known(disks, tier, version=UPGRADED_VERSION)
+    mended = assert_tiers_all_right(disks, tmp_path, version=UPGRADED_VERSION, tier=tier)
     assert len(mended.tiered_bases) == 12
-    assert_all_tiered_right(mended, disks, tmp_path / "oracle")
     assert mended.metadata["COPY_SEGMENT_FINISHED"] == 12
 
 
@@ -138,8 +105,7 @@ def test_a_broker_of_today_tiers_up_to_the_first_missing_snapshot_and_wrong_ones
     assert tiersnap("repair", disks.log_dir, "--replace", "--apply").exit_code == 0
 
     assert tiersnap("scan", disks.log_dir).exit_code == 0
-    mended = tier_with_everybody_known(disks, tier)
-    assert_all_tiered_right(mended, disks, tmp_path / "oracle-mended")
+    assert_tiers_all_right(disks, tmp_path, tier=tier)
 
 
 @pytest.mark.kafka("4.1.1", "4.3.1")
@@ -172,8 +138,7 @@ def test_a_short_log_started_clean_without_snapshots_is_tiered_with_wrong_state_
         assert repair.exit_code == 0
         assert tiersnap("scan", other.log_dir).exit_code == 0
         assert {row["offset"]: row["action"] for row in repair.rows}[log_end] == "REPLACE"
-        mended = tier_with_everybody_known(other, LocalTier(tmp_path / f"{name}-tier"))
-        assert_all_tiered_right(mended, other, tmp_path / f"{name}-oracle")
+        assert_tiers_all_right(other, tmp_path / f"out-{name}")
 
 
 @pytest.mark.kafka("4.1.1", "4.3.1")
