@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot.errors import RemoteStorageError, TiersnapError, UsageError
+from snapshot.errors import GateError, RemoteStorageError, TiersnapError, UsageError
 
 
 class ObjectNotFoundError(RemoteStorageError):
@@ -15,3 +15,7 @@ class InvalidKeyError(UsageError):
 
 class IllegalStateTransitionError(TiersnapError):
     """Raised when remote segment metadata would leave KIP-405's state machine."""
+
+
+class RemoteGapError(GateError):
+    """Raised when offsets between two remote segments are in no complete copy; names them."""
