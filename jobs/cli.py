@@ -5,13 +5,18 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+from pathlib import Path
 
 import click
 
+from jobs import config_file
+from jobs.config_file import NOT_SETTINGS
 from jobs.output import Output
 from jobs.params import output_option
 from snapshot import __version__
 from snapshot.errors import ExitCode, TiersnapError
+
+ENVIRONMENT_PREFIX = "TIERSNAP"
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
@@ -24,7 +29,9 @@ COMMANDS = {
     "tier": ("jobs.tier", "The segments of chosen topics into remote storage, without a report."),
     "publish": ("jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
     "unblock": ("jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
+    "restore": ("jobs.restore", "Rebuild a lost partition from its remote segments."),
     "report": ("jobs.report", "Write the readiness report of the last run."),
+    "config": ("jobs.config", "Show every setting, its value and where it is from."),
     "version": ("jobs.version", "Print the version."),
 }
 
@@ -41,7 +48,13 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        return getattr(importlib.import_module(module), cmd_name)  # type: ignore[no-any-return]
+        command: click.Command = getattr(importlib.import_module(module), cmd_name)
+        # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+        command.context_settings["auto_envvar_prefix"] = ENVIRONMENT_PREFIX
+        for param in command.params:
+            if isinstance(param, click.Option) and param.name in NOT_SETTINGS:
+                param.allow_from_autoenv = False
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -49,8 +62,17 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TIERSNAP"})
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": ENVIRONMENT_PREFIX}
+)
 @click.version_option(__version__, prog_name="tiersnap")
+@click.option(
+    "--config",
+    "config_path",
+    envvar=f"{ENVIRONMENT_PREFIX}_CONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of settings; see `tiersnap config`.",
+)
 @output_option
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr but errors.")
 @click.option(
@@ -60,8 +82,8 @@ class LazyGroup(click.Group):
     show_default=True,
     help="Level of the log on stderr.",
 )
-@click.pass_obj
-def cli(output: Output, quiet: bool, log_level: str) -> None:
+@click.pass_context
+def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str) -> None:
     r"""Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
     \b
@@ -69,7 +91,22 @@ def cli(output: Output, quiet: bool, log_level: str) -> None:
     4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    output.quiet = quiet
+    ctx.obj.quiet = quiet
+    if config_path is not None:
+        ctx.default_map = config_file.read(config_path, _loadable_commands(ctx))
+
+
+def _loadable_commands(ctx: click.Context) -> dict[str, click.Command]:
+    """The commands whose extras are installed."""
+    found = {}
+    for name in COMMANDS:
+        try:
+            command = cli.get_command(ctx, name)
+        except ImportError:
+            continue
+        if command is not None:
+            found[name] = command
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:
