@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 
 from jobs import config_file
-from jobs.config_file import NOT_SETTINGS
+from jobs.config_file import options_of, variable_of
 from jobs.output import Output
 from jobs.params import output_option
 from snapshot import __version__
 from snapshot.errors import ExitCode, TiersnapError
-
-ENVIRONMENT_PREFIX = "TIERSNAP"
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
@@ -49,11 +47,9 @@ class LazyGroup(click.Group):
             return None
         module, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), cmd_name)
-        # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
-        command.context_settings["auto_envvar_prefix"] = ENVIRONMENT_PREFIX
-        for param in command.params:
-            if isinstance(param, click.Option) and param.name in NOT_SETTINGS:
-                param.allow_from_autoenv = False
+        for setting, option in options_of(command).items():
+            # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+            option.envvar = variable_of(setting)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -62,14 +58,12 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": ENVIRONMENT_PREFIX}
-)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiersnap")
 @click.option(
     "--config",
     "config_path",
-    envvar=f"{ENVIRONMENT_PREFIX}_CONFIG",
+    envvar=variable_of("config"),
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML file of settings; see `tiersnap config`.",
 )

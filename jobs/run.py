@@ -37,7 +37,7 @@ def run(output: Output, request: StageRequest, report: Path) -> int:
     info = _run_info(request.settings, outcome)
     write_report(summarise(outcome.readiness, info), report)
     tell(output, "run", outcome, request.settings, {"report": str(report / "index.html")})
-    return exit_code(outcome)
+    return exit_code(outcome, request.settings)
 
 
 def _run_info(settings: RunSettings, outcome: Outcome) -> RunInfo:

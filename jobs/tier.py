@@ -21,4 +21,4 @@ def tier(output: Output, request: StageRequest) -> int:
     """
     outcome = request.run(output.talk)
     tell(output, "tier", outcome, request.settings)
-    return exit_code(outcome)
+    return exit_code(outcome, request.settings)

@@ -30,6 +30,7 @@ from snapshot.readiness import Verdict
 from snapshot.stages.carry_partitions import CarryOptions
 
 MOST_LINES = 20
+_REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class StageRequest:
 
     def run(self, talk: Callable[[str], None]) -> Outcome:
         """List, decode, carry, tier."""
+        if self.settings.apply:
+            # A bucket that is not there or refuses is better known before the work than after it.
+            next(iter(self.store.list()), None)
         return run_stages(self.make_engine(), self.settings, store=self.store, layout=self.layout, talk=talk)
 
 
@@ -174,15 +178,18 @@ def tell(
 def tell_troubles(output: Output, outcome: Outcome) -> None:
     """Say what is damaged and what failed."""
     for finding in outcome.carried.findings[:MOST_LINES]:
-        output.talk(f"{finding['kind']}: {finding['path']}: {finding['message']}")
+        output.warn(f"{finding['kind']}: {finding['path']}: {finding['message']}")
     if len(outcome.carried.findings) > MOST_LINES:
-        output.talk(f"… and {len(outcome.carried.findings) - MOST_LINES} findings more: see the report")
+        output.warn(f"… and {len(outcome.carried.findings) - MOST_LINES} findings more: see the report")
     for error in outcome.errors[:MOST_LINES]:
-        output.talk(f"failed: {error}")
+        output.warn(f"failed: {error}")
 
 
-def exit_code(outcome: Outcome) -> ExitCode:
-    """OK, or TRANSIENT or PARTIAL where something could not be written."""
+def exit_code(outcome: Outcome, settings: RunSettings) -> ExitCode:
+    """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
     if outcome.errors:
         return ExitCode.TRANSIENT if outcome.tiered.is_transient and not outcome.carried.errors else ExitCode.PARTIAL
-    return ExitCode.OK
+    if outcome.count(Verdict.CORRUPT_SEGMENT):
+        return ExitCode.DATA_CORRUPT
+    refused = sum(outcome.count(verdict) for verdict in _REFUSALS)
+    return ExitCode.GATE_REFUSED if settings.apply and refused else ExitCode.OK

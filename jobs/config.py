@@ -1,0 +1,59 @@
+"""`tiersnap config`: every setting, its value and where the value is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+from click.core import ParameterSource
+
+from jobs import params
+from jobs.config_file import options_of, variable_of
+from jobs.output import Output
+
+_SOURCES = {
+    ParameterSource.DEFAULT: "default",
+    ParameterSource.DEFAULT_MAP: "file",
+    ParameterSource.ENVIRONMENT: "environment",
+}
+
+
+@click.command()
+@click.argument("commands", nargs=-1)
+@params.output_option
+@click.pass_context
+def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
+    """Show the settings of COMMANDS (all without any): value, source, and the variable that sets it.
+
+    A flag on the command line wins over TIERSNAP_… variables, those over the file of --config, that over defaults.
+    """
+    group = ctx.find_root().command
+    assert isinstance(group, click.Group)
+    output = ctx.find_object(Output)
+    assert output is not None
+    for name in commands:
+        if group.get_command(ctx, name) is None:
+            raise click.UsageError(f"no such command: {name}; known are {', '.join(group.list_commands(ctx))}")
+    names = commands or [name for name in group.list_commands(ctx) if name != "config"]
+    rows = [row for name in names for row in _rows(ctx, group, name)]
+    output.rows("config", rows, columns=("command", "setting", "value", "source", "variable"))
+    return 0
+
+
+def _rows(ctx: click.Context, group: click.Group, name: str) -> Iterator[dict[str, object]]:
+    command = group.get_command(ctx, name)
+    assert command is not None
+    root = ctx.find_root()
+    # Resilient parsing takes the values and leaves required options and callbacks alone.
+    with command.make_context(name, [], parent=root, resilient_parsing=True) as own:
+        for setting, option in options_of(command).items():
+            parameter = str(option.name)
+            source = own.get_parameter_source(parameter)
+            value = own.params.get(parameter)
+            yield {
+                "command": name,
+                "setting": setting,
+                "value": None if value in (None, ()) else str(getattr(value, "name", value)),
+                "source": _SOURCES.get(source, "default") if source else "default",
+                "variable": variable_of(setting),
+            }

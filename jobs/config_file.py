@@ -1,0 +1,83 @@
+"""Settings from a file: below the environment, which is below the command line.
+
+    # tiersnap.yaml: the long option names, without the dashes in front
+    remote: s3://bucket/tiers          # of every command that has --remote
+    expiration: 7d
+    run:                               # of this command only
+      keep: deltas
+
+Click resolves the three, so each option has one type, one default and one error message wherever its value is from.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import yaml
+
+from snapshot.errors import UsageError
+
+# Not a setting: what changes something is said on the command line, each time.
+NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "help", "version", "config"})
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable of a setting."""
+    return f"TIERSNAP_{setting.upper().replace('-', '_')}"
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """Options that a file may set, by long name without dashes."""
+    found = {}
+    for param in command.params:
+        names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
+        if isinstance(param, click.Option) and names and names[0] not in NOT_SETTINGS:
+            found[names[0]] = param
+    return found
+
+
+def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, dict[str, object]]:
+    """Defaults by command and parameter name (a click default_map).
+
+    Raises:
+        UsageError: no such file, not YAML, or a key that no command knows; it names the key.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: expected `setting: value` lines")
+    known = {name: options_of(command) for name, command in commands.items()}
+    defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
+    everywhere = {key: value for key, value in found.items() if key not in commands}
+    all_options = {option for options in known.values() for option in options}
+    for key, value in everywhere.items():
+        _require(str(key), all_options | set(commands), path)
+        for name, options in known.items():
+            if key in options:
+                defaults[name][str(options[key].name)] = value
+    for name in commands.keys() & found.keys():
+        section = found[name]
+        if not isinstance(section, dict):
+            raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
+        for key, value in section.items():
+            _require(str(key), set(known[name]), path, section=name)
+            defaults[name][str(known[name][key].name)] = value
+    return defaults
+
+
+def _require(key: str, known: set[str], path: Path, *, section: str = "") -> None:
+    if key in known:
+        return
+    close = difflib.get_close_matches(key, known, 1)
+    where = f" of {section}" if section else ""
+    hint = f"did you mean {close[0]}?" if close else "known are: " + ", ".join(sorted(known))
+    if key in NOT_SETTINGS:
+        hint = f"--{key} is said on the command line, each time"
+    raise UsageError(f"{path}: {key!r} is no setting{where}", hint=hint)

@@ -1,0 +1,87 @@
+"""Settings: file below environment below flag, and nothing that nobody knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import run as tiersnap
+
+pytestmark = pytest.mark.unit
+
+Capture = pytest.CaptureFixture[str]
+
+
+def settings(capsys: Capture, *argv: str) -> dict[tuple[str, str], tuple[str | None, str]]:
+    assert tiersnap([*argv, "config", "repair", "--output", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["result"]["rows"]
+    return {(row["command"], row["setting"]): (row["value"], row["source"]) for row in rows}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text("expiration: 3d\nrepair:\n  topic: orders\n  output: jsonl\n")
+    return path
+
+
+def test_a_default_is_named_as_one(capsys: Capture) -> None:
+    assert settings(capsys)["repair", "expiration"] == (str(7 * 86_400_000), "default")
+
+
+def test_the_file_wins_over_the_default(capsys: Capture, file: Path) -> None:
+    found = settings(capsys, "--config", str(file))
+    assert found["repair", "expiration"] == (str(3 * 86_400_000), "file")
+    assert found["repair", "output"] == ("jsonl", "file")
+
+
+def test_the_environment_wins_over_the_file(capsys: Capture, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERSNAP_EXPIRATION", "12h")
+    assert settings(capsys, "--config", str(file))["repair", "expiration"] == (str(12 * 3_600_000), "environment")
+
+
+def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("TIERSNAP_TOPIC", "nobody")
+    assert tiersnap(["scan", "tests/data/ledger-2.7.2/logs", "--topic", "ledger"]) == 4
+    assert "ledger-0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("expirations: 3d\n", "'expirations' is no setting"),
+        ("repair:\n  keep: deltas\n", "'keep' is no setting of repair"),
+        ("apply: true\n", "--apply is said on the command line, each time"),
+        ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
+        ("- a\n", "expected `setting: value`"),
+        ("a: [\n", "not YAML"),
+        ("repair: 7\n", "repair: expected `setting: value`"),
+    ],
+)
+def test_a_file_with_something_unknown_is_refused_by_name(
+    text: str, said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text(text)
+    assert tiersnap(["--config", str(path), "scan", "tests/data/ledger-2.7.2/logs"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_variable_makes_a_command_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
+    monkeypatch.setenv("TIERSNAP_APPLY", "1")
+    assert tiersnap(["repair", "tests/data/ledger-2.7.2/logs"]) == 0
+    assert "nothing was written" in capsys.readouterr().err
+
+
+def test_a_value_that_cannot_be_parsed_names_the_option(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text("expiration: soon\n")
+    assert tiersnap(["--config", str(path), "repair", "tests/data/ledger-2.7.2/logs"]) == 2
+    assert "--expiration" in capsys.readouterr().err
+
+
+def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
+    assert tiersnap(["config", "rnu"]) == 2
+    assert "known are demo, scan" in capsys.readouterr().err
