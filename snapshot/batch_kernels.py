@@ -196,3 +196,18 @@ def walk(b, start, position_of_buffer, last_offset, check_crc, out):
         last_offset = base_offset + last_offset_delta
         rows += 1
         p = end
+
+
+@numba.njit(cache=True)
+def totals(rows, last_offset):
+    """Of decoded rows after `last_offset`: largest timestamp (ms), whether records are missing, whether batches are."""
+    greatest = np.int64(-1)
+    missing_records = False
+    missing_batches = False
+    for i in range(rows.size):
+        row = rows[i]
+        greatest = max(greatest, row.max_timestamp)
+        missing_records |= row.record_count <= row.last_offset_delta
+        missing_batches |= row.base_offset != last_offset + 1
+        last_offset = row.base_offset + row.last_offset_delta
+    return greatest, missing_records, missing_batches

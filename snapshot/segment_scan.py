@@ -17,6 +17,9 @@ from snapshot.findings import Finding, FindingKind
 from snapshot.record_batch import HEADER_LENGTH, RECORD_BATCH_DTYPE
 from snapshot.windows import WINDOW_BYTES, Windows, open_windows
 
+# Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
+_ROWS = 8192
+
 _MESSAGES = {
     kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
     kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
@@ -93,8 +96,9 @@ class SegmentScan:
 
     def _scan(self, windows: Windows) -> Iterator[np.ndarray]:
         counts = Counts(self._base_offset)
-        out = np.empty(min(max(windows.size // HEADER_LENGTH, 1), 65536), RECORD_BATCH_DTYPE)
-        position, length, reason = 0, self._window_bytes, kernels.PARTIAL
+        out = np.empty(min(max(windows.size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
+        usual = min(self._window_bytes, windows.best_bytes)
+        position, length, reason = 0, usual, kernels.PARTIAL
         expected = found = 0
         while position < windows.size:
             try:
@@ -118,7 +122,7 @@ class SegmentScan:
             if reason not in (kernels.PARTIAL, kernels.END) or at_end:
                 break
             # A batch larger than the window: look again through a larger one.
-            length = self._window_bytes if cursor else length * 2
+            length = usual if cursor else length * 2
             position += cursor
         if windows.size == 0:
             reason = kernels.END
@@ -172,18 +176,15 @@ class Counts:
 
     def add(self, rows: np.ndarray) -> None:
         """Count decoded rows; call it before `last_offset` moves past them."""
-        has_batch_before = self.batch_count > 0
-        if not has_batch_before:
+        if self.batch_count == 0:
             self.first_timestamp = int(rows["max_timestamp"][0])
+            # Nothing is missing before the first batch, wherever the segment begins.
+            self.last_offset = int(rows["base_offset"][0]) - 1
         self.batch_count += rows.size
-        self.max_timestamp = max(self.max_timestamp, int(rows["max_timestamp"].max()))
-        if not self.has_gaps:
-            # Only the cleaner removes records from a batch or batches from between others.
-            last = rows["base_offset"] + rows["last_offset_delta"]
-            missing_records = (rows["record_count"] <= rows["last_offset_delta"]).any()
-            before = np.concatenate(([self.last_offset if has_batch_before else rows["base_offset"][0] - 1], last[:-1]))
-            missing_batches = (rows["base_offset"] != before + 1).any() and self.legacy_count == 0
-            self.has_gaps = bool(missing_records or missing_batches)
+        greatest, is_missing_records, is_missing_batches = kernels.totals(rows, self.last_offset)
+        self.max_timestamp = max(self.max_timestamp, greatest)
+        # Only the cleaner removes records from a batch or batches from between others.
+        self.has_gaps = self.has_gaps or is_missing_records or (is_missing_batches and self.legacy_count == 0)
 
 
 def _unreadable(path: str, error: OSError) -> Finding:

@@ -2,12 +2,13 @@
 
 A closed segment on a local disk is memory-mapped: headers of large batches are then read without touching the
 payload. The active segment may be cut by its broker at any moment (a map would die of SIGBUS), and remote files cannot
-be mapped, so those are read.
+be mapped, so those are read: local ones piece by piece into one buffer that stays in the processor's cache.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -15,12 +16,19 @@ import numpy as np
 from pyarrow import fs
 
 WINDOW_BYTES = 32 << 20
+_CACHED_BYTES = 1 << 20
 
 
 class Windows(Protocol):
-    """A file that gives read-only uint8 windows."""
+    """A file that gives read-only uint8 windows, each valid until the next is read.
+
+    Attributes:
+        size: bytes of the file when it was opened.
+        best_bytes: window length that costs least.
+    """
 
     size: int
+    best_bytes: int
 
     def read(self, position: int, length: int) -> np.ndarray:
         """At most `length` bytes from byte `position`, fewer only at the end of the file."""
@@ -33,6 +41,8 @@ class Windows(Protocol):
 
 class MappedWindows:
     """Windows of a memory map; pages behind the window are handed back to the kernel."""
+
+    best_bytes = WINDOW_BYTES
 
     def __init__(self, path: str) -> None:
         with Path(path).open("rb") as file:
@@ -55,8 +65,41 @@ class MappedWindows:
         """Nothing to do: the map goes with its last window."""
 
 
+class BufferedWindows:
+    """Windows of a local file that may shrink, read into one buffer."""
+
+    best_bytes = _CACHED_BYTES
+
+    def __init__(self, path: str) -> None:
+        # The descriptor is positioned by each read, so no buffering of Python's own is wanted.
+        self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115
+        self.size = self._file.seek(0, 2)
+        self._buffer = np.empty(0, np.uint8)
+
+    def read(self, position: int, length: int) -> np.ndarray:
+        """A view of the buffer."""
+        length = max(0, min(length, self.size - position))
+        if self._buffer.size < length:
+            self._buffer = np.empty(length, np.uint8)
+        filled = 0
+        while filled < length:
+            count = os.preadv(self._file.fileno(), [self._buffer[filled:length]], position + filled)
+            if count == 0:
+                break
+            filled += count
+        window = self._buffer[:filled]
+        window.flags.writeable = False
+        return window
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class ReadWindows:
     """Windows read through any pyarrow filesystem."""
+
+    best_bytes = WINDOW_BYTES
 
     def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
         self._file = filesystem.open_input_file(path)
@@ -78,6 +121,6 @@ def open_windows(filesystem: fs.FileSystem, path: str, *, may_shrink: bool) -> W
     Raises:
         OSError: the file is gone or unreadable.
     """
-    if isinstance(filesystem, fs.LocalFileSystem) and not may_shrink:
-        return MappedWindows(path)
-    return ReadWindows(filesystem, path)
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        return ReadWindows(filesystem, path)
+    return BufferedWindows(path) if may_shrink else MappedWindows(path)

@@ -1,0 +1,66 @@
+"""The peer of the replay: Kafka 4.1.1's ProducerStateManager over the same files (KafkaReplay.java)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.broker.harness import jars
+from tests.broker.oracle.java import compiled
+
+VERSION = "4.1.1"
+_SOURCE = Path(__file__).with_name("KafkaReplay.java")
+# A broker's own flags (kafka-run-class.sh), with the heap of a small one.
+_FLAGS = ("-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+class KafkaReplay:
+    """A running JVM that replays on request."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.batches = 0
+
+    def seconds(self) -> float:
+        """Replay once more."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        batches, nanoseconds = self._process.stdout.readline().split()
+        self.batches = int(batches)
+        return int(nanoseconds) / 1e9
+
+
+@contextmanager
+def kafka_replay(partitions: Sequence[Path]) -> Iterator[KafkaReplay]:
+    """A JVM that replays the partition folders; it ends with the block."""
+    with tempfile.TemporaryDirectory() as out:
+        command = _command(partitions, out)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield KafkaReplay(process)
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(60)
+
+
+def seconds_with_start(partitions: Sequence[Path]) -> float:
+    """One replay, the start and the end of its JVM included."""
+    compiled(_SOURCE, VERSION)
+    with tempfile.TemporaryDirectory() as out:
+        command = _command(partitions, out)
+        started = time.perf_counter()
+        subprocess.run(command, input="go\n", text=True, check=True, capture_output=True, timeout=1200)
+        return time.perf_counter() - started
+
+
+def _command(partitions: Sequence[Path], out: str) -> list[str]:
+    path = os.pathsep.join((str(compiled(_SOURCE, VERSION)), jars.classpath(VERSION)))
+    return ["java", *_FLAGS, "-cp", path, "KafkaReplay", out, *map(str, partitions)]

@@ -1,0 +1,98 @@
+"""How things are measured: interleaved with their peer, medians, peak memory, and what machine it was."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Seconds = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `ratio` is what the budget is about, and `is_met` whether it is kept.
+
+    Attributes:
+        command: what else than `make bench` gives this number, empty for nothing.
+    """
+
+    what: str
+    budget: str
+    ours: str
+    peer: str
+    ratio: float
+    is_met: bool | None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.is_met is None else "met" if self.is_met else "**missed**"
+
+
+def timed(work: Callable[[], object]) -> Seconds:
+    """The work as something that says how many seconds it took."""
+
+    def seconds() -> float:
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+
+    return seconds
+
+
+def interleaved(repetitions: int, *measured: Seconds, warm: bool = True) -> list[float]:
+    """Medians, one each; they take turns, so that whatever else the machine does hits all of them."""
+    if warm:
+        for one in measured:
+            one()
+    taken = [[one() for one in measured] for _ in range(repetitions)]
+    return [statistics.median(column) for column in zip(*taken, strict=True)]
+
+
+def peak_memory(module: str, arguments: Sequence[str], *, timeout: float = 600) -> int:
+    """Peak resident bytes of `python -m module arguments`, which must print them last (see `print_peak`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=True, timeout=timeout
+    )
+    return int(done.stdout.split()[-1])
+
+
+def print_peak() -> None:
+    """Peak resident bytes of this process, mapped pages included."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            print(int(line.split()[1]) * 1024)
+
+
+def warm_cache(files: Sequence[Path]) -> None:
+    """Read the files once, so that all of them are in the page cache."""
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while file.read(16 << 20):
+                pass
+
+
+def machine() -> str:
+    """The machine in one line."""
+    model, memory = platform.processor() or platform.machine(), 0
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal"):
+            memory = round(int(line.split()[1]) / (1 << 20))
+    return f"{os.cpu_count()} cores ({model}), {memory} GiB, Linux {platform.release()}, Python {platform.python_version()}"
+
+
+def load() -> str:
+    """Load averages over 1 and 5 minutes."""
+    one, five, _ = os.getloadavg()
+    return f"{one:.1f} and {five:.1f}"
