@@ -23,7 +23,7 @@ def settings(capsys: Capture, *argv: str) -> dict[tuple[str, str], tuple[str | N
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "tiersnap.yaml"
-    path.write_text("expiration: 3d\nrepair:\n  topic: orders\n  output: jsonl\n")
+    path.write_text("expiration: 3d\nrepair:\n  topic: orders\n  check-crc: false\n")
     return path
 
 
@@ -34,7 +34,7 @@ def test_a_default_is_named_as_one(capsys: Capture) -> None:
 def test_the_file_wins_over_the_default(capsys: Capture, file: Path) -> None:
     found = settings(capsys, "--config", str(file))
     assert found["repair", "expiration"] == (str(3 * 86_400_000), "file")
-    assert found["repair", "output"] == ("jsonl", "file")
+    assert found["repair", "check-crc"] == ("False", "file")
 
 
 def test_the_environment_wins_over_the_file(capsys: Capture, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
