@@ -9,12 +9,12 @@ import pytest
 
 from tests.broker.harness import damage
 from tests.broker.harness.cases import CASES, INACTIVE, write_log_with_empty_snapshots, write_on
-from tests.broker.harness.command import tiersnap
 from tests.broker.harness.damage import EMPTY_SNAPSHOT, segment_bases, snapshots
 from tests.broker.harness.mended import assert_tiers_all_right
 from tests.broker.harness.scenarios import FAILING_INTERVAL_MS, TOPIC, UPGRADED_VERSION, try_tiering
 from tests.broker.harness.tiering import LocalTier
 from tests.broker.oracle.judge import wrongly_tiered
+from tests.reference.command import tiersnap
 
 pytestmark = pytest.mark.broker
 

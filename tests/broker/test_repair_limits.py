@@ -9,11 +9,11 @@ import pytest
 
 from tests.broker.harness import damage
 from tests.broker.harness.broker import Broker
-from tests.broker.harness.command import tiersnap
 from tests.broker.harness.damage import segment_bases, snapshots
 from tests.broker.harness.mended import assert_tiers_all_right
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.topics import wait_for_leader
+from tests.reference.command import tiersnap
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 

@@ -1,0 +1,63 @@
+"""A user who can write nowhere but in the temporary directory can import the kernels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import snapshot
+from tests.reference.privileges import run_obeying_modes
+
+pytestmark = pytest.mark.unit
+
+ASK = "import snapshot, os; print(os.environ.get('NUMBA_CACHE_DIR', ''))"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with the package, which cannot be written to, as one installed by somebody else."""
+    package = tmp_path / "site/snapshot"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "kernel_cache.py"):
+        shutil.copy(Path(snapshot.__file__).with_name(name), package)
+    package.chmod(0o555)
+    return package.parent
+
+
+def place_found(installed: Path, **variables: str) -> str:
+    done = run_obeying_modes("-B", "-c", ASK, cwd=installed, env={"TMPDIR": str(installed.parent), **variables})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_user_without_a_writable_home_gets_a_folder_of_his_own(installed):
+    (installed.parent / "home").mkdir(mode=0o555)
+
+    found = place_found(installed, HOME=str(installed.parent / "home"))
+
+    assert found == str(installed.parent / f"tiersnap-kernels-{os.geteuid()}")
+    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert place_found(installed, HOME=str(installed.parent / "home")) == found, "and the same one again"
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(installed):
+    (installed.parent / "home").mkdir(mode=0o555)
+    foreign = installed.parent / f"tiersnap-kernels-{os.geteuid()}"
+    foreign.mkdir()
+    foreign.chmod(0o777)
+
+    found = place_found(installed, HOME=str(installed.parent / "home"))
+
+    assert found != str(foreign)
+    assert Path(found).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_writable_home_is_left_to_numba(installed):
+    assert place_found(installed, HOME=str(installed.parent)) == ""
+
+
+def test_a_folder_that_was_named_is_kept(installed):
+    assert place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR="/somewhere") == "/somewhere"
