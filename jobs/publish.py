@@ -133,8 +133,8 @@ def tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> No
     """Say what was refused and what comes next."""
     for plan in plans:
         if plan.refusal is not None:
-            output.talk(f"refused: {plan.refusal.message}")
-            output.talk(f"  {plan.refusal.hint}")
+            output.warn(f"refused: {plan.refusal.message}")
+            output.warn(f"  {plan.refusal.hint}")
     open_plans = [plan for plan in plans if plan.refusal is None and not plan.is_done]
     if not open_plans:
         output.talk("nothing to publish")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot.errors import GateError, TiersnapError, TransientError, UsageError
+from snapshot.errors import ExitCode, GateError, TiersnapError, TransientError, UsageError
 
 
 class BrokerUnavailableError(TransientError):
@@ -43,3 +43,5 @@ class LeaderEpochLineageError(GateError):
 
 class StillStuckError(TiersnapError):
     """Raised when the copier goes on failing although the segments are published and copying was off in between."""
+
+    exit_code = ExitCode.PARTIAL

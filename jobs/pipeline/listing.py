@@ -59,7 +59,9 @@ def list_sources(engine: Engine, settings: RunSettings) -> Listing:
 
 def _is_selected(folder: str, settings: RunSettings) -> bool:
     name = split_folder_name(folder)
-    return name is not None and matches_topic(name[0], settings.topic)
+    if name is None or not matches_topic(name[0], settings.topic):
+        return False
+    return settings.partitions is None or name in settings.partitions
 
 
 def _refuse_replicas(partitions: pa.Table) -> None:

@@ -15,6 +15,7 @@ class RunSettings:
     Attributes:
         sources: log directories, one replica of a partition each.
         remote: URI of remote storage, None for stages that need none.
+        partitions: of the topics that `topic` selects only these (topic, partition); None for all.
         topic_ids: ids by topic, for topics of brokers before 2.8.
         keep_headers: store record_batches, not deltas only.
         apply: write to remote storage.
@@ -27,6 +28,7 @@ class RunSettings:
     carry: CarryOptions
     remote: str | None = None
     topic: re.Pattern[str] | None = None
+    partitions: frozenset[tuple[str, int]] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     check_crc: bool = True
     keep_headers: bool = True

@@ -1,0 +1,112 @@
+"""One stuck partition on its way to being freed, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from jobs.kafka_admin.copier import Progress, Watched
+from jobs.kafka_admin.publish_plan import Action, PartitionPlan
+from jobs.kafka_admin.stuck import StuckPartition
+from remote_storage.metadata_cache import MetadataCache
+from snapshot.errors import ExitCode
+from snapshot.readiness import SETTLED, Verdict
+
+
+class End(StrEnum):
+    """How it ended, or would end."""
+
+    PLANNED = "PLANNED"
+    FREED = "FREED"
+    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
+    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
+    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
+    REFUSED = "REFUSED"  # it was tiered and may not be published
+
+
+_UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
+
+
+@dataclass
+class Freeing:
+    """A partition's plan and outcome.
+
+    Attributes:
+        tier: closed segments that are READY and not tiered.
+        publish: finished segments that brokers do not know.
+        next_offset: where remote storage ends once they do; exclusive.
+    """
+
+    stuck: StuckPartition
+    tier: int = 0
+    publish: int = 0
+    next_offset: int = 0
+    end: End = End.PLANNED
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """Topic and partition number."""
+        return self.stuck.partition.topic, self.stuck.partition.partition
+
+    def needs_restart(self, reason: str) -> None:
+        """The cluster refuses the setting."""
+        self.end, self.reason = End.RESTART, reason
+        self.hint = "restart the leader after this: its copier then goes on behind what was published"
+
+    def plan(self, readiness: Iterable[Mapping[str, Any]], plan: PartitionPlan | None, *, applied: bool) -> None:
+        """Take in what was tiered and what may be published; `readiness` are the partition's rows of READINESS."""
+        waiting = [row for row in readiness if row["verdict"] != Verdict.ALREADY_TIERED]
+        self.tier = sum(row["verdict"] == Verdict.READY for row in waiting)
+        if plan is not None:
+            self.publish = plan.count(Action.PUBLISH) + plan.count(Action.FINISH)
+            ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not Action.DELETED]
+            self.next_offset = max([self.stuck.next_offset, *ends])
+        if plan is not None and plan.refusal is not None:
+            self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint
+        elif not (self.publish or self.stuck.is_resumed or (self.tier and not applied)):
+            blocking = [row for row in waiting if row["verdict"] not in SETTLED]
+            first = min(blocking, key=lambda row: int(row["base_offset"]), default=None)
+            self.end = End.BLOCKED
+            self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
+            self.hint = first["next_step"] if first else ""
+
+    def watched(self, cache: MetadataCache) -> Watched:
+        """What to look for, from what is known now."""
+        return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
+
+    def conclude(self, progress: Progress) -> None:
+        """Take in what the copier did; FAILING leaves it as it is."""
+        if progress is Progress.STUCK_AHEAD:
+            self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
+            self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"
+        elif progress is not Progress.FAILING:
+            gone_on = progress is Progress.MOVED_ON
+            self.end = End.FREED
+            self.reason = "the copier goes on" if gone_on else "nothing is left to copy, and nothing fails"
+
+    def as_row(self) -> dict[str, object]:
+        """A result row."""
+        topic, number = self.name
+        return {
+            "topic": topic,
+            "partition": number,
+            "remote_ends_at": self.stuck.next_offset,
+            "attempts": self.stuck.attempts,
+            "tier": self.tier,
+            "publish": self.publish,
+            "outcome": self.end,
+            "reason": self.reason,
+            "hint": self.hint,
+        }
+
+
+def exit_code_of(freeings: Iterable[Freeing]) -> ExitCode:
+    """OK, GATE_REFUSED where nothing could be done of any partition, PARTIAL where of some."""
+    ends = {each.end for each in freeings}
+    if ends <= {End.PLANNED, End.FREED}:
+        return ExitCode.OK
+    return ExitCode.GATE_REFUSED if ends <= _UNTOUCHED else ExitCode.PARTIAL

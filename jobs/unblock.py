@@ -1,0 +1,206 @@
+"""`tiersnap unblock`: partitions whose copier is stuck, freed while their broker runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import click
+
+from jobs import params
+from jobs.kafka_admin.client import Cluster, Setting
+from jobs.kafka_admin.copier import quiet_seconds, watch
+from jobs.kafka_admin.errors import ClusterRefusedError, StillStuckError
+from jobs.kafka_admin.freeing import End, Freeing, exit_code_of
+from jobs.kafka_admin.lineage import Lineage, open_lineage
+from jobs.kafka_admin.metadata_topic import MetadataReader, MetadataTopic
+from jobs.kafka_admin.options import cluster_options
+from jobs.kafka_admin.planner import plan_publication
+from jobs.kafka_admin.publish_plan import PartitionPlan
+from jobs.kafka_admin.raw_connection import can_speak
+from jobs.kafka_admin.remote_segments import from_warehouse, open_warehouse, remember
+from jobs.kafka_admin.stuck import find_stuck, tiered_topics
+from jobs.kafka_admin.toggle import Begun, Records, own_values, restore, settings_while_off, toggle
+from jobs.output import Output
+from jobs.pipeline.command import StageRequest, exit_code, stage_options, tell_troubles
+from jobs.pipeline.run import Outcome
+from jobs.publish import publish_plans
+from remote_storage.segment_metadata import SegmentState, TopicIdPartition
+from snapshot.errors import ExitCode
+from snapshot.log_dir import open_log_dir, split_folder_name
+
+COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
+_ROUNDS = 3
+
+
+@click.command()
+@cluster_options
+@stage_options
+@params.output_option
+@click.pass_obj
+def unblock(output: Output, request: StageRequest, cluster: Cluster, broker_id: int | None) -> int:
+    """Free partitions whose tiering is stuck, without a restart.
+
+    Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
+    snapshot. Their segments are tiered with computed snapshots and published; then remote.log.copy.disable is set true
+    and false again, so that the copier looks anew and goes on behind them. No file in the log directory is touched.
+
+    While copying is off, about two seconds, a local retention of the topic's own is put aside as well. What was set
+    before is recorded in the warehouse first: killed at any point, the same command puts it back and finishes.
+
+    Where the cluster refuses that setting (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
+    restart of the leader is what makes its copier look.
+    """
+    return Unblock(output, request, cluster, broker_id, MetadataTopic.of(cluster)).run()
+
+
+@dataclass
+class Toggle:
+    """How a topic is switched off and on: what it had, and what it has in between."""
+
+    begun: Begun
+    off: Mapping[str, str]
+
+
+@dataclass
+class Unblock:
+    """One run of the command."""
+
+    output: Output
+    request: StageRequest
+    cluster: Cluster
+    broker_id: int | None
+    metadata_topic: MetadataTopic
+    freeings: dict[tuple[str, int], Freeing] = field(default_factory=dict)
+    toggles: dict[str, Toggle] = field(default_factory=dict)
+
+    def run(self) -> ExitCode:
+        """Plan, and with --apply do it."""
+        names = self._partitions_in_sources()
+        resumed = self._restore_what_was_left()
+        topics, settings = tiered_topics(self.cluster, {topic for topic, _ in names})
+        candidates = {
+            TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
+            for topic, number in names
+            if topic in topics and number in topics[topic].leaders
+        }
+        log_dirs = () if can_speak(self.cluster.properties) else self.request.settings.sources
+        with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
+            stuck = find_stuck(self.cluster, reader.read_to_end(), lineage, candidates, resumed)
+            self.freeings = {each.name: each for each in map(Freeing, stuck)}
+            if not stuck:
+                self.output.rows("unblock", [], columns=COLUMNS)
+                self.output.talk(f"none of {len(candidates)} tiered partitions is stuck")
+                return ExitCode.OK
+            self._plan_toggles(settings)
+            return self._free(reader, lineage)
+
+    def _partitions_in_sources(self) -> list[tuple[str, int]]:
+        settings = self.request.settings
+        folders = [split_folder_name(name) for uri in settings.sources for name in open_log_dir(uri).folders]
+        return sorted({name for name in folders if name and params.matches_topic(name[0], settings.topic)})
+
+    def _restore_what_was_left(self) -> list[TopicIdPartition]:
+        settings = self.request.settings
+        records = Records(settings.warehouse)
+        left = [begun for begun in records.all() if params.matches_topic(begun.topic, settings.topic)]
+        there = self.cluster.topics({begun.topic for begun in left}) if left else {}
+        for begun in left:
+            topic = there.get(begun.topic)
+            if not settings.apply:
+                self.output.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
+            elif topic is None or topic.topic_id != begun.topic_id:
+                records.drop(begun)  # deleted since
+            elif restore(self.cluster, begun):
+                self.output.talk(f"{begun.topic}: a run was cut short; copying is switched on again")
+        return [TopicIdPartition(begun.topic, begun.topic_id, number) for begun in left for number in begun.partitions]
+
+    def _plan_toggles(self, settings: Mapping[str, Mapping[str, Setting]]) -> None:
+        """Ask the cluster whether it would take the settings."""
+        for topic in sorted({topic for topic, _ in self.freeings}):
+            stuck = [each.stuck.partition for each in self._of(topic)]
+            off = settings_while_off(settings[topic])
+            numbers = tuple(each.partition for each in stuck)
+            begun = Begun(topic, stuck[0].topic_id or "", numbers, own_values(settings[topic], off))
+            try:
+                self.cluster.change_settings(topic, off, validate_only=True)
+                self.toggles[topic] = Toggle(begun, off)
+            except ClusterRefusedError as refused:
+                for each in self._of(topic):
+                    each.needs_restart(refused.message)
+
+    def _free(self, reader: MetadataReader, lineage: Lineage) -> ExitCode:
+        apply, records = self.request.settings.apply, Records(self.request.settings.warehouse)
+        if apply:
+            for each in self.toggles.values():
+                records.put(each.begun)
+        outcome = self._tier(reader)
+        plans = {(plan.partition.topic, plan.partition.partition): plan for plan in self._plan(reader, lineage)}
+        readiness = outcome.readiness.to_pylist()
+        for name, freeing in self.freeings.items():
+            rows = [row for row in readiness if (row["topic"], row["partition"]) == name]
+            freeing.plan(rows, plans.get(name), applied=apply)
+        if apply:
+            publish_plans(self.metadata_topic, list(plans.values()), self.broker_id)
+            still_stuck = self._toggle_and_watch(reader)
+            for topic, each in self.toggles.items():
+                if topic not in still_stuck:
+                    records.drop(each.begun)
+            if still_stuck:
+                raise StillStuckError(
+                    f"{', '.join(still_stuck)}: the copier goes on failing at what is published",
+                    hint="restart the leader: its copier then goes on behind what was published",
+                )
+        return self._tell(outcome)
+
+    def _tier(self, reader: MetadataReader) -> Outcome:
+        """Tier the stuck partitions; what brokers have tiered is made known first, so that nothing is tiered twice."""
+        settings = self.request.settings
+        stuck = [each.stuck.partition for each in self.freeings.values()]
+        finished = [reader.cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED) for partition in stuck]
+        remember(open_warehouse(settings.warehouse, settings.run_id), [each for some in finished for each in some])
+        request = replace(self.request, settings=replace(settings, partitions=frozenset(self.freeings)))
+        return request.run(self.output.talk)
+
+    def _plan(self, reader: MetadataReader, lineage: Lineage) -> list[PartitionPlan]:
+        topics = re.compile("|".join(re.escape(topic) for topic, _ in self.freeings))
+        segments = from_warehouse(open_warehouse(self.request.settings.warehouse), topics)
+        segments = [each for each in segments if (each.id.topic, each.id.partition) in self.freeings]
+        return plan_publication(self.cluster, reader.read_to_end(), lineage, segments)
+
+    def _toggle_and_watch(self, reader: MetadataReader) -> list[str]:
+        """Switch copying off and on until the copiers have looked; returns topics of those that have not."""
+        pending = [topic for topic in self.toggles if self._planned(topic)]
+        leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
+        quiet = quiet_seconds(self.cluster, leaders)
+        for _ in range(_ROUNDS):
+            for topic in pending:
+                settings = self.toggles[topic]
+                toggle(self.cluster, settings.begun, settings.off, while_off=reader.read_to_end)
+                self.output.talk(f"{topic}: copying was switched off and on again")
+            planned = [each for topic in pending for each in self._planned(topic)]
+            if planned:
+                self.output.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
+            found = watch(reader, [each.watched(reader.cache) for each in planned], quiet)
+            for each in planned:
+                each.conclude(found[each.stuck.partition])
+            pending = [topic for topic in pending if self._planned(topic)]
+        return pending
+
+    def _of(self, topic: str) -> list[Freeing]:
+        return [each for (name, _), each in self.freeings.items() if name == topic]
+
+    def _planned(self, topic: str) -> list[Freeing]:
+        return [each for each in self._of(topic) if each.end is End.PLANNED]
+
+    def _tell(self, outcome: Outcome) -> ExitCode:
+        freeings: Sequence[Freeing] = list(self.freeings.values())
+        summary = {"run_id": self.request.settings.run_id, "segments_tiered": outcome.tiered.segments}
+        self.output.rows("unblock", [each.as_row() for each in freeings], columns=COLUMNS, summary=summary)
+        tell_troubles(self.output, outcome)
+        for hint in sorted({each.hint for each in freeings if each.hint}):
+            self.output.warn(hint)
+        if not self.request.settings.apply:
+            self.output.talk("nothing was tiered, published or set: give --apply")
+        return exit_code(outcome, self.request.settings) if outcome.errors else exit_code_of(freeings)
