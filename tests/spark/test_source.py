@@ -14,6 +14,7 @@ from snapshot.tables import PRODUCER_DELTAS, RECORD_BATCHES
 from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
+from tests.spark.conftest import Remote
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +110,19 @@ def test_a_summary_counts_what_the_segments_hold(batches: DataFrame) -> None:
         assert row.batches == len(found)
         assert row.markers == sum(batch.control_type in (0, 1) for batch in found)
         assert row.producers == len({batch.producer_id for batch in found if batch.producer_id >= 0})
+
+
+def test_a_log_directory_in_s3_gives_the_rows_of_the_one_on_disk(
+    spark: SparkSession, batches: DataFrame, remote: Remote
+) -> None:
+    import boto3
+
+    bucket = remote.uri.split("/")[2]
+    client = boto3.client("s3", endpoint_url=remote.url)
+    for path in [*LOGS.glob("payments-0/*"), *LOGS.glob("*-checkpoint")]:
+        client.upload_file(str(path), bucket, f"volume/{path.relative_to(LOGS)}")
+    uri = f"s3://{bucket}/volume?endpoint_override={remote.url.removeprefix('http://')}&scheme=http&region=us-east-1"
+    columns = RECORD_BATCHES.names[1:]
+    observed = spark.read.format("kafkasegment").load(uri).select(*columns).orderBy("base_offset").collect()
+    expected = batches.where("topic = 'payments' and partition = 0").select(*columns).orderBy("base_offset").collect()
+    assert observed == expected
