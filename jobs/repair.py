@@ -9,15 +9,17 @@ from functools import partial
 from pathlib import Path
 
 import click
+from pyarrow import fs
 
 from jobs import params
 from jobs.atomic_file import SUFFIX, cannot_write, write_atomically
 from jobs.log_dir_lock import locked
 from jobs.output import Output
+from jobs.partitions import selected
 from snapshot import snapshot_file
 from snapshot.errors import ExitCode, ObjectExistsError, UsageError
 from snapshot.examine import Examination, examine
-from snapshot.log_dir import LogDir, Partition, open_log_dir, read_partition
+from snapshot.log_dir import LogDir, Partition, open_log_dir
 from snapshot.partition_replay import snapshot_reader
 from snapshot.repair_plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
 
@@ -63,7 +65,8 @@ def repair(
     options = PlanOptions(expiration, as_of, every_boundary, replace, above_newest)
 
     def plan(writer: Callable[[Partition], Write] | None) -> Iterator[Repair]:
-        return _plan_all(log_dir, options, topic, check_crc, producer_expiration, writer)
+        partitions = selected(log_dir, logdir, topic)
+        return _plan_all(log_dir.filesystem, partitions, options, check_crc, producer_expiration, writer)
 
     if apply:
         with locked(_local(logdir, log_dir)):
@@ -77,21 +80,18 @@ Repair = tuple[Examination, list[PlannedSnapshot]]
 
 
 def _plan_all(
-    log_dir: LogDir,
+    filesystem: fs.FileSystem,
+    partitions: Iterator[Partition],
     options: PlanOptions,
-    topic: re.Pattern[str] | None,
     check_crc: bool,
     producer_expiration: int | None,
     writer: Callable[[Partition], Write] | None,
 ) -> Iterator[Repair]:
-    for folder in log_dir.folders:
-        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
-        if not params.matches_topic(partition.topic, topic):
-            continue
-        read_snapshot = snapshot_reader(log_dir.filesystem, partition)
+    for partition in partitions:
+        read_snapshot = snapshot_reader(filesystem, partition)
         planner = Planner(partition, options, read_snapshot, writer(partition) if writer else None)
         examination = examine(
-            log_dir.filesystem,
+            filesystem,
             partition,
             check_crc=check_crc,
             producer_expiration=producer_expiration,
@@ -160,7 +160,7 @@ def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repa
     for other in log_dir.others:
         output.talk(f"left alone: {other.name} ({other.state})")
     for finding in findings:
-        output.talk(str(finding))
+        output.warn(str(finding))
     count, kept = actions[Action.WRITE] + actions[Action.REPLACE], actions[Action.KEEP]
     if wrote:
         output.talk(f"{count} snapshots are in place, {kept} were right already")

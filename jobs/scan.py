@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 import click
+from pyarrow import fs
 
 from jobs import params
 from jobs.output import Output, human_bytes
+from jobs.partitions import selected
 from snapshot.errors import ExitCode
 from snapshot.examine import Examination, compaction_reason, examine
-from snapshot.log_dir import LogDir, open_log_dir, read_partition
+from snapshot.log_dir import Partition, open_log_dir
 from snapshot.readiness import Verdict
 from snapshot.repair_plan import strays
 from snapshot.trust import Comparison, SnapshotVerdict
@@ -43,7 +45,8 @@ def scan(
     """
     log_dir = open_log_dir(source)
     totals = Totals()
-    examinations = _examine_all(log_dir, topic, check_crc, producer_expiration, totals)
+    partitions = selected(log_dir, source, topic)
+    examinations = _examine_all(log_dir.filesystem, partitions, check_crc, producer_expiration, totals)
     if segments:
         columns = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason")
         rows = (row for examination in examinations for row in segment_rows(examination))
@@ -53,7 +56,8 @@ def scan(
     output.rows("scan", rows, columns=columns)
     for other in log_dir.others:
         output.talk(f"not scanned: {other.name} ({other.state})")
-    for finding in (*log_dir.findings, *totals.findings):
+    totals.findings.extend(log_dir.findings)
+    for finding in totals.findings:
         output.warn(str(finding))
     totals.talk(output, source)
     return totals.exit_code
@@ -122,16 +126,16 @@ def wanted_snapshots(examination: Examination) -> dict[int, Comparison]:
 
 
 def _examine_all(
-    log_dir: LogDir, topic: re.Pattern[str] | None, check_crc: bool, producer_expiration: int | None, totals: Totals
+    filesystem: fs.FileSystem,
+    partitions: Iterator[Partition],
+    check_crc: bool,
+    producer_expiration: int | None,
+    totals: Totals,
 ) -> Iterator[Examination]:
-    for folder in log_dir.folders:
-        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
-        if params.matches_topic(partition.topic, topic):
-            examination = examine(
-                log_dir.filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration
-            )
-            totals.add(examination)
-            yield examination
+    for partition in partitions:
+        examination = examine(filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration)
+        totals.add(examination)
+        yield examination
 
 
 def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:

@@ -171,9 +171,11 @@ def open_log_dir(uri: str) -> LogDir:
     path = path.rstrip("/")
     try:
         listing = filesystem.get_file_info(fs.FileSelector(path))
-    except (OSError, NotADirectoryError) as error:
+    except OSError as error:
+        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        reason = "no such directory" if is_absent else error.strerror or str(error)
         hint = "name one entry of the broker's log.dirs, as server.properties has it"
-        raise SourceNotFoundError(f"{uri}: no such directory", hint=hint) from error
+        raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
     folders, others, findings = [], [], []
     files = {}
     for info in listing:
@@ -244,6 +246,9 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
         name = info.base_name
         match = _NUMBERED_FILE.match(name)
         if info.type != fs.FileType.File:
+            if match:
+                message = "not a regular file: a folder, or a link that leads nowhere"
+                findings.append(Finding(FindingKind.UNREADABLE_FILE, info.path, -1, message))
             continue
         if match:
             ref = FileRef(info.path, info.size, info.mtime_ns or 0)
@@ -286,7 +291,7 @@ def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
             time_index=numbered["timeindex"].get(base),
             transaction_index=numbered["txnindex"].get(base),
         )
-        for base, following in zip(bases, [*bases[1:], None], strict=True)
+        for base, following in zip(bases, [*bases[1:], None], strict=False)  # no segments: no following either
     )
 
 

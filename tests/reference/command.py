@@ -37,3 +37,11 @@ def tiersnap(*words: str | Path) -> Ran:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(["--output", "json", *map(str, words)])
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def assert_said(ran: Ran, exit_code: int, *words: str) -> None:
+    """The exit code, words on stderr, and no traceback."""
+    assert ran.exit_code == exit_code, ran.err
+    assert "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err, ran.err

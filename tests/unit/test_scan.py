@@ -1,0 +1,186 @@
+"""`tiersnap scan` on logs that are whole, and on everything else that may lie where a log should be."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.privileges import run_obeying_modes
+from tests.reference.small_log import BASES, LOG_END, file_of, write_small_log
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "log dir"
+    folder.mkdir()
+    return folder
+
+
+def test_a_whole_log_is_ready_up_to_its_active_segment(log_dir):
+    write_small_log(log_dir)
+
+    ran = tiersnap("scan", log_dir)
+
+    assert_said(ran, 0)
+    assert ran.row(partition="orders-0") | {"findings": 0} == {
+        "partition": "orders-0",
+        "topic": "orders",
+        "topic_id": "lZ6vvmajTWKDBUTV6SQAtQ",
+        "segments": 4,
+        "bytes": sum(file_of(log_dir / "orders-0", base, ".log").stat().st_size for base in BASES),
+        "size": ran.rows[0]["size"],
+        "log_start_offset": 0,
+        "deleted_segments": 0,
+        "log_end_offset": LOG_END,
+        "high_watermark": LOG_END,
+        "last_stable_offset": LOG_END,
+        "snapshots": "3 MATCHES",
+        "verdicts": "3 READY, 1 ACTIVE_SEGMENT",
+        "findings": 0,
+    }
+
+
+def test_a_running_broker_has_no_snapshot_at_its_log_end_and_that_is_no_news(log_dir):
+    write_small_log(log_dir)
+    assert not file_of(log_dir / "orders-0", LOG_END, ".snapshot").exists()
+    with (log_dir / ".lock").open("r+") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        assert_said(tiersnap("scan", log_dir), 0, "snapshots: 3 MATCHES")
+
+
+# What it is that scan was given instead of an entry of log.dirs, and what it says.
+def _parent(log_dir: Path) -> Path:
+    write_small_log(log_dir)
+    return log_dir.parent
+
+
+def _parent_of_numbered(log_dir: Path) -> Path:
+    (log_dir / "disk-1").mkdir()
+    write_small_log(log_dir / "disk-1")
+    return log_dir
+
+
+def _file(log_dir: Path) -> Path:
+    (log_dir / "file").write_text("")
+    return log_dir / "file"
+
+
+NOT_LOG_DIRS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
+    "nothing": (lambda log_dir: log_dir / "nothing", "no such directory"),
+    "a file": (_file, "no such directory"),
+    "an empty folder": (lambda log_dir: log_dir, "no partition folders"),
+    "the folder above log directories": (_parent, "is this its parent"),
+    "the folder above log directories with numbers": (_parent_of_numbered, "not the folder above them"),
+    "one partition": (write_small_log, "or one partition"),
+    "a scheme nobody knows": (lambda log_dir: "nope://somewhere", "s3://"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LOG_DIRS)
+@pytest.mark.parametrize("command", ["scan", "repair"])
+def test_what_is_no_log_directory_is_named_with_a_hint(log_dir, name, command):
+    give, words = NOT_LOG_DIRS[name]
+    source = give(log_dir)
+
+    ran = tiersnap(command, source)
+
+    assert_said(ran, 2, words, str(source))
+    (error,) = json.loads(ran.out)["errors"]
+    assert error["hint"]
+
+
+def test_a_log_directory_that_may_not_be_read_is_not_called_absent(log_dir):
+    write_small_log(log_dir)
+    log_dir.chmod(0o000)
+    try:
+        done = run_obeying_modes("-m", "tests.reference.tiersnap", "scan", str(log_dir))
+    finally:
+        log_dir.chmod(0o755)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ermission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_segment_and_a_snapshot_that_may_not_be_read_are_findings(log_dir):
+    folder = write_small_log(log_dir)
+    unreadable = (file_of(folder, 10, ".log"), file_of(folder, 5, ".snapshot"))
+    for path in unreadable:
+        path.chmod(0o000)
+
+    done = run_obeying_modes("-m", "tests.reference.tiersnap", "scan", "--output", "json", str(log_dir))
+
+    assert done.returncode == 5
+    assert "Traceback" not in done.stderr
+    assert f"UNREADABLE_FILE: {unreadable[0]}" in done.stderr
+    (row,) = json.loads(done.stdout)["result"]["rows"]
+    assert row["snapshots"] == "1 CORRUPT, 1 MATCHES, 1 UNKNOWN"
+
+
+@pytest.mark.parametrize("topic", ["with-dashes", "with.dots", "x-delete-0", "x.y-delete", "-", "a-0.b-stray"])
+def test_a_topic_may_be_called_almost_anything(log_dir, topic):
+    write_small_log(log_dir, topic)
+
+    ran = tiersnap("scan", log_dir)
+
+    assert_said(ran, 0)
+    assert [(row["partition"], row["topic"], row["snapshots"]) for row in ran.rows] == [
+        (f"{topic}-0", topic, "3 MATCHES")
+    ]
+
+
+def test_folders_that_are_no_live_partition_are_named_and_not_scanned(log_dir):
+    write_small_log(log_dir)
+    some_id = "0123456789abcdef" * 2
+    for name in (f"gone-0.{some_id}-delete", f"lost-0.{some_id}-stray", f"moved-0.{some_id}-future", "lost+found"):
+        (log_dir / name).mkdir()
+    for name in ("remote-log-index-cache", "__cluster_metadata-0"):
+        (log_dir / name).mkdir()
+
+    ran = tiersnap("scan", log_dir)
+
+    assert_said(ran, 0, "(delete)", "(stray)", "(future)", "lost+found (unknown)")
+    assert [row["partition"] for row in ran.rows] == ["orders-0"]
+    assert "__cluster_metadata" not in ran.err
+
+
+def test_a_compacted_topic_needs_no_snapshots(log_dir):
+    write_small_log(log_dir, "__consumer_offsets", with_snapshots=False)
+    write_small_log(log_dir, "cleaned", with_snapshots=False)
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ncleaned 0 15\n")
+
+    ran = tiersnap("scan", log_dir)
+
+    assert_said(ran, 0)
+    assert {row["verdicts"] for row in ran.rows} == {"3 COMPACTED_TOPIC, 1 ACTIVE_SEGMENT"}
+
+
+def test_segments_below_the_log_start_are_no_part_of_the_log(log_dir):
+    folder = write_small_log(log_dir, log_start_offset=12, leader_epochs=[(0, 12)])
+    assert not file_of(folder, 5, ".snapshot").exists()
+    assert not file_of(folder, 10, ".snapshot").exists()
+
+    ran = tiersnap("scan", log_dir)
+
+    assert_said(ran, 0, "2 segments below the log start offset")
+    row = ran.row(partition="orders-0")
+    assert (row["log_start_offset"], row["segments"], row["deleted_segments"]) == (12, 2, 2)
+    assert (row["snapshots"], row["verdicts"]) == ("1 MATCHES", "1 READY, 1 ACTIVE_SEGMENT")
+
+
+def test_a_mistyped_topic_is_not_good_news(log_dir):
+    write_small_log(log_dir)
+
+    assert_said(tiersnap("scan", log_dir, "--topic", "order"), 2, "no topic matches 'order'", "whole name")
+    assert_said(tiersnap("repair", log_dir, "--topic", "order", "--apply"), 2, "no topic matches 'order'")
+
+
+@pytest.mark.parametrize("words", [(), ("--topic", "(")])
+def test_words_that_make_no_sense_are_a_usage_error(words, log_dir):
+    assert_said(tiersnap("scan", *words, *([log_dir] if words else [])), 2, "Usage: tiersnap scan")
