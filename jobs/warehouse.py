@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
@@ -117,6 +118,12 @@ class Warehouse:
             actions: list[AddAction | RemoveAction] = [*adds, *removes]
             table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=properties)
         self.commits += 1
+
+
+def after(rows: pa.Table, order: str) -> int:
+    """A time (ms) above all in the table, so that what is appended next counts as newest whatever the clock says."""
+    greatest = pc.max(rows[order]).as_py()
+    return 0 if greatest is None else int(greatest) + 1
 
 
 def newest(rows: pa.Table, key: Sequence[str], order: str) -> pa.Table:

@@ -9,20 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.engine import Engine
-from jobs.pipeline.arrow_plans import key_of, nest, pack, positions, spread_target, to_structs
+from jobs.pipeline.arrow_plans import explode, key_of, nest, pack, positions, spread_target, to_structs
 from jobs.pipeline.decoding import Decoded
+from jobs.pipeline.listing import Listing
 from jobs.pipeline.settings import RunSettings
-from jobs.warehouse import Warehouse, newest
+from jobs.pipeline.verdicts import REMOTE_KEY, keep_verdicts
+from jobs.warehouse import Warehouse, after, newest
 from snapshot import tables
+from snapshot.readiness import Verdict
 from snapshot.stages.carry_partitions import (
     CARRIED,
     KNOWN_SNAPSHOT,
     PARTITION_PLAN,
+    TIERED_SEGMENT,
     CarryPartitions,
-    SnapshotSink,
     outcome_fingerprint,
 )
 from snapshot.stages.decoded_segments import DECODED_SEGMENT
+from snapshot.stages.snapshot_sink import SnapshotSink
 
 _SNAPSHOT_KEY = (*tables.PARTITION_KEY, "end_offset")
 _LEAST_TASK_SEGMENTS = 50
@@ -40,6 +44,7 @@ class Carried:
         written: snapshots written by this run.
         findings: damage found in the partitions that were carried.
         errors: what could not be written.
+        is_transient: all of them may pass.
     """
 
     readiness: pa.Table
@@ -48,6 +53,7 @@ class Carried:
     written: int
     findings: list[dict[str, object]]
     errors: list[str]
+    is_transient: bool = True
 
 
 def carry_changed(
@@ -58,22 +64,31 @@ def carry_changed(
     tiered: pa.Table,
     sink: SnapshotSink | None,
     settings: RunSettings,
+    listing: Listing,
 ) -> Carried:
     """Carry partitions whose files, settings or remote segments are not as they were.
 
+    The verdicts are committed before the fingerprints that say they need no new look: a run that is killed in between
+    carries again, and never takes verdicts for known that no table holds.
+
     Args:
-        tiered: topic_id, partition, base_offset of segments in remote storage.
+        tiered: rows of REMOTE_LOG_SEGMENTS with base_offset, of the segments in remote storage.
     """
     states = warehouse.newest("partition_states", tables.PARTITION_KEY, "recorded_at")
     snapshots = warehouse.newest("snapshots", _SNAPSHOT_KEY, "recorded_at")
     before = warehouse.read("readiness")
     keys = key_of(partitions, tables.PARTITION_KEY)
-    changed = partitions.filter(_is_changed(partitions, keys, states, settings, writes=sink is not None))
+    is_changed = pc.or_(
+        _is_changed(partitions, keys, decoded, states, settings, writes=sink is not None),
+        _lacks_verdicts(partitions, keys, before, tiered),
+    )
+    changed = partitions.filter(is_changed)
     kept = before.filter(_is_among(before, keys, but_not=key_of(changed, tables.PARTITION_KEY)))
     if changed.num_rows == 0:
         return Carried(kept, snapshots, 0, 0, [], [])
     plan = _plan(changed, decoded, states, snapshots, tiered, engine.parallelism)
-    task = CarryPartitions(settings.warehouse, settings.carry, sink, settings.run_id, settings.now)
+    now = max(settings.now, after(states, "recorded_at"), after(snapshots, "recorded_at"))
+    task = CarryPartitions(settings.warehouse, settings.carry, sink, settings.run_id, now)
     results = engine.map("carry", plan, task, CARRIED)
     new_states = _flatten(results["state"], tables.PARTITION_STATES)
     new_snapshots = _flatten_lists(results["snapshots"], tables.SNAPSHOTS)
@@ -82,6 +97,7 @@ def carry_changed(
         warehouse, newest(pa.concat_tables([states, new_states]), tables.PARTITION_KEY, "recorded_at"), results
     )
     warehouse.append("snapshots", new_snapshots)
+    keep_verdicts(warehouse, readiness, listing, settings)
     warehouse.append("partition_states", new_states)
     return Carried(
         readiness=readiness,
@@ -90,18 +106,44 @@ def carry_changed(
         written=int(pc.sum(results["written"]).as_py() or 0),
         findings=pc.list_flatten(results["findings"].combine_chunks()).to_pylist(),
         errors=pc.list_flatten(results["errors"].combine_chunks()).to_pylist(),
+        is_transient=bool(pc.all(results["is_transient"]).as_py()),
     )
 
 
 def _is_changed(
-    partitions: pa.Table, keys: pa.Array, states: pa.Table, settings: RunSettings, *, writes: bool
+    partitions: pa.Table, keys: pa.Array, decoded: Decoded, states: pa.Table, settings: RunSettings, *, writes: bool
 ) -> pa.Array:
-    listed = zip(partitions["fingerprint"].to_pylist(), partitions["topic_id"].to_pylist(), strict=True)
-    wanted = pa.array(
-        [outcome_fingerprint(text, topic_id, settings.carry, writes=writes) for text, topic_id in listed], pa.string()
+    listed = zip(
+        partitions["fingerprint"].to_pylist(),
+        partitions["topic_id"].to_pylist(),
+        _decoded_at(partitions, keys, decoded).to_pylist(),
+        strict=True,
     )
+    wanted = pa.array([outcome_fingerprint(*each, settings.carry, writes=writes) for each in listed], pa.string())
     found = states["fingerprint"].combine_chunks().take(positions(keys, key_of(states, tables.PARTITION_KEY)))
     return pc.invert(pc.fill_null(pc.equal(wanted, found), False))
+
+
+def _decoded_at(partitions: pa.Table, keys: pa.Array, decoded: Decoded) -> pa.Array:
+    """For each partition when the last of its listed segments was decoded, null without segments."""
+    listed = explode(partitions, "segments", tables.PARTITION_KEY)
+    at = positions(key_of(listed, tables.SEGMENT_KEY), key_of(decoded.segments, tables.SEGMENT_KEY))
+    times = pa.table(
+        {"key": key_of(listed, tables.PARTITION_KEY), "at": decoded.segments["decoded_at"].combine_chunks().take(at)}
+    )
+    latest = times.group_by("key").aggregate([("at", "max")])
+    return latest["at_max"].combine_chunks().take(positions(keys, latest["key"].combine_chunks()))
+
+
+def _lacks_verdicts(partitions: pa.Table, keys: pa.Array, before: pa.Table, tiered: pa.Table) -> pa.Array:
+    """Mask of the partitions with a segment that has no verdict, or one that remote storage no longer bears out."""
+    owners = key_of(before, tables.PARTITION_KEY)
+    counts = pc.value_counts(owners)
+    found = counts.field("counts").take(positions(keys, counts.field("values")))
+    is_short = pc.not_equal(pc.fill_null(found, 0), pc.list_value_length(partitions["segments"].combine_chunks()))
+    in_store = positions(key_of(before, REMOTE_KEY), key_of(tiered, REMOTE_KEY)).is_valid()
+    is_gone = pc.and_not(pc.equal(before["verdict"], str(Verdict.ALREADY_TIERED)).combine_chunks(), in_store)
+    return pc.or_(is_short, pc.is_in(keys, value_set=owners.filter(is_gone)))
 
 
 def _is_among(rows: pa.Table, keys: pa.Array, *, but_not: pa.Array) -> pa.Array:
@@ -120,15 +162,14 @@ def _plan(
     keys = key_of(changed, tables.PARTITION_KEY)
     decoded_keys, decoded_lists = nest(decoded.segments, tables.PARTITION_KEY, "base_offset", DECODED_SEGMENT)
     known_keys, known_lists = nest(snapshots, tables.PARTITION_KEY, "end_offset", KNOWN_SNAPSHOT)
-    tiered_kind = pa.struct([("base_offset", pa.int64())])
-    tiered_keys, tiered_lists = nest(tiered, ("topic_id", "partition"), "base_offset", tiered_kind)
+    tiered_keys, tiered_lists = nest(tiered, ("topic_id", "partition"), "base_offset", TIERED_SEGMENT)
     previous = to_structs(states, PARTITION_PLAN.field("previous").type)
-    bases = tiered_lists.take(positions(key_of(changed, ("topic_id", "partition")), tiered_keys))
+    in_store = tiered_lists.take(positions(key_of(changed, ("topic_id", "partition")), tiered_keys))
     plan = (
-        changed.append_column("decoded", decoded_lists.take(positions(keys, decoded_keys)))
+        changed.append_column("decoded", _or_empty(decoded_lists.take(positions(keys, decoded_keys))))
         .append_column("previous", previous.take(positions(keys, key_of(states, tables.PARTITION_KEY))))
         .append_column("known", _or_empty(known_lists.take(positions(keys, known_keys))))
-        .append_column("tiered", _field_of_lists(_or_empty(bases)))
+        .append_column("tiered", _or_empty(in_store))
     )
     weights = pc.list_value_length(plan["segments"]).to_numpy().astype(np.int64)
     target = spread_target(
@@ -139,12 +180,6 @@ def _plan(
 
 def _or_empty(lists: pa.ListArray) -> pa.ListArray:
     return pc.coalesce(lists, pa.array([[]], lists.type).take(pa.array([0] * len(lists), pa.int32())))
-
-
-def _field_of_lists(lists: pa.ListArray) -> pa.ListArray:
-    """list<struct<x>> -> list<x>."""
-    compact = pa.concat_arrays([lists])
-    return pa.ListArray.from_arrays(compact.offsets, compact.values.field(0))
 
 
 def _flatten(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:

@@ -188,7 +188,7 @@ def tell_troubles(output: Output, outcome: Outcome) -> None:
 def exit_code(outcome: Outcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
     if outcome.errors:
-        return ExitCode.TRANSIENT if outcome.tiered.is_transient and not outcome.carried.errors else ExitCode.PARTIAL
+        return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
     if outcome.count(Verdict.CORRUPT_SEGMENT):
         return ExitCode.DATA_CORRUPT
     refused = sum(outcome.count(verdict) for verdict in _REFUSALS)

@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 from jobs.engine import Engine
 from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
 from jobs.pipeline.settings import RunSettings
-from jobs.warehouse import Warehouse, newest
+from jobs.warehouse import Warehouse, after, newest
 from snapshot import tables
+from snapshot.findings import FindingKind
 from snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
 
 _LEAST_TASK_BYTES = 64 << 20
 _MOST_TASK_BYTES = 4 << 30
 # A file system's seek and a Parquet row group cost about as much as reading this much.
 _SEGMENT_OVERHEAD_BYTES = 1 << 20
+_UNREADABLE = str(FindingKind.UNREADABLE_FILE)
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,17 @@ def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, s
     if changed.num_rows == 0:
         return Decoded(known, 0, 0)
     plan = _plan(changed, engine.parallelism)
-    task = DecodeSegments(settings.warehouse, settings.keep_headers, settings.check_crc, settings.now)
+    now = max(settings.now, after(known, "decoded_at"))
+    task = DecodeSegments(settings.warehouse, settings.keep_headers, settings.check_crc, now)
     results = engine.map("decode", plan, task, DECODED)
+    results = results.filter(pc.invert(_is_still_unreadable(results, known)))
+    if results.num_rows == 0:
+        return Decoded(known, 0, 0)
     rows = results.select(tables.SEGMENTS.names).cast(tables.SEGMENTS)
     segments = newest(pa.concat_tables([known, rows]), tables.SEGMENT_KEY, "decoded_at")
     _commit(warehouse, segments, results)
     warehouse.append("segments", rows)
-    return Decoded(segments, changed.num_rows, int(pc.sum(changed["size_bytes"]).as_py()))
+    return Decoded(segments, rows.num_rows, int(pc.sum(rows["size_bytes"]).as_py()))
 
 
 def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.Array:
@@ -60,6 +66,8 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     same = pc.equal(listed["size_bytes"], before["size_bytes"])
     same = pc.and_(same, pc.equal(listed["modified_ns"], before["modified_ns"]))
     same = pc.and_(same, _ends_as_it_did(listed, before))
+    # The next attempt may succeed, and neither size nor time of the file will say so.
+    same = pc.and_(same, pc.fill_null(pc.not_equal(before["finding_kind"], _UNREADABLE), True))
     if settings.keep_headers:
         same = pc.and_(same, pc.is_valid(before["batches_file"]))
     mask = pc.invert(pc.fill_null(same, False)).combine_chunks().to_numpy(zero_copy_only=False).copy()
@@ -69,6 +77,17 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     touched = files.filter(pa.array(mask)).drop_null().unique()
     shares = pc.fill_null(pc.is_in(files, value_set=touched), False).to_numpy(zero_copy_only=False)
     return pa.array(mask | shares)
+
+
+def _is_still_unreadable(results: pa.Table, known: pa.Table) -> pa.Array:
+    """Mask of the decodes that failed as the last one did: no news, and no reason to commit anything."""
+    at = positions(key_of(results, tables.SEGMENT_KEY), key_of(known, tables.SEGMENT_KEY))
+    before = known.take(at)
+    same = pc.and_(pc.equal(results["finding_kind"], _UNREADABLE), pc.equal(before["finding_kind"], _UNREADABLE))
+    for name in ("size_bytes", "modified_ns", "finding_message"):
+        same = pc.and_(same, pc.equal(results[name], before[name]))
+    # Files are shared; only a decode that wrote none can be forgotten.
+    return pc.and_(pc.fill_null(same, False), pc.equal(pc.list_value_length(results["files"]), 0))
 
 
 def _ends_as_it_did(listed: pa.Table, before: pa.Table) -> pa.ChunkedArray:
@@ -87,9 +106,11 @@ def _add_new_cuts(mask: np.ndarray, listed: pa.Table, before: pa.Table) -> None:
     """Also decode where a state is now wanted inside the segment and the runs were not cut there."""
     has_cuts = pc.greater(pc.list_value_length(listed["cuts"]), 0).combine_chunks().to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(has_cuts & ~mask):
+        # A closed segment was cut up to its next base offset, which may lie beyond its last batch.
+        is_closed = listed["next_base_offset"][row].is_valid
         end = before["log_end_offset"][row].as_py()
         starts = {run["start_offset"] for run in before["runs"][row].as_py()}
-        mask[row] = any(cut <= end and cut not in starts for cut in listed["cuts"][row].as_py())
+        mask[row] = any((is_closed or cut <= end) and cut not in starts for cut in listed["cuts"][row].as_py())
 
 
 def _plan(changed: pa.Table, parallelism: int) -> pa.Table:

@@ -18,10 +18,10 @@ from jobs.pipeline.listing import Listing, list_sources
 from jobs.pipeline.settings import RunSettings
 from jobs.pipeline.snapshot_objects import StoredSnapshots
 from jobs.pipeline.tiering import Tiered
+from jobs.pipeline.verdicts import keep_verdicts, mark_tiered
 from jobs.warehouse import Warehouse
 from remote_storage.layout import Layout
 from remote_storage.object_store import ObjectStore
-from snapshot import tables
 from snapshot.readiness import Verdict
 
 
@@ -47,6 +47,11 @@ class Outcome:
     def errors(self) -> list[str]:
         """What could not be written; the next run tries again."""
         return [*self.carried.errors, *(self.tiered.errors or ())]
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether all errors may pass, so that the same command may succeed later."""
+        return self.carried.is_transient and self.tiered.is_transient
 
     @property
     def did_nothing(self) -> bool:
@@ -78,7 +83,7 @@ def run_stages(
     timed("list", started)
     partitions = listing.partitions
     talk(
-        f"listed {pc.sum(pc.list_value_length(partitions['segments'])).as_py()} segments "
+        f"listed {pc.sum(pc.list_value_length(partitions['segments'])).as_py() or 0} segments "
         f"of {partitions.num_rows} partitions"
     )
 
@@ -101,12 +106,12 @@ def run_stages(
     if store is not None and settings.apply:
         carry = settings.carry
         sink = StoredSnapshots(store, settings.run_id, carry.as_of, carry.expiration, carry.replace)
-    carried = carry_changed(engine, warehouse, partitions, decoded, done, sink, settings)
+    carried = carry_changed(engine, warehouse, partitions, decoded, done, sink, settings, listing)
     timed("carry", started)
     talk(f"carried {carried.partitions} partitions, wrote {carried.written} snapshots")
 
     started = time.monotonic()
-    readiness = tiering.mark_tiered(carried.readiness, done)
+    readiness = mark_tiered(carried.readiness, done)
     if store is not None and settings.apply:
         record_clusters(store, settings.sources, listing.log_dirs, readiness, done)
         copied = tiering.tier_ready(
@@ -116,16 +121,8 @@ def run_stages(
         tiered.errors = [*(tiered.errors or ()), *(copied.errors or ())]
         tiered.is_transient = tiered.is_transient and copied.is_transient
         if copied.segments:
-            readiness = tiering.mark_tiered(readiness, tiering.finished(tiering.remote_segments(warehouse)))
+            readiness = mark_tiered(readiness, tiering.finished(tiering.remote_segments(warehouse)))
         talk(f"tiered {copied.segments} segments")
-    _keep_readiness(warehouse, readiness)
+    keep_verdicts(warehouse, readiness, listing, settings)
     timed("tier", started)
     return Outcome(listing, decoded, carried, tiered, readiness, warehouse.commits, seconds)
-
-
-def _keep_readiness(warehouse: Warehouse, readiness: pa.Table) -> None:
-    """Commit the verdicts if they are not what the table says already."""
-    order = [(name, "ascending") for name in tables.SEGMENT_KEY]
-    new = readiness.sort_by(order).combine_chunks()
-    if not warehouse.read("readiness").sort_by(order).combine_chunks().equals(new):
-        warehouse.overwrite("readiness", new)

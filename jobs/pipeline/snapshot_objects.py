@@ -13,9 +13,10 @@ from remote_storage.snapshot_objects import SnapshotRecord, put_manifest, put_sn
 from remote_storage.trusted_snapshot import TrustedSnapshot
 from snapshot import snapshot_file
 from snapshot.crc32c import crc32c
-from snapshot.errors import ObjectExistsError
-from snapshot.stages.carry_partitions import SnapshotObject
-from snapshot.trust import Provenance, SnapshotVerdict, compare
+from snapshot.errors import CorruptSnapshotError, ObjectExistsError
+from snapshot.producer_state import is_expired
+from snapshot.stages.snapshot_sink import SnapshotObject, StoredSnapshot
+from snapshot.trust import Provenance, compare
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class StoredSnapshots:
 
     Attributes:
         as_of: ms, expiration: ms or None: an object that lacks only producers expired by them is not another content.
-        replace: overwrite objects of another content.
+        replace: overwrite objects that contradict the log.
     """
 
     store: ObjectStore
@@ -34,52 +35,72 @@ class StoredSnapshots:
     replace: bool = False
     keys: ObjectKeys = field(default_factory=ObjectKeys)
 
-    def put(self, snapshot: SnapshotObject) -> str:
+    def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """See SnapshotSink."""
-        partition = _partition(snapshot)
-        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
+        key = self.keys.snapshot(partition, snapshot.end_offset)
+        data = snapshot.data
         try:
-            put_snapshot(
-                self.store,
-                self.keys,
-                partition,
-                trusted,
-                run_id=self.run_id,
-                fold_start_offset=snapshot.folded_from,
-                replace=self.replace,
-            )
+            self._put(partition, snapshot, replace=False)
         except ObjectExistsError:
-            if not self._differs_by_expiry_only(partition, snapshot):
+            before = read_snapshot(self.store, self.keys, partition, snapshot.end_offset)
+            if before is not None and self._says_the_same(before, snapshot):
+                data = before
+            elif self.replace:
+                self._put(partition, snapshot, replace=True)
+            else:
                 raise
-        return self.keys.snapshot(partition, snapshot.end_offset)
+        return StoredSnapshot(
+            key=key,
+            end_offset=snapshot.end_offset,
+            size=len(data),
+            crc32c=crc32c(data),
+            crc=int.from_bytes(data[2:6], "big"),
+            entry_count=(len(data) - snapshot_file.HEADER_LENGTH) // snapshot_file.ENTRY_LENGTH,
+            provenance=snapshot.provenance,
+            folded_from=snapshot.folded_from,
+        )
 
-    def _differs_by_expiry_only(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> bool:
-        """An earlier run, whose warehouse is gone, wrote this boundary as of an earlier time."""
-        before = read_snapshot(self.store, self.keys, partition, snapshot.end_offset)
-        if before is None:
+    def _put(self, partition: TopicIdPartition, snapshot: SnapshotObject, *, replace: bool) -> None:
+        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        start = snapshot.folded_from
+        put_snapshot(
+            self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start, replace=replace
+        )
+
+    def _says_the_same(self, before: bytes, snapshot: SnapshotObject) -> bool:
+        """Whether an earlier run wrote this boundary, as of an earlier time or when the log still began earlier.
+
+        Retention moves the log start on, and what is folded from there knows less than what is there: that stays.
+        """
+        try:
+            older, newer = snapshot_file.decode(before), snapshot_file.decode(snapshot.data)
+        except CorruptSnapshotError:
             return False
-        older, newer = snapshot_file.decode(before), snapshot_file.decode(snapshot.data)
-        gone = older[~np.isin(older["producer_id"], newer["producer_id"])]
-        kept = older[np.isin(older["producer_id"], newer["producer_id"])]
-        comparison = compare(kept, newer, history_from=0, written_at=self.as_of, producer_expiration=self.expiration)
-        expired = compare(gone[:0], gone, history_from=0, written_at=self.as_of, producer_expiration=self.expiration)
-        return comparison.verdict is expired.verdict is SnapshotVerdict.MATCHES
+        is_kept = np.isin(older["producer_id"], newer["producer_id"])
+        gone = older[~is_kept]
+        gone = gone[~is_expired(gone, as_of=self.as_of, expiration=self.expiration)]
+        older = np.concatenate([older[is_kept], gone])
+        comparison = compare(
+            older[np.argsort(older["producer_id"], kind="stable")],
+            newer,
+            history_from=snapshot.folded_from,
+            written_at=self.as_of,
+            producer_expiration=self.expiration,
+        )
+        return comparison.verdict.is_trusted
 
-    def commit(self, snapshots: list[SnapshotObject]) -> None:
+    def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """See SnapshotSink."""
         records = [
             SnapshotRecord(
-                snapshot.end_offset,
-                len(snapshot.data),
-                crc32c(snapshot.data),
-                snapshot.entry_count,
-                Provenance(snapshot.provenance),
-                snapshot.folded_from,
+                stored.end_offset,
+                stored.size,
+                stored.crc32c,
+                stored.entry_count,
+                Provenance(stored.provenance),
+                stored.folded_from,
             )
-            for snapshot in snapshots
+            for stored in snapshots
         ]
-        put_manifest(self.store, self.keys, _partition(snapshots[0]), self.run_id, records)
-
-
-def _partition(snapshot: SnapshotObject) -> TopicIdPartition:
-    return TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
+        put_manifest(self.store, self.keys, TopicIdPartition(topic, topic_id, partition), self.run_id, records)

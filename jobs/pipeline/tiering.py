@@ -25,7 +25,6 @@ from snapshot.readiness import Verdict
 WAVE_SEGMENTS = 5_000
 _LEAST_TASK_BYTES = 16 << 20
 _MOST_TASK_BYTES = 2 << 30
-_REMOTE_KEY = ("topic_id", "partition", "base_offset")
 _SEGMENT_ROW = pa.struct(list(tables.REMOTE_LOG_SEGMENTS))
 
 
@@ -198,13 +197,3 @@ def _steps(before: SegmentState, after: SegmentState) -> list[SegmentState]:
     if after is SegmentState.DELETE_SEGMENT_FINISHED and before is not SegmentState.DELETE_SEGMENT_STARTED:
         return [SegmentState.DELETE_SEGMENT_STARTED, after]
     return [after]
-
-
-def mark_tiered(readiness: pa.Table, tiered: pa.Table) -> pa.Table:
-    """READINESS rows with ALREADY_TIERED wherever the segment is in remote storage by now."""
-    done = positions(key_of(readiness, _REMOTE_KEY), key_of(tiered, _REMOTE_KEY)).is_valid()
-    done = pc.and_(done, pc.is_valid(readiness["topic_id"]))
-    for name, value in (("verdict", str(Verdict.ALREADY_TIERED)), ("reason", "in remote storage"), ("next_step", "")):
-        column = pc.if_else(done, pa.scalar(value), readiness[name])
-        readiness = readiness.set_column(readiness.schema.get_field_index(name), tables.READINESS.field(name), column)
-    return readiness

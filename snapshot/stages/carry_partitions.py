@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
@@ -12,7 +12,7 @@ from pyarrow import fs
 from snapshot import snapshot_file, tables
 from snapshot.carry import Boundary, StartState
 from snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas, writable
-from snapshot.errors import TiersnapError
+from snapshot.errors import TiersnapError, TransientError
 from snapshot.examine import Examination, conclude
 from snapshot.log_dir import Partition, Segment, resolve
 from snapshot.partition_replay import replay_partition, snapshot_reader
@@ -21,6 +21,7 @@ from snapshot.producer_state import live_entries
 from snapshot.replay import Run
 from snapshot.segment_scan import SegmentEnd
 from snapshot.stages.decoded_segments import DECODED_SEGMENT, DeltaFiles, segment_end
+from snapshot.stages.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from snapshot.table_file import WRITTEN_FILE, TableFile
 from snapshot.trust import Comparison, SnapshotVerdict
 
@@ -33,6 +34,7 @@ KNOWN_SNAPSHOT = pa.struct(
         ("object_key", pa.string()),
     ]
 )
+TIERED_SEGMENT = pa.struct([("base_offset", pa.int64()), ("end_offset", pa.int64())])  # both inclusive
 # Null as a whole for a partition that was never carried, so each field must be nullable as well.
 PREVIOUS_STATE = pa.struct([field.with_nullable(True) for field in tables.PARTITION_STATES])
 PARTITION_PLAN = pa.struct(
@@ -41,7 +43,7 @@ PARTITION_PLAN = pa.struct(
         ("decoded", pa.list_(DECODED_SEGMENT)),
         ("previous", PREVIOUS_STATE),
         ("known", pa.list_(KNOWN_SNAPSHOT)),
-        ("tiered", pa.list_(pa.int64())),
+        ("tiered", pa.list_(TIERED_SEGMENT)),
     ]
 )
 PLAN = pa.schema([("partitions", pa.list_(PARTITION_PLAN))])
@@ -52,36 +54,11 @@ CARRIED = pa.schema(
         ("readiness", pa.list_(pa.struct(list(tables.READINESS)))),
         ("findings", pa.list_(PARTITIONS.field("findings").type.value_type)),
         ("errors", pa.list_(pa.string())),
+        ("is_transient", pa.bool_()),  # all errors may pass
         ("written", pa.int64()),
         ("files", pa.list_(WRITTEN_FILE)),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotObject:
-    """A computed snapshot on its way to object storage."""
-
-    topic: str
-    topic_id: str | None
-    partition: int
-    end_offset: int
-    data: bytes
-    provenance: str
-    folded_from: int
-    entry_count: int
-
-
-class SnapshotSink(Protocol):
-    """Where computed snapshots go; picklable."""
-
-    def put(self, snapshot: SnapshotObject) -> str:
-        """Store it unless it is there; returns its key. Raises TiersnapError."""
-        ...
-
-    def commit(self, snapshots: list[SnapshotObject]) -> None:
-        """Make the snapshots of one partition visible: write its manifest. Data may be empty by now."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -105,9 +82,16 @@ class CarryOptions:
         return fingerprint(self.expiration, self.producer_expiration, self.every_boundary, self.replace, writes)
 
 
-def outcome_fingerprint(listing: str, topic_id: str | None, options: CarryOptions, *, writes: bool) -> str:
-    """Equal for two runs that would say and write the same of a partition; `listing` is PARTITIONS.fingerprint."""
-    return fingerprint(listing, topic_id, options.digest(writes=writes))
+def outcome_fingerprint(
+    listing: str, topic_id: str | None, decoded_at: int | None, options: CarryOptions, *, writes: bool
+) -> str:
+    """Equal for two runs that would say and write the same of a partition.
+
+    Args:
+        listing: PARTITIONS.fingerprint.
+        decoded_at: ms, when the last of its segments was decoded; None without segments.
+    """
+    return fingerprint(listing, topic_id, decoded_at, options.digest(writes=writes))
 
 
 @dataclass(frozen=True)
@@ -151,8 +135,8 @@ class PartitionCarry:
         self._task, self._warehouse, self._folder, self._row = task, warehouse, folder, row
         self._deltas, self._states = deltas, states
         source, path = resolve(row["log_dir"])
-        self._source = source
         self._partition: Partition = from_row(path.rstrip("/"), row)
+        self._snapshot_file = snapshot_reader(source, self._partition)
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._decoded = {segment["base_offset"]: segment for segment in row["decoded"]}
         self._start = self._start_state()
@@ -162,15 +146,16 @@ class PartitionCarry:
             entry["end_offset"]: entry for entry in known if entry["end_offset"] <= limit
         }
         self._new: dict[int, dict[str, Any]] = {}
-        self._objects: list[SnapshotObject] = []
-        self._errors: list[str] = []
+        self._objects: list[StoredSnapshot] = []
+        self._errors: list[TiersnapError] = []
+        self._is_unread = False
 
     def row(self) -> dict[str, Any]:
         """The row of CARRIED."""
         replay, boundaries = replay_partition(
             self._partition,
             self._read_runs,
-            snapshot_reader(self._source, self._partition),
+            self._read_snapshot,
             start=self._start,
             producer_expiration=self._task.options.producer_expiration,
         )
@@ -179,16 +164,34 @@ class PartitionCarry:
         self._commit()
         rows = self._snapshots | self._new
         trusted = {offset: _as_tiered(row, self._task.options.replace) for offset, row in rows.items()}
-        examination = conclude(self._partition, replay, trusted, set(self._row["tiered"] or ()))
+        examination = conclude(self._partition, replay, trusted, self._tiered())
         return {
             "state": self._state_row(replay.closed_state),
             "snapshots": list(self._new.values()),
             "readiness": list(self._readiness(examination, rows)),
             "findings": [finding.as_dict() for finding in examination.findings],
-            "errors": self._errors,
+            "errors": [f"{self._partition.name}{error.attrs['at']}: {error.message}" for error in self._errors],
+            "is_transient": all(isinstance(error, TransientError) for error in self._errors),
             "written": len(self._objects),
             "files": [],
         }
+
+    def _tiered(self) -> set[int]:
+        """Base offsets of the segments that are in remote storage up to their ends."""
+        ends: dict[int, int] = {}
+        for row in self._row["tiered"]:
+            ends[row["base_offset"]] = max(row["end_offset"], ends.get(row["base_offset"], -1))
+        nexts = {segment.base_offset: segment.next_base_offset for segment in self._partition.segments}
+        return {
+            base for base, following in nexts.items() if following is not None and ends.get(base, -1) + 1 >= following
+        }
+
+    def _read_snapshot(self, offset: int) -> bytes | None:
+        try:
+            return self._snapshot_file(offset)
+        except OSError:
+            self._is_unread = True
+            raise
 
     def _read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         decoded = self._decoded[segment.base_offset]
@@ -214,6 +217,9 @@ class PartitionCarry:
         self._new[boundary.offset] = row
         if self._task.sink is None or not self._is_wanted(boundary.offset, boundary.found.verdict):
             return
+        if any(isinstance(error, TransientError) for error in self._errors):
+            # A server that went away would let every boundary wait for its time-outs; the next run goes on here.
+            return
         snapshot = SnapshotObject(
             self._row["topic"],
             self._row["topic_id"],
@@ -225,11 +231,12 @@ class PartitionCarry:
             int(entries.size),
         )
         try:
-            row["object_key"] = self._task.sink.put(snapshot)
-            row["crc"] = int.from_bytes(snapshot.data[2:6], "big")
-            self._objects.append(snapshot)
+            stored = self._task.sink.put(snapshot)
+            row |= {"object_key": stored.key, "entry_count": stored.entry_count, "crc": stored.crc}
+            self._objects.append(stored)
         except TiersnapError as error:
-            self._errors.append(f"{self._partition.name} {boundary.offset}: {error.message}")
+            error.attrs["at"] = f" {boundary.offset}"
+            self._errors.append(error)
 
     def _lacks_objects(self, limit: int) -> bool:
         """Whether an earlier run left unwritten what this one is to write, at or below `limit`."""
@@ -254,9 +261,10 @@ class PartitionCarry:
         if self._task.sink is None or not self._objects:
             return
         try:
-            self._task.sink.commit(self._objects)
+            self._task.sink.commit(self._row["topic"], self._row["topic_id"], self._row["partition"], self._objects)
         except TiersnapError as error:
-            self._errors.append(f"{self._partition.name}: {error.message}")
+            error.attrs["at"] = ""
+            self._errors.append(error)
 
     def _start_state(self) -> StartState | None:
         """The state of the last run, if everything below it is as it was and the high watermark is not."""
@@ -276,7 +284,7 @@ class PartitionCarry:
         return StartState(offset, deltas, previous["history_from"], previous["has_adopted"], previous["last_timestamp"])
 
     def _chain(self, offset: int) -> str:
-        """Digest of the segments and snapshots below `offset` that the state was made of."""
+        """Digest of all that the state at `offset`, and what is known of the snapshots below it, were made of."""
         segments = [
             (row["base_offset"], row["size_bytes"], row["modified_ns"])
             for row in self._row["segments"]
@@ -287,19 +295,27 @@ class PartitionCarry:
             for row in self._row["snapshots"]
             if row["end_offset"] <= offset
         ]
-        return fingerprint(segments, snapshots, offset in self._bases)
+        judged = (self._partition.topic_id, self._partition.cleaner_offset, self._task.options.producer_expiration)
+        return fingerprint(segments, snapshots, offset in self._bases, judged)
 
     def _state_row(self, state: StartState | None) -> dict[str, Any]:
-        # Errors leave the partition unfinished: without a fingerprint the next run carries it again.
+        # Errors leave the partition unfinished: without a fingerprint the next run carries it again. So does a
+        # snapshot file that could not be read: neither its size nor its time will say when it can be.
+        decoded_at = [self._decoded[base]["decoded_at"] for base in self._bases]
         digest = outcome_fingerprint(
-            self._row["fingerprint"], self._row["topic_id"], self._task.options, writes=self._task.sink is not None
+            self._row["fingerprint"],
+            self._row["topic_id"],
+            max(decoded_at, default=None),
+            self._task.options,
+            writes=self._task.sink is not None,
         )
+        is_unfinished = bool(self._errors) or self._is_unread
         row: dict[str, Any] = {
             **{name: self._row[name] for name in tables.PARTITION_KEY},
-            "fingerprint": "" if self._errors else digest,
+            "fingerprint": "" if is_unfinished else digest,
             "recorded_at": self._task.now,
         }
-        if state is None or self._errors:
+        if state is None or is_unfinished:
             return row
         identity = {**{name: self._row[name] for name in tables.PARTITION_KEY}, "end_offset": state.offset}
         row_group = self._states.write(deltas_to_table(state.deltas, identity, tables.PRODUCER_STATES))

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from snapshot import tables
 from snapshot.delta_rows import batches_to_table, deltas_to_table, writable
+from snapshot.findings import FindingKind
 from snapshot.log_dir import FileRef, Segment, resolve
 from snapshot.partition_rows import to_table
 from snapshot.replay import fold_segment
@@ -95,6 +96,8 @@ class DecodeSegments:
         ]
         files.end()
         finding = end.finding
+        # What could not be read will be tried again, and that must not drag along those it would share files with.
+        nothing_read = finding is not None and finding.kind is FindingKind.UNREADABLE_FILE and not end.batch_count
         return {
             **{name: plan[name] for name in ("log_dir", "topic", "partition", "base_offset", "next_base_offset")},
             # What was read, not what was listed: an active segment may have grown in between.
@@ -112,8 +115,8 @@ class DecodeSegments:
             "finding_position": None if finding is None else finding.position,
             "finding_message": None if finding is None else finding.message,
             "runs": written,
-            "deltas_file": files.deltas.name,
-            "batches_file": files.batches.name if self.keep_headers else None,
+            "deltas_file": None if nothing_read else files.deltas.name,
+            "batches_file": files.batches.name if self.keep_headers and not nothing_read else None,
             "decoded_at": self.decoded_at,
         }
 

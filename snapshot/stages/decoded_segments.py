@@ -31,6 +31,7 @@ _NEEDED = (
     "finding_message",
     "runs",
     "deltas_file",
+    "decoded_at",
 )
 DECODED_SEGMENT = pa.struct([tables.SEGMENTS.field(name) for name in _NEEDED])
 _OPEN_FILES = 16

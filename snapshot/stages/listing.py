@@ -28,5 +28,6 @@ class ListPartitions:
                 partitions = (
                     read_partition(filesystem, f"{path.rstrip('/')}/{folder}", known) for folder in plan["folders"]
                 )
-                rows = [to_row(plan["log_dir"], partition) for partition in partitions if partition.segments]
+                # Also those without a segment: their findings, such as a folder that may not be read, must be heard.
+                rows = [to_row(plan["log_dir"], partition) for partition in partitions]
                 yield from to_table(rows, PARTITIONS).to_batches()

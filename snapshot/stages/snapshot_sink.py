@@ -1,0 +1,46 @@
+"""Where the carry stage hands the snapshots it computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotObject:
+    """A computed snapshot on its way to object storage."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    end_offset: int
+    data: bytes
+    provenance: str
+    folded_from: int
+    entry_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names."""
+
+    key: str
+    end_offset: int
+    size: int
+    crc32c: int
+    crc: int
+    entry_count: int
+    provenance: str
+    folded_from: int
+
+
+class SnapshotSink(Protocol):
+    """Where computed snapshots go; picklable."""
+
+    def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
+        """Store it unless it, or one that knows more, is there; returns what is there. Raises TiersnapError."""
+        ...
+
+    def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
+        """Make the snapshots of one partition visible: write its manifest. Raises TiersnapError."""
+        ...
