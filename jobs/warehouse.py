@@ -86,6 +86,21 @@ class Warehouse:
         added = [self._write(name, rows)] if rows.num_rows else []
         self.commit(name, added, remove=list(self.files(name)))
 
+    def description(self, name: str) -> str | None:
+        """What `describe` said of a table, None where nothing was said."""
+        table = self._open(name)
+        return None if table is None else table.metadata().description or None
+
+    def describe(self, name: str, text: str) -> None:
+        """Note something for good about a table, which is made if it is not there."""
+        table = self._open(name)
+        if table is None:
+            schema = Schema.from_arrow(TABLES[name])
+            create_table_with_add_actions(self.table_uri(name), schema, [], mode="error", description=text)
+        else:
+            table.alter.set_table_description(text)
+        self.commits += 1
+
     def _write(self, name: str, rows: pa.Table) -> Mapping[str, Any]:
         filesystem, folder = resolve(self.uri)
         file = TableFile(filesystem, folder.rstrip("/"), name, TABLES[name])

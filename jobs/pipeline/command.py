@@ -177,10 +177,10 @@ def tell(
 
 def tell_troubles(output: Output, outcome: Outcome) -> None:
     """Say what is damaged and what failed."""
-    for finding in outcome.carried.findings[:MOST_LINES]:
+    for finding in outcome.findings[:MOST_LINES]:
         output.warn(f"{finding['kind']}: {finding['path']}: {finding['message']}")
-    if len(outcome.carried.findings) > MOST_LINES:
-        output.warn(f"… and {len(outcome.carried.findings) - MOST_LINES} findings more: see the report")
+    if len(outcome.findings) > MOST_LINES:
+        output.warn(f"… and {len(outcome.findings) - MOST_LINES} findings more: see the report")
     for error in outcome.errors[:MOST_LINES]:
         output.warn(f"failed: {error}")
 

@@ -15,6 +15,7 @@ from jobs.pipeline.carrying import Carried, carry_changed
 from jobs.pipeline.cluster_records import record_clusters
 from jobs.pipeline.decoding import Decoded, decode_changed
 from jobs.pipeline.listing import Listing, list_sources
+from jobs.pipeline.one_run import bind_remote, only_run
 from jobs.pipeline.settings import RunSettings
 from jobs.pipeline.snapshot_objects import StoredSnapshots
 from jobs.pipeline.tiering import Tiered
@@ -49,6 +50,12 @@ class Outcome:
         return [*self.carried.errors, *(self.tiered.errors or ())]
 
     @property
+    def findings(self) -> list[dict[str, object]]:
+        """Damage in the log directories and in the partitions that were carried."""
+        of_directories = [finding.as_dict() for log_dir in self.listing.log_dirs for finding in log_dir.findings]
+        return [*of_directories, *self.carried.findings]
+
+    @property
     def is_transient(self) -> bool:
         """Whether all errors may pass, so that the same command may succeed later."""
         return self.carried.is_transient and self.tiered.is_transient
@@ -71,7 +78,24 @@ def run_stages(
     layout: Layout,
     talk: Callable[[str], None],
 ) -> Outcome:
-    """List, decode, carry, tier; `talk` hears of each stage. Without `settings.apply` nothing reaches the store."""
+    """List, decode, carry, tier; `talk` hears of each stage. Without `settings.apply` nothing reaches the store.
+
+    Raises:
+        TransientError: another run is at work on the warehouse.
+        UsageError: the warehouse belongs to another store, or two sources hold the same partition.
+        SourceNotFoundError, NotALogDirError: a source is none.
+    """
+    with only_run(settings.warehouse):
+        return _run_stages(engine, settings, store, layout, talk)
+
+
+def _run_stages(
+    engine: Engine,
+    settings: RunSettings,
+    store: ObjectStore | None,
+    layout: Layout,
+    talk: Callable[[str], None],
+) -> Outcome:
     warehouse = Warehouse(settings.warehouse, settings.run_id)
     seconds: dict[str, float] = {}
 
@@ -81,6 +105,8 @@ def run_stages(
     started = time.monotonic()
     listing = list_sources(engine, settings)
     timed("list", started)
+    if store is not None:
+        bind_remote(warehouse, store, layout, apply=settings.apply)
     partitions = listing.partitions
     talk(
         f"listed {pc.sum(pc.list_value_length(partitions['segments'])).as_py() or 0} segments "
@@ -96,7 +122,7 @@ def run_stages(
     remote = tiering.remote_segments(warehouse)
     tiered = Tiered()
     if store is not None and settings.apply:
-        resumed = tiering.resume(engine, warehouse, remote, store, layout, settings)
+        resumed = tiering.resume(engine, warehouse, remote, partitions, store, layout, settings)
         if resumed.finished or resumed.cleaned or resumed.errors:
             talk(f"of a run that was cut short: {resumed.finished} copies finished, {resumed.cleaned} cleaned")
             remote = tiering.remote_segments(warehouse)
@@ -115,7 +141,7 @@ def run_stages(
     if store is not None and settings.apply:
         record_clusters(store, settings.sources, listing.log_dirs, readiness, done)
         copied = tiering.tier_ready(
-            engine, warehouse, partitions, readiness, carried.snapshots, store, layout, settings
+            engine, warehouse, partitions, readiness, carried.snapshots, store, layout, settings, tiered.held
         )
         tiered.segments, tiered.bytes = copied.segments, copied.bytes
         tiered.errors = [*(tiered.errors or ()), *(copied.errors or ())]

@@ -13,6 +13,7 @@ from jobs.engine import Engine
 from jobs.pipeline import tier_task
 from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
 from jobs.pipeline.settings import RunSettings
+from jobs.pipeline.verdicts import REMOTE_KEY
 from jobs.warehouse import Warehouse
 from remote_storage.bundle import epochs_in_range
 from remote_storage.layout import Layout
@@ -25,12 +26,13 @@ from snapshot.readiness import Verdict
 WAVE_SEGMENTS = 5_000
 _LEAST_TASK_BYTES = 16 << 20
 _MOST_TASK_BYTES = 2 << 30
+_DANGLING = [SegmentState.COPY_SEGMENT_STARTED.name, SegmentState.DELETE_SEGMENT_STARTED.name]
 _SEGMENT_ROW = pa.struct(list(tables.REMOTE_LOG_SEGMENTS))
 
 
 @dataclass
 class Tiered:
-    """What the stage did; `errors` are of segments that wait for the next run."""
+    """What the stage did; `errors` are of segments that wait for the next run, `held` as `resume` says."""
 
     segments: int = 0
     bytes: int = 0
@@ -38,6 +40,7 @@ class Tiered:
     cleaned: int = 0
     is_transient: bool = True
     errors: list[str] | None = None
+    held: pa.Table | None = None
 
     def add_errors(self, results: pa.Table) -> None:
         """Remember the failures of one engine call."""
@@ -68,22 +71,66 @@ def finished(rows: pa.Table) -> pa.Table:
 
 
 def resume(
-    engine: Engine, warehouse: Warehouse, rows: pa.Table, store: ObjectStore, layout: Layout, settings: RunSettings
+    engine: Engine,
+    warehouse: Warehouse,
+    rows: pa.Table,
+    partitions: pa.Table,
+    store: ObjectStore,
+    layout: Layout,
+    settings: RunSettings,
 ) -> Tiered:
-    """Finish or clean what a killed run left behind."""
-    dangling = [SegmentState.COPY_SEGMENT_STARTED.name, SegmentState.DELETE_SEGMENT_STARTED.name]
-    rows = rows.filter(pc.is_in(rows["state"], value_set=pa.array(dangling)))
+    """Finish or clean what a killed run left behind.
+
+    A complete copy behind a listed segment that is not in remote storage is only held: recorded as finished it would
+    make readers and brokers skip that segment for good. `tier_ready` takes it when the hole is closed.
+
+    Args:
+        rows: as remote_segments gives them.
+    """
+    dangling = rows.filter(pc.is_in(rows["state"], value_set=pa.array(_DANGLING)))
     tiered = Tiered()
-    if rows.num_rows == 0:
+    if dangling.num_rows == 0:
         return tiered
-    plan = pack(to_structs(rows, _SEGMENT_ROW), np.ones(rows.num_rows), target=50, column="segments")
+    plan = pack(to_structs(dangling, _SEGMENT_ROW), np.ones(dangling.num_rows), target=50, column="segments")
     results = engine.map("resume", plan, tier_task.ResumeCopies(store, layout), tier_task.COPIED)
     tiered.add_errors(results)
-    _record(warehouse, rows, results, settings)
+    held = _behind_holes(rows, results, partitions)
+    results = results.filter(pc.invert(pc.is_in(results["segment_id"], value_set=held)))
+    tiered.held = dangling.filter(pc.is_in(dangling["segment_id"], value_set=held))
+    _record(warehouse, dangling, results, settings)
     counts = results["state"].to_pylist()
     tiered.finished = counts.count(SegmentState.COPY_SEGMENT_FINISHED.name)
     tiered.cleaned = counts.count(SegmentState.DELETE_SEGMENT_FINISHED.name)
     return tiered
+
+
+def _behind_holes(rows: pa.Table, results: pa.Table, partitions: pa.Table) -> pa.Array:
+    """Ids of the complete copies with a listed segment before them that is in remote storage neither now nor then."""
+    complete = results.filter(pc.equal(results["state"], SegmentState.COPY_SEGMENT_FINISHED.name))["segment_id"]
+    found = rows.filter(pc.is_in(rows["segment_id"], value_set=complete.combine_chunks())).sort_by("base_offset")
+    copies = found.select(["segment_id", *REMOTE_KEY]).to_pylist()
+    wanted = {(row["topic_id"], row["partition"]) for row in copies}
+    done = finished(rows)
+    there = set(zip(*(done[name].to_pylist() for name in REMOTE_KEY), strict=True))
+    there |= {(row["topic_id"], row["partition"], row["base_offset"]) for row in copies}
+    holes: dict[tuple[str, int], int] = {}
+    for row in (
+        partitions.select(["topic_id", "partition", "segments"]).filter(_is_one_of(partitions, wanted)).to_pylist()
+    ):
+        key = (row["topic_id"], row["partition"])
+        bases = [segment["base_offset"] for segment in row["segments"]]
+        holes[key] = next((base for base in bases if (*key, base) not in there), bases[-1] if bases else -1)
+    held = [
+        row["segment_id"]
+        for row in copies
+        if 0 <= holes.get((row["topic_id"], row["partition"]), -1) < row["base_offset"]
+    ]
+    return pa.array(held, pa.string())
+
+
+def _is_one_of(partitions: pa.Table, wanted: set[tuple[str, int]]) -> pa.Array:
+    ids = pa.table({"topic_id": [key[0] for key in wanted], "partition": [key[1] for key in wanted]})
+    return pc.is_in(key_of(partitions, ("topic_id", "partition")), value_set=key_of(ids, ("topic_id", "partition")))
 
 
 def tier_ready(
@@ -95,12 +142,18 @@ def tier_ready(
     store: ObjectStore,
     layout: Layout,
     settings: RunSettings,
+    held: pa.Table | None = None,
 ) -> Tiered:
-    """Copy every READY segment, in waves, each partition's in ascending order."""
-    copies = _copies(partitions, readiness, snapshots, settings)
+    """Copy every READY segment, in waves, each partition's in ascending order.
+
+    Args:
+        held: complete copies of an earlier run, of Tiered.held; they are recorded and not copied again.
+    """
+    copies = _with_held(_copies(partitions, readiness, snapshots, settings), held)
     tiered = Tiered()
     for start in range(0, copies.num_rows, WAVE_SEGMENTS):
-        wave = copies.slice(start, WAVE_SEGMENTS)
+        everything = copies.slice(start, WAVE_SEGMENTS)
+        wave = everything.filter(pc.invert(everything["is_held"]))
         started = _started(wave, settings)
         warehouse.append("remote_log_segments", started)
         weights = wave["size_bytes"].to_numpy()
@@ -110,7 +163,8 @@ def tier_ready(
         plan = pack(to_structs(wave, tier_task.SEGMENT_COPY), weights, target=target, column="segments")
         results = engine.map("tier", plan, tier_task.CopySegments(store, layout), tier_task.COPIED)
         tiered.add_errors(results)
-        _record(warehouse, started, _contiguous(wave, results), settings)
+        results = _contiguous(everything, pa.concat_tables([results, _as_results(everything)]))
+        _record(warehouse, _started(everything, settings), results, settings)
         done = results.filter(pc.equal(results["state"], SegmentState.COPY_SEGMENT_FINISHED.name))
         tiered.segments += done.num_rows
         tiered.bytes += int(pc.sum(done["bytes"]).as_py() or 0)
@@ -137,6 +191,30 @@ def _copies(partitions: pa.Table, readiness: pa.Table, snapshots: pa.Table, sett
     times = pa.array([settings.now] * rows.num_rows, pa.int64())
     rows = rows.append_column("leader_epochs", partitions["leader_epochs"].combine_chunks().take(owner))
     return rows.append_column("segment_id", ids).append_column("event_timestamp", times)
+
+
+def _with_held(copies: pa.Table, held: pa.Table | None) -> pa.Table:
+    """The copies with `is_held`, true where an earlier run's complete copy, and its segment id, takes the place."""
+    if held is None or held.num_rows == 0:
+        return copies.append_column("is_held", pa.array([False] * copies.num_rows, pa.bool_()))
+    extent = (*REMOTE_KEY, "end_offset", "size_bytes")
+    ends = copies.append_column("end_offset", pc.subtract(copies["next_base_offset"], 1))
+    sizes = held.append_column("size_bytes", held["segment_size_bytes"])
+    at = positions(key_of(ends, extent), key_of(sizes, extent))
+    ids = pc.coalesce(held["segment_id"].combine_chunks().take(at), copies["segment_id"].combine_chunks())
+    column = copies.schema.get_field_index("segment_id")
+    return copies.set_column(column, "segment_id", ids).append_column("is_held", at.is_valid())
+
+
+def _as_results(wave: pa.Table) -> pa.Table:
+    """Rows of COPIED for the copies that were there already."""
+    there = wave.filter(wave["is_held"])
+    state = SegmentState.COPY_SEGMENT_FINISHED.name
+    rows = [
+        {"segment_id": segment_id, "state": state, "bytes": 0, "error": None, "is_transient": False}
+        for segment_id in there["segment_id"].to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=tier_task.COPIED)
 
 
 def _started(wave: pa.Table, settings: RunSettings) -> pa.Table:

@@ -1,0 +1,315 @@
+"""One warehouse over many runs: other topics, other sources, other settings, other places, a clock that jumps."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from jobs.cli import run as tiersnap
+from jobs.warehouse import Warehouse
+from remote_storage.keys import ObjectKeys
+from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
+from remote_storage.object_store import ObjectStore
+from remote_storage.segment_metadata import TopicIdPartition
+from remote_storage.snapshot_objects import SnapshotManifest
+from snapshot import segment_scan, snapshot_file
+from snapshot.crc32c import crc32c
+from snapshot.errors import TransientError, UsageError
+from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
+from tests.reference.logs import DAY
+from tests.reference.pipeline import Runner
+
+pytestmark = pytest.mark.unit
+
+ID = "lZ6vvmajTWKDBUTV6SQAtQ"
+OTHER_ID = "5GXaOJXiRzOuReKRIUWzvw"
+HOUR = DAY // 24
+
+
+def segments(*bases: int) -> dict[int, list[bytes]]:
+    """One log of batches of five, each of a producer of its own, rolled at multiples of five."""
+    ends = [*bases[1:], bases[-1] + 5]
+    return {
+        base: [data_batch(offset, 5, offset // 5, 0, 0) for offset in range(base, end, 5)]
+        for base, end in zip(bases, ends, strict=True)
+    }
+
+
+def write(source: Path, topic: str = "orders", topic_id: str = ID, *, bases: tuple[int, ...] = (0, 10, 20, 30)) -> Path:
+    return write_partition(
+        source, topic, 0, segments(*bases), topic_id=topic_id, high_watermark=bases[-1] + 5, indexes=True
+    )
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    write(tmp_path / "logs")
+    return Runner(tmp_path, tmp_path / "logs")
+
+
+def verdicts(runner: Runner) -> dict[str, int]:
+    rows = Warehouse(runner.warehouse).read("readiness")["verdict"].to_pylist()
+    return {verdict: rows.count(verdict) for verdict in sorted(set(rows))}
+
+
+def test_a_run_of_one_topic_keeps_what_is_known_of_the_others(runner: Runner) -> None:
+    import re
+
+    write(runner.source, "payments", OTHER_ID)
+    runner(apply=False)
+    before = verdicts(runner)
+    assert sum(before.values()) == 8
+    only = runner(apply=False, topic=re.compile("orders"))
+    assert only.readiness.num_rows == 4
+    assert verdicts(runner) == before
+    assert runner().tiered.segments == 6
+
+
+def test_a_run_of_another_source_keeps_what_is_known_of_the_first(runner: Runner, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write(other, "payments", OTHER_ID)
+    runner(apply=False)
+    runner(apply=False, sources=(str(other),))
+    assert sum(verdicts(runner).values()) == 8
+    assert runner().tiered.segments == 3
+
+
+def test_a_partition_that_is_gone_leaves_the_verdicts(runner: Runner) -> None:
+    folder = write(runner.source, "payments", OTHER_ID)
+    runner(apply=False)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    runner(apply=False)
+    assert sum(verdicts(runner).values()) == 4
+
+
+def test_retention_after_snapshots_were_written_is_no_conflict(runner: Runner) -> None:
+    """What is folded from the later log start knows less than the objects that are there; those stay."""
+    folder = runner.source / "orders-0"
+    for path in folder.glob("*.index"):
+        path.unlink()  # so that nothing is tiered yet
+    runner()
+    before = {key: data for key, data in runner.objects().items() if key.endswith(".snapshot")}
+    assert len(before) == 3
+    for path in folder.glob(f"{0:020d}.*"):
+        path.unlink()
+    outcome = runner()
+    assert outcome.errors == []
+    after = {key: data for key, data in runner.objects().items() if key.endswith(".snapshot")}
+    assert after == before
+    assert runner().did_nothing
+
+
+def test_replacing_after_retention_keeps_the_snapshots_that_know_more(runner: Runner) -> None:
+    runner()
+    before = {key: data for key, data in runner.objects().items() if key.endswith(".snapshot")}
+    for path in (runner.source / "orders-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    assert runner(replace=True).errors == []
+    assert {key: data for key, data in runner.objects().items() if key.endswith(".snapshot")} == before
+
+
+def test_a_manifest_describes_the_objects_that_are_there(runner: Runner, tmp_path: Path) -> None:
+    """A new warehouse, a later moment: producers have expired, and the objects of the earlier run stay."""
+    runner(as_of=TIMESTAMP + 100, expiration=7 * DAY)
+    later = Runner(tmp_path / "later", runner.source, remote=runner.remote)
+    later.runs = 10
+    assert later(as_of=TIMESTAMP + 8 * DAY, expiration=7 * DAY).errors == []
+    objects = runner.objects()
+    partition = TopicIdPartition("orders", ID, 0)
+    name = ObjectKeys().snapshot_manifest(partition, "run-11")
+    rows = SnapshotManifest.decode(objects[name], name=name).snapshots
+    assert [row.offset for row in rows] == [10, 20, 30]
+    for row in rows:
+        data = objects[ObjectKeys().snapshot(partition, row.offset)]
+        assert (row.size, row.crc32c, row.entries) == (len(data), crc32c(data), snapshot_file.decode(data).size)
+
+
+def test_an_object_that_contradicts_the_log_is_refused_and_replaced_only_when_told(runner: Runner) -> None:
+    key = ObjectKeys().snapshot(TopicIdPartition("orders", ID, 0), 20)
+    runner.store.put_if_absent(key, snapshot_file.encode(snapshot_file.decode(EMPTY)))
+    refused = runner()
+    assert not refused.is_transient
+    assert len(refused.errors) == 1
+    assert "20" in refused.errors[0]
+    assert runner(replace=True).errors == []
+    assert snapshot_file.decode(runner.store.get(key)).size == 4
+
+
+EMPTY = bytes.fromhex("000148674bc700000000")
+
+
+def test_another_producer_expiration_judges_every_file_anew(tmp_path: Path) -> None:
+    source = tmp_path / "logs"
+    old = data_batch(0, 5, 1, 0, 0, timestamp=TIMESTAMP - 3 * HOUR)
+    new = [data_batch(5, 5, 2, 0, 0), data_batch(10, 5, 2, 0, 5)]
+    write_partition(source, "orders", 0, {0: [old], 5: new[:1], 10: new[1:]}, high_watermark=15, indexes=True)
+    Runner(tmp_path / "oracle", source)(every_boundary=True)
+    entries = snapshot_file.decode(next((tmp_path / "oracle/remote").rglob(f"{10:020d}.snapshot")).read_bytes())
+    (source / "orders-0" / f"{10:020d}.snapshot").write_bytes(
+        snapshot_file.encode(entries[entries["producer_id"] == 2])
+    )
+    runner = Runner(tmp_path, source)
+
+    def found(outcome: object) -> str:
+        rows = outcome.carried.snapshots.to_pylist()  # type: ignore[attr-defined]
+        return next(row["found"] for row in rows if row["end_offset"] == 10)
+
+    assert found(runner(apply=False, producer_expiration=HOUR)) == "MATCHES"
+    assert found(runner(apply=False, producer_expiration=None)) == "SUSPECT"
+    assert found(runner(apply=False, producer_expiration=HOUR)) == "MATCHES"
+
+
+def test_a_clock_that_goes_back_does_not_bring_back_what_was_known_before(runner: Runner) -> None:
+    runner(apply=False, now=1_000_000)
+    path = runner.source / "orders-0" / f"{30:020d}.log"
+    path.write_bytes(path.read_bytes() + data_batch(35, 5, 9, 0, 0))
+    runner(apply=False, now=500)
+    outcome = runner(apply=False, now=600)
+    assert outcome.decoded.count == 0
+    assert outcome.commits == 0
+    boundary = outcome.carried.snapshots.filter(outcome.carried.snapshots["end_offset"].is_valid())
+    assert 40 in boundary["end_offset"].to_pylist()
+
+
+def test_a_segment_that_could_not_be_read_is_read_again(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = segment_scan.open_windows
+
+    def refuse(filesystem: fs.FileSystem, path: str, **more: object) -> object:
+        if path.endswith(f"{10:020d}.log"):
+            raise OSError(5, "Input/output error")
+        return opened(filesystem, path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(segment_scan, "open_windows", refuse)
+    assert runner(apply=False).count("CORRUPT_SEGMENT") == 1  # type: ignore[arg-type]
+    again = runner(apply=False)
+    assert (again.commits, again.count("CORRUPT_SEGMENT")) == (0, 1)  # type: ignore[arg-type]
+    monkeypatch.setattr(segment_scan, "open_windows", opened)
+    assert runner(apply=False).decoded.count == 1
+    assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "GAP_BEFORE": 2, "MISSING_SNAPSHOT": 1}
+
+
+def test_a_segment_is_tiered_when_all_of_it_is(runner: Runner, tmp_path: Path) -> None:
+    """Another replica rolled elsewhere: its first segment begins where a remote one does and goes further."""
+    runner()
+    other = tmp_path / "other"
+    write(other, bases=(0, 15, 30, 45))
+    outcome = runner(sources=(str(other),))
+    assert outcome.tiered.segments == 3
+    offsets = sorted(int(key.split("/")[-1][:20]) for key in runner.objects() if key.endswith(".rsm-manifest"))
+    assert offsets == [0, 0, 10, 15, 20, 30]
+
+
+def test_a_tiered_segment_that_is_active_again_is_active(runner: Runner) -> None:
+    """An unclean leader change may truncate a log into what was tiered."""
+    runner()
+    for base in (20, 30):
+        for path in (runner.source / "orders-0").glob(f"{base:020d}.*"):
+            path.unlink()
+    write_partition(runner.source, "orders", 0, {}, leader_epochs=[(0, 0)], high_watermark=20)
+    runner()
+    assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 1}
+
+
+def test_a_warehouse_belongs_to_one_remote_storage(runner: Runner, tmp_path: Path) -> None:
+    runner()
+    elsewhere = Runner(tmp_path, runner.source, remote=str(tmp_path / "elsewhere"))
+    with pytest.raises(UsageError, match="belongs to"):
+        elsewhere()
+    with pytest.raises(UsageError, match="belongs to"):
+        elsewhere(apply=False)
+    with pytest.raises(UsageError, match="local-tiered-storage"):
+        Runner(tmp_path, runner.source, remote=runner.remote, layout=LocalTieredStorageLayout())()
+    assert Runner(tmp_path, runner.source, remote=runner.remote + "/")().did_nothing
+
+
+def test_looking_at_two_places_before_anything_is_written_is_fine(runner: Runner, tmp_path: Path) -> None:
+    runner(apply=False)
+    elsewhere = Runner(tmp_path, runner.source, remote=str(tmp_path / "elsewhere"))
+    assert elsewhere().tiered.segments == 3
+
+
+def test_a_second_run_at_the_same_time_is_told_to_wait(runner: Runner) -> None:
+    runner(apply=False)
+    descriptor = os.open(runner.warehouse, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(TransientError, match="another run"):
+            runner()
+    finally:
+        os.close(descriptor)
+    assert runner().tiered.segments == 3
+
+
+class RefusesOne:
+    """A store that refuses the objects of one segment."""
+
+    def __init__(self, store: ObjectStore, base: int) -> None:
+        self._store, self._base = store, base
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def put_file_if_absent(self, key: str, *args: object, **kwargs: object) -> object:
+        if f"/{self._base:020d}-" in key:
+            raise TransientError(f"{key}: the server went away")
+        return self._store.put_file_if_absent(key, *args, **kwargs)  # type: ignore[arg-type]
+
+
+def test_a_copy_behind_a_hole_is_finished_when_the_hole_is_closed(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader takes the highest finished segment for the end of what was copied, and skips the hole for good."""
+    from jobs.pipeline import tiering
+
+    monkeypatch.setattr(tiering, "_LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(tiering, "_MOST_TASK_BYTES", 1)  # a task a segment, as large ones have
+    refusing = RefusesOne(runner.store, 10)
+    for _ in range(2):
+        outcome = runner(store=refusing)  # type: ignore[arg-type]
+        assert outcome.is_transient
+        assert len(outcome.errors) == 1
+        done = tiering.finished(tiering.remote_segments(Warehouse(runner.warehouse)))
+        assert done["start_offset"].to_pylist() == [0]
+    assert runner().tiered.segments == 2
+    logs = sorted(key.split("/")[-1][:20] for key in runner.objects() if key.endswith(".log"))
+    assert logs == [f"{base:020d}" for base in (0, 10, 20)]
+    assert runner().did_nothing
+
+
+class GoneStore:
+    """A server that does not answer any more."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def put_if_absent(self, key: str, *args: object, **kwargs: object) -> object:
+        self.asked += 1
+        raise TransientError(f"{key}: time-out")
+
+
+def test_a_server_that_went_away_is_not_asked_at_every_boundary_and_the_run_may_be_repeated(runner: Runner) -> None:
+    gone = GoneStore(runner.store)
+    outcome = runner(store=gone)  # type: ignore[arg-type]
+    assert gone.asked == 1
+    assert outcome.is_transient
+    assert len(outcome.errors) == 1
+    assert runner().tiered.segments == 3
+
+
+def test_damage_of_the_directory_itself_is_said(
+    runner: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runner.source / "replication-offset-checkpoint").write_text("0\n7\n")
+    options = ["--engine", "local", "--remote", str(tmp_path / "r"), "--warehouse", str(tmp_path / "w")]
+    tiersnap(["run", "--source", str(runner.source), *options, "--report", str(tmp_path / "report")])
+    assert "CORRUPT_CHECKPOINT" in capsys.readouterr().err
