@@ -14,8 +14,6 @@ SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
     """Write `data` to `path` by a temporary neighbour, fsync, and a rename or link.
 
-    The neighbour is named `<name>.tmp`; one that a killed process left is thrown away.
-
     Args:
         replace: put it in place of a file that is there; otherwise an existing file wins.
         like: a file whose owner and mode the new one gets.
@@ -26,32 +24,60 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
         UsageError: this user may not write there.
         TransientError: the disk is full.
     """
+    stage(path, data, like=like)
+    if not publish(path, replace=replace):
+        return False
     try:
-        return _write(path, path.with_name(path.name + SUFFIX), data, replace=replace, like=like)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return True
+
+
+def staged(path: Path) -> Path:
+    """The temporary neighbour of `path`, `<name>.tmp`."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def stage(path: Path, data: bytes, *, like: Path | None = None) -> None:
+    """Write `data` durably beside `path`; what a killed process left there is thrown away. Raises as write_atomically.
+
+    Nothing is left there when it fails.
+    """
+    temporary = staged(path)
+    try:
+        # Made anew, never opened: as root one would follow a link that the directory's owner put there.
+        temporary.unlink(missing_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                if like is not None:
+                    _copy_owner_and_mode(like, file.fileno())
+                os.fsync(file.fileno())
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def _write(path: Path, temporary: Path, data: bytes, *, replace: bool, like: Path | None) -> bool:
-    # Made anew, never opened: as root one would follow a link that the directory's owner put there.
-    temporary.unlink(missing_ok=True)
+def publish(path: Path, *, replace: bool) -> bool:
+    """Put the staged file in place; as write_atomically, but for the directory, which is to be synced."""
+    temporary = staged(path)
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            if like is not None:
-                _copy_owner_and_mode(like, file.fileno())
-            os.fsync(file.fileno())
-        if replace:
-            temporary.replace(path)
-        else:
-            # A rename would overwrite what appeared meanwhile; a link refuses.
-            os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
+        try:
+            if replace:
+                temporary.replace(path)
+            else:
+                # A rename would overwrite what appeared meanwhile; a link refuses.
+                os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
     return True
 
 

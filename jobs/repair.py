@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +13,11 @@ import click
 from pyarrow import fs
 
 from jobs import params
-from jobs.atomic_file import SUFFIX, cannot_write, write_atomically
 from jobs.log_dir_lock import locked
 from jobs.output import Output
 from jobs.partitions import selected
-from snapshot import snapshot_file
-from snapshot.errors import ExitCode, ObjectExistsError, UsageError
+from jobs.repair_files import elsewhere, in_place, nowhere
+from snapshot.errors import ExitCode, UsageError
 from snapshot.examine import Examination, examine
 from snapshot.log_dir import LogDir, Partition, open_log_dir
 from snapshot.partition_replay import snapshot_reader
@@ -64,19 +64,20 @@ def repair(
     log_dir = open_log_dir(logdir)
     options = PlanOptions(expiration, as_of, every_boundary, replace, above_newest)
 
-    def plan(writer: Callable[[Partition], Write] | None) -> Iterator[Repair]:
+    def plan(open_files: OpenFiles) -> Iterator[Repair]:
         partitions = selected(log_dir, logdir, topic)
-        return _plan_all(log_dir.filesystem, partitions, options, check_crc, producer_expiration, writer)
+        return _plan_all(log_dir.filesystem, partitions, options, check_crc, producer_expiration, open_files)
 
     if apply:
         with locked(_local(logdir, log_dir)):
-            return _report(output, logdir, log_dir, plan(_in_place), wrote=True)
+            return _report(output, logdir, log_dir, plan(in_place), wrote=True)
     if out is not None:
-        return _report(output, logdir, log_dir, plan(partial(_elsewhere, out, replace)), wrote=True)
-    return _report(output, logdir, log_dir, plan(None), wrote=False)
+        return _report(output, logdir, log_dir, plan(partial(elsewhere, out, replace)), wrote=True)
+    return _report(output, logdir, log_dir, plan(nowhere), wrote=False)
 
 
 Repair = tuple[Examination, list[PlannedSnapshot]]
+OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
 
 
 def _plan_all(
@@ -85,18 +86,19 @@ def _plan_all(
     options: PlanOptions,
     check_crc: bool,
     producer_expiration: int | None,
-    writer: Callable[[Partition], Write] | None,
+    open_files: OpenFiles,
 ) -> Iterator[Repair]:
     for partition in partitions:
         read_snapshot = snapshot_reader(filesystem, partition)
-        planner = Planner(partition, options, read_snapshot, writer(partition) if writer else None)
-        examination = examine(
-            filesystem,
-            partition,
-            check_crc=check_crc,
-            producer_expiration=producer_expiration,
-            on_boundary=planner,
-        )
+        with open_files(partition) as write:
+            planner = Planner(partition, options, read_snapshot, write)
+            examination = examine(
+                filesystem,
+                partition,
+                check_crc=check_crc,
+                producer_expiration=producer_expiration,
+                on_boundary=planner,
+            )
         yield examination, planner.planned
 
 
@@ -104,41 +106,6 @@ def _local(uri: str, log_dir: LogDir) -> Path:
     if log_dir.filesystem.type_name != "local":
         raise UsageError(f"{uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
     return Path(log_dir.path)
-
-
-def _in_place(partition: Partition) -> Write:
-    folder = Path(partition.path)
-    for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed; nobody else writes here while we hold .lock
-        left.unlink()
-
-    def write(planned: PlannedSnapshot, data: bytes) -> None:
-        path = folder / snapshot_file.file_name(planned.offset)
-        like = Path(partition.segments[0].log.path)
-        if not write_atomically(path, data, replace=planned.action is Action.REPLACE, like=like):
-            raise ObjectExistsError(f"{path}: there is something that is no file", hint="move it away, then run again")
-
-    return write
-
-
-def _elsewhere(out: Path, replace: bool, partition: Partition) -> Write:
-    folder = out / partition.name
-
-    def write(planned: PlannedSnapshot, data: bytes) -> None:
-        path = folder / snapshot_file.file_name(planned.offset)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
-            if path.exists() and path.read_bytes() == data:
-                return
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        if not write_atomically(path, data, replace=replace):
-            raise ObjectExistsError(
-                f"{path}: a file with other content is there",
-                hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
-            )
-
-    return write
 
 
 def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repair], *, wrote: bool) -> int:
