@@ -140,7 +140,7 @@ class Unblock:
         readiness = outcome.readiness.to_pylist()
         for name, freeing in self.freeings.items():
             rows = [row for row in readiness if (row["topic"], row["partition"]) == name]
-            freeing.plan(rows, plans.get(name), applied=apply)
+            freeing.plan(rows, plans.get(name), applied=apply, replace=self.request.settings.carry.replace)
         if apply:
             publish_plans(self.metadata_topic, list(plans.values()), self.broker_id)
             still_stuck = self._toggle_and_watch(reader)

@@ -88,7 +88,7 @@ class Cluster:
             for name, future in described.items():
                 topic = self._result(f"topic {name}", future)
                 leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
-                found[name] = Topic(name, str(topic.topic_id), leaders)
+                found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
         return found
 
     def settings(self, topic: str) -> dict[str, Setting]:
@@ -182,6 +182,11 @@ class Cluster:
             hint="the broker's log says more",
             code=error.name(),
         )
+
+
+def _kafka_uuid(text: str) -> str:
+    """Kafka's text of a UUID; librdkafka writes it in the other base64 alphabet."""
+    return text.rstrip("=").replace("+", "-").replace("/", "_")
 
 
 def _error_of(exception: Exception) -> Any:  # noqa: ANN401

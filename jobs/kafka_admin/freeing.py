@@ -12,7 +12,7 @@ from jobs.kafka_admin.publish_plan import Action, PartitionPlan
 from jobs.kafka_admin.stuck import StuckPartition
 from remote_storage.metadata_cache import MetadataCache
 from snapshot.errors import ExitCode
-from snapshot.readiness import SETTLED, Verdict
+from snapshot.readiness import Verdict
 
 
 class End(StrEnum):
@@ -26,6 +26,8 @@ class End(StrEnum):
     REFUSED = "REFUSED"  # it was tiered and may not be published
 
 
+_CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
+_CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
 _UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
 
 
@@ -34,7 +36,7 @@ class Freeing:
     """A partition's plan and outcome.
 
     Attributes:
-        tier: closed segments that are READY and not tiered.
+        tier: segments behind those that brokers have tiered, which tiersnap has tiered, or may tier.
         publish: finished segments that brokers do not know.
         next_offset: where remote storage ends once they do; exclusive.
     """
@@ -57,19 +59,28 @@ class Freeing:
         self.end, self.reason = End.RESTART, reason
         self.hint = "restart the leader after this: its copier then goes on behind what was published"
 
-    def plan(self, readiness: Iterable[Mapping[str, Any]], plan: PartitionPlan | None, *, applied: bool) -> None:
-        """Take in what was tiered and what may be published; `readiness` are the partition's rows of READINESS."""
-        waiting = [row for row in readiness if row["verdict"] != Verdict.ALREADY_TIERED]
-        self.tier = sum(row["verdict"] == Verdict.READY for row in waiting)
+    def plan(
+        self, readiness: Iterable[Mapping[str, Any]], plan: PartitionPlan | None, *, applied: bool, replace: bool
+    ) -> None:
+        """Take in what was tiered and what may be published; `readiness` are the partition's rows of READINESS.
+
+        With `replace` broken snapshots stand in the way no more than missing ones.
+        """
+        rows = sorted(readiness, key=lambda row: int(row["base_offset"]))
+        waiting = [row for row in rows if row["verdict"] != Verdict.ALREADY_TIERED]
+        clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
+        is_stopped = not waiting or waiting[0]["verdict"] not in clearable
+        done = [row for row in rows if row["verdict"] == Verdict.ALREADY_TIERED]
+        counted = done if applied else [row for row in waiting if row["verdict"] in {*clearable, Verdict.GAP_BEFORE}]
+        self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
         if plan is not None:
             self.publish = plan.count(Action.PUBLISH) + plan.count(Action.FINISH)
             ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not Action.DELETED]
             self.next_offset = max([self.stuck.next_offset, *ends])
         if plan is not None and plan.refusal is not None:
             self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint
-        elif not (self.publish or self.stuck.is_resumed or (self.tier and not applied)):
-            blocking = [row for row in waiting if row["verdict"] not in SETTLED]
-            first = min(blocking, key=lambda row: int(row["base_offset"]), default=None)
+        elif not self.publish and not self.stuck.is_resumed and (applied or is_stopped):
+            first = waiting[0] if waiting else None
             self.end = End.BLOCKED
             self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
             self.hint = first["next_step"] if first else ""

@@ -6,6 +6,7 @@ so it is asked for, never assumed. The topic is made by brokers; where it is abs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ from remote_storage.segment_metadata import TopicIdPartition
 
 DELIVERY_MS = 60_000
 _BEGINNING = -2
-_FETCH = 1000
+_FETCH, _FETCH_SECONDS = 1000, 0.1
 
 
 class MetadataTopic:
@@ -103,9 +104,12 @@ class MetadataReader:
         for number in self._partitions:
             low, ends[number] = self._watermarks(number)
             self._next[number] = max(self._next[number], low)
+        heard = time.monotonic()
         while any(self._next[number] < end for number, end in ends.items()):
-            messages = self._consumer.consume(_FETCH, SECONDS)
-            if not messages:
+            messages = self._consumer.consume(_FETCH, _FETCH_SECONDS)  # waits for all of them as long as it may
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SECONDS:
                 raise BrokerUnavailableError(
                     f"{self._cluster.bootstrap_server}: {METADATA_TOPIC} gave nothing for {SECONDS:.0f} s",
                     hint="run the same command again",

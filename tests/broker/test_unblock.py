@@ -41,7 +41,10 @@ def unblock(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     """Exit code and rows."""
     capsys.readouterr()
     code = tiersnap(["--output", "json", "unblock", *options(broker, tmp_path), *more])
-    return code, json.loads(capsys.readouterr().out)["result"]["rows"]
+    said = capsys.readouterr()
+    result = json.loads(said.out)["result"]
+    assert result is not None, said.err
+    return code, result["rows"]
 
 
 def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_touched(
@@ -60,13 +63,13 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         before = digests(folder)
 
         code, rows = unblock(broker, tmp_path, capsys)
-        assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"])
+        assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"]), rows
         assert (rows[0]["remote_ends_at"], rows[0]["tier"]) == (bases[4], 6)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4]), "a plan writes nothing"
 
         code, rows = unblock(broker, tmp_path, capsys, "--apply")
         failures = broker.log.count(NO_SNAPSHOT)
-        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"])
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
         assert tier.complete_bases(TOPIC) == tuple(bases[:10]), "ten of ten, none twice"
         assert digests(folder) == before
 
