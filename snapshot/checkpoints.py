@@ -38,7 +38,7 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
         return []
     if lines[0].strip() != _VERSION:
         raise CorruptCheckpointError(f"{name}: line 1 is {lines[0]!r}, expected version {_VERSION}")
-    if len(lines) < 2 or not lines[1].strip().isdigit():
+    if len(lines) < 2 or not lines[1].strip().isdecimal():
         raise CorruptCheckpointError(f"{name}: line 2 is {''.join(lines[1:2])!r}, expected the number of entries")
     rows = [line.split() for line in lines[2:] if line.strip()]
     for number, row in enumerate(rows, 3):
@@ -49,11 +49,14 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
     return rows
 
 
-def _integer(value: str, name: str) -> int:
+def _integer(value: str, name: str, *, bits: int = 64) -> int:
     try:
-        return int(value)
+        number = int(value)
     except ValueError as error:
-        raise CorruptCheckpointError(f"{name}: {value!r} is not a number") from error
+        raise CorruptCheckpointError(f"{name}: {value[:40]!r} is not a number") from error
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise CorruptCheckpointError(f"{name}: {value[:40]} is no number of {bits} bits")
+    return number
 
 
 def parse_offsets(text: str, *, name: str) -> dict[TopicPartition, int]:
@@ -78,7 +81,11 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
     Raises:
         CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
     """
-    epochs = tuple((_integer(epoch, name), _integer(start, name)) for epoch, start in _entries(text, 2, name))
+    entries = _entries(text, 2, name)
+    epochs = tuple((_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
+    for entry in epochs:
+        if min(entry) < 0:
+            raise CorruptCheckpointError(f"{name}: entry {entry}, expected no epoch and no offset below 0")
     for before, after in pairwise(epochs):
         if after[0] <= before[0] or after[1] < before[1]:
             raise CorruptCheckpointError(f"{name}: entry {after} after {before}, expected ascending epochs and offsets")
@@ -112,10 +119,11 @@ def format_topic_id(topic_id: str) -> str:
 
 
 def is_topic_id(text: str) -> bool:
-    """Whether `text` is a Kafka UUID other than zero: base64url of 16 bytes without padding."""
+    """Whether `text` is a Kafka UUID other than zero: base64url of 16 bytes without padding, in its one spelling."""
     if len(text) != 22 or text == _ZERO_TOPIC_ID:
         return False
     try:
-        return len(base64.b64decode(text + "==", altchars=b"-_", validate=True)) == 16
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return False
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") == text

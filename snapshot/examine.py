@@ -118,12 +118,18 @@ def partition_facts(partition: Partition, replay: Replay, has_gaps: bool) -> Par
 
 
 def missing_parts(partition: Partition, segment: Segment) -> tuple[str, ...]:
-    """Mandatory parts of a remote segment, besides log and snapshot, that are not there."""
-    parts = []
-    if segment.offset_index is None:
-        parts.append("offset index")
-    if segment.time_index is None:
-        parts.append("time index")
+    """Parts of a remote segment, besides log and snapshot, that are mandatory and absent, or are no whole entries."""
+    indexes = (
+        ("offset index", segment.offset_index, 8),
+        ("time index", segment.time_index, 12),
+        ("transaction index", segment.transaction_index, 34),
+    )
+    parts = [name for name, file, _ in indexes[:2] if file is None]
+    parts += [
+        f"whole {name}: {file.size} bytes are no multiple of {length}"
+        for name, file, length in indexes
+        if file is not None and file.size % length
+    ]
     if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
         parts.append("leader epochs")
     return tuple(parts)

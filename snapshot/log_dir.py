@@ -35,9 +35,12 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
-_LIVE_FOLDER = re.compile(r"^(?P<topic>.+)-(?P<partition>\d+)$")
+_LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
-_NUMBERED_FILE = re.compile(r"^(?P<number>-?\d+)\.(?P<suffix>log|index|timeindex|txnindex|snapshot)$")
+_NUMBERED_FILE = re.compile(r"(?P<number>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
+_OTHER_NUMBER = re.compile(r"-?[0-9]+\.(log|snapshot)")
+_LARGEST_PARTITION = (1 << 31) - 1
+_LARGEST_OFFSET = (1 << 63) - 1
 _UNFINISHED = (".cleaned", ".swap")
 
 
@@ -156,8 +159,10 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
 
 def split_folder_name(name: str) -> TopicPartition | None:
     """(topic, partition) of a live folder's name, None when it is none."""
-    match = _LIVE_FOLDER.match(name)
-    return (match["topic"], int(match["partition"])) if match else None
+    match = _LIVE_FOLDER.fullmatch(name)
+    if match is None or int(match["partition"]) > _LARGEST_PARTITION:
+        return None
+    return match["topic"], int(match["partition"])
 
 
 def open_log_dir(uri: str) -> LogDir:
@@ -244,7 +249,9 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     texts = {}
     for info in sorted(listing, key=lambda info: info.base_name):
         name = info.base_name
-        match = _NUMBERED_FILE.match(name)
+        match = _NUMBERED_FILE.fullmatch(name)
+        if match and int(match["number"]) > _LARGEST_OFFSET:
+            match = None
         if info.type != fs.FileType.File:
             if match:
                 message = "not a regular file: a folder, or a link that leads nowhere"
@@ -254,7 +261,9 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
             ref = FileRef(info.path, info.size, info.mtime_ns or 0)
             numbered[match["suffix"]][int(match["number"])] = ref
         elif name.endswith((".snapshot", ".log")):
-            message = "the name is not <20 digits>" + name[name.rindex(".") :] + "; a broker cannot open this partition"
+            message = "the name is not <20 digits>" + name[name.rindex(".") :]
+            is_number = _OTHER_NUMBER.fullmatch(name)
+            message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
             findings.append(Finding(FindingKind.BAD_FILE_NAME, info.path, -1, message))
         elif name.endswith(_UNFINISHED):
             message = "half-done compaction; start the broker once to finish it, then look again"
