@@ -42,7 +42,8 @@ _SPARE_BYTES = 64 << 20
 @click.option(
     "--producer-state",
     type=click.Choice(PRODUCER_STATES),
-    help="keep in the same cluster. Into another one this has to be chosen: empty, or keep where no ids collide.",
+    help="keep in the same cluster. Into another one this has to be chosen: empty (but for the holders of open "
+    "transactions), or keep where no ids collide.",
 )
 @click.option("--log-start", type=int, help="First offset wanted; as the tier tells by default.")
 @click.option("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out.")

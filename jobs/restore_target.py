@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobs.atomic_file import cannot_write, sync_directory, write_atomically
 from jobs.restore_errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
+from remote_storage.segment_metadata import is_uuid
 from snapshot import meta_properties
 from snapshot.checkpoints import TopicPartition, format_offsets, is_topic_id, parse_offsets
 from snapshot.errors import SourceNotFoundError, UsageError
@@ -129,7 +130,7 @@ def choose_destination(
         OtherClusterError: it is another cluster, and a choice was not made.
         UsageError: `as_topic_id` is no topic id.
     """
-    if as_topic_id is not None and not is_topic_id(as_topic_id):
+    if as_topic_id is not None and not (is_uuid(as_topic_id) and is_topic_id(as_topic_id)):
         raise UsageError(f"--as-topic-id {as_topic_id!r} is not the 22 characters of a topic id")
     if source_cluster is None:
         raise UnknownClusterError(

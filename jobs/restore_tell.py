@@ -84,7 +84,7 @@ def tell_plan(output: Output, plan: RestorePlan) -> None:
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
             f"{name}: with --producer-state empty whatever a producer sends again is appended a second time, and "
-            "fenced producers are no longer known"
+            "producers that were fenced are no longer known"
         )
     if not plan.destination.is_same_cluster:
         _tell_other_cluster(output, plan)

@@ -25,7 +25,7 @@ from snapshot.checkpoints import LeaderEpochs
 from snapshot.errors import CorruptDataError, CorruptIndexError
 from snapshot.log_dir import Partition, Segment
 from snapshot.partition_replay import replay_partition
-from snapshot.producer_state import ENTRY_DTYPE
+from snapshot.producer_state import NONE
 from snapshot.replay import Run, fold_segment
 from snapshot.segment_scan import SegmentEnd
 from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
@@ -104,12 +104,24 @@ def replay_restored(
         partition: closed segments, and the empty active one at the log end; their other files are not looked at.
         fetch: called for each closed segment in ascending order; once it returns, the `.log` file is there.
         put: called with the name and content of each file; None where no such file may be.
-        empty_state: the snapshot at the log end names no producers.
+        empty_state: the snapshot at the log end has `only_open_transactions`.
 
     Raises:
         CorruptDataError: a batch is damaged, or no broker could replay the log.
     """
     return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(producer_expiration)
+
+
+def only_open_transactions(entries: np.ndarray) -> np.ndarray:
+    """The entries (ENTRY_DTYPE) of producers in a transaction, without their last batches; no other producers.
+
+    Nothing sent again is known by them, and no sequence can be out of order; but read_committed goes on hiding what
+    was never committed. A snapshot without them would show it.
+    """
+    kept = entries[entries["current_txn_first_offset"] >= 0].copy()
+    kept["last_sequence"] = kept["last_offset"] = NONE
+    kept["offset_delta"] = 0
+    return kept
 
 
 class _Pass:
@@ -149,9 +161,9 @@ class _Pass:
                     found.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
                 )
             if boundary.offset == end:
-                found.producers = 0 if self._empty_state else int(boundary.entries.size)
-                if self._empty_state:
-                    data = snapshot_file.encode(np.empty(0, ENTRY_DTYPE))
+                entries = only_open_transactions(boundary.entries) if self._empty_state else boundary.entries
+                data = snapshot_file.encode(entries) if self._empty_state else data
+                found.producers = int(entries.size)
             self._put(snapshot_file.file_name(boundary.offset), data)
             found.snapshots += 1
         if replay.refusal is not None:

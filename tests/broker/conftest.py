@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from remote_storage.s3_client import client_of
 from tests.broker.harness import jars
 from tests.broker.harness.disks import Disks
 from tests.broker.harness.scenarios import write_current_log, write_legacy_log
+from tests.broker.harness.two_disks import Lost, write_and_tier
+from tests.s3.conftest import aws_environment, endpoint, settings_for  # noqa: F401
 
 CopyDisks = Callable[[Disks], Disks]
 
@@ -52,6 +55,14 @@ def legacy_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
 def current_disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
     """A topic written by 4.3.1, ten inactive segments and a snapshot for each; to be copied, not used."""
     return write_current_log(tmp_path_factory.mktemp("current") / "disks")
+
+
+@pytest.fixture(scope="session")
+def lost(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Lost:  # noqa: F811
+    """Topics of 4.3.1 on a disk that was tiered to S3, and is to be lost."""
+    client_of(settings_for(endpoint)).create_bucket(Bucket="restored")
+    remote = ("s3://restored/tiered", "--endpoint-url", endpoint, "--path-style")
+    return write_and_tier(tmp_path_factory.mktemp("lost") / "disks", remote)
 
 
 @pytest.fixture
