@@ -67,12 +67,19 @@ def conclude(
     known = {offset: found for offset, found in snapshots.items() if offset in bases or found.verdict is not is_missing}
     for offset in partition.snapshots:
         known.setdefault(offset, unknown(replay, offset))
-    findings = [*partition.findings, *(end.finding for end in replay.ends.values() if end.finding)]
+    has_gaps = any(end.has_gaps for end in replay.ends.values())
+    # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
+    may_be_empty = bool(compaction_reason(partition, has_gaps=has_gaps))
+    damage = (end.finding for end in replay.ends.values() if end.finding)
+    findings = [
+        *partition.findings,
+        *(each for each in damage if not (may_be_empty and each.kind is FindingKind.EMPTY_SEGMENT)),
+    ]
     if replay.refusal is not None:
         path, message = partition.path, replay.refusal.message
         findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
     readiness = judge(
-        partition_facts(partition, replay, any(end.has_gaps for end in replay.ends.values())),
+        partition_facts(partition, replay, has_gaps),
         [_segment_facts(partition, segment, replay, known, tiered) for segment in partition.segments],
     )
     return Examination(partition, replay, dict(sorted(known.items())), tuple(readiness), tuple(findings))

@@ -154,6 +154,7 @@ def test_a_compacted_topic_needs_no_snapshots(log_dir):
     write_small_log(log_dir, "__consumer_offsets", with_snapshots=False)
     write_small_log(log_dir, "cleaned", with_snapshots=False)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ncleaned 0 15\n")
+    file_of(log_dir / "cleaned-0", 5, ".log").write_bytes(b"")  # no record of it survived the cleaner
 
     ran = tiersnap("scan", log_dir)
 
