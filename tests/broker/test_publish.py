@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import run as tiersnap
+from remote_storage.metadata_records import decode, encode
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.reading import read_all
-from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
+from tests.broker.harness.remote_log_metadata import metadata_values, states
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, log_start
@@ -75,3 +77,12 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
         wait_until(lambda: len(tier.complete_bases(TOPIC)) > len(closed), "the copier goes on", seconds=20)
         assert tier.complete_bases(TOPIC)[: len(closed)] == tuple(closed)
         assert tiered_files(tier).items() >= files.items()
+
+        # The broker's own records: where ours are, and written back byte for byte.
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] > len(closed), "a record of the broker")
+        values = metadata_values(broker)
+        assert [encode(decode(value)) for value in values] == values
+        used = [
+            number for number in range(tier.metadata_partitions) if read_all(broker, METADATA_TOPIC, partition=number)
+        ]
+        assert len(used) == 1

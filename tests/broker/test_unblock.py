@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from jobs.cli import run as tiersnap
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, segment_bases
 from tests.broker.harness.remote_log_metadata import states
-from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, NO_SNAPSHOT, TOPIC
+from tests.broker.harness.scenarios import (
+    CURRENT_VERSION,
+    FAILING_INTERVAL_MS,
+    NO_SNAPSHOT,
+    TOPIC,
+    UPGRADED_VERSION,
+)
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
-from tests.broker.harness.topics import alter_topic, wait_for_leader
+from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 
@@ -80,4 +90,88 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert broker.log.count(NO_SNAPSHOT) == failures
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 12
 
+        assert unblock(broker, tmp_path, capsys, "--apply") == (0, [])
+
+
+def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finishes(
+    current_disks, copy_of, tmp_path, capsys
+):
+    disks = copy_of(current_disks)
+    bases = segment_bases(disks.partition(TOPIC))
+    drop_snapshot(disks.partition(TOPIC), bases[1])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    record = tmp_path / "warehouse" / "unblock"
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        wait_for_leader(broker, TOPIC)
+        alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, "local.retention.bytes": "1000000000"})
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        before = own_settings(broker)
+
+        killed_while_off(broker, tmp_path, signal.SIGTERM)
+        assert own_settings(broker) == before, "a request to end waits for that"
+        assert list(record.glob("*.json")), "and the rest is for the next run"
+
+        killed_while_off(broker, tmp_path, signal.SIGKILL)
+        left = own_settings(broker)
+        assert (left["remote.log.copy.disable"], left["local.retention.bytes"]) == ("true", "-2")
+
+        code, rows = unblock(broker, tmp_path, capsys)
+        assert own_settings(broker) == left, "a plan sets nothing"
+        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        assert own_settings(broker) == before
+        assert not list(record.glob("*.json"))
+        assert tier.complete_bases(TOPIC) == tuple(bases[:10])
+
+
+def own_settings(broker: Broker) -> dict[str, str]:
+    """What the topic itself has set."""
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    admin = admin_client(broker)
+    entries = admin.describe_configs([resource])[resource].result(20)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in entries.items() if entry.source == own}
+
+
+def killed_while_off(broker: Broker, tmp_path: Path, number: signal.Signals) -> None:
+    """Run the command in a process of its own and send it a signal while copying is off."""
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker, tmp_path), "--apply"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
+            wait_until(lambda: process.poll() is not None or is_off(), "copying is off", seconds=60, every=0.02)
+            process.send_signal(number)
+            process.wait(60)
+        finally:
+            process.kill()
+    assert process.returncode == -number
+
+
+@pytest.mark.kafka("2.7.2", UPGRADED_VERSION)
+def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_published(
+    legacy_disks, copy_of, tmp_path, capsys
+):
+    disks = copy_of(legacy_disks)
+    closed = segment_bases(disks.partition(TOPIC))[:-1]
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, UPGRADED_VERSION, tier=tier) as broker:
+        wait_for_leader(broker, TOPIC)
+        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+
+        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+
+        assert (code, [row["outcome"] for row in rows]) == (6, ["RESTART"]), rows
+        assert "zookeeper" in rows[0]["reason"].lower()
+        assert "restart the leader" in rows[0]["hint"]
+        assert tier.complete_bases(TOPIC) == tuple(closed)
+        assert own_settings(broker).get("remote.log.copy.disable") is None
+
+        broker.stop()
+        broker.start()
+        wait_for_leader(broker, TOPIC)
+        write_segments(broker, TOPIC, len(closed) + 3, name="later-")
+        wait_until(lambda: len(tier.complete_bases(TOPIC)) >= len(closed) + 2, "the copier goes on", seconds=40)
+        assert tier.complete_bases(TOPIC) == tuple(segment_bases(disks.partition(TOPIC))[:-1]), "none twice"
+        assert broker.log.count(NO_SNAPSHOT) == 0
         assert unblock(broker, tmp_path, capsys, "--apply") == (0, [])

@@ -1,0 +1,239 @@
+"""What may not be published, asked of a real broker; and publishing again, or after a kill."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from jobs.cli import run as tiersnap
+from remote_storage.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
+from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import file_at
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.reading import read_all
+from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
+from tests.broker.harness.remote_log_metadata import metadata_values, states
+from tests.broker.harness.scenarios import CURRENT_VERSION
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import admin_client, alter_topic, create_topic
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+CLOSED = 3
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running broker with one log directory, and where tiersnap keeps what is its own."""
+
+    broker: Broker
+    root: Path
+
+    def tier(self, topic: str, *, source: Path | None = None, name: str = "") -> Path:
+        """Tier the closed segments of `topic`, as soon as the broker has checkpointed its high watermark."""
+        warehouse, remote = self.root / f"warehouse-{name or topic}", self.root / f"remote-{name or topic}"
+        closed = len(list((source or self.broker.disks.log_dir).glob(f"{topic}-0/*.log"))) - 1
+        options = [
+            *("--source", str(source or self.broker.disks.log_dir), "--remote", str(remote)),
+            *("--warehouse", str(warehouse), "--layout", "local-tiered-storage", "--engine", "local"),
+            *("--topic", topic, "--apply"),
+        ]
+
+        def done() -> bool:
+            assert tiersnap(["-q", "tier", *options]) == 0
+            return len(list(remote.glob("kafka-tiered-storage/*/*.snapshot"))) == closed
+
+        wait_until(done, f"{topic} is tiered", seconds=30, every=1)
+        return warehouse
+
+    def copy_of_log(self, topic: str, name: str) -> tuple[Path, Path]:
+        """The log directory again, with this topic alone: the directory and its partition folder."""
+        log_dir = self.root / f"copy-{name}"
+        log_dir.mkdir()
+        shutil.copy(self.broker.disks.log_dir / "replication-offset-checkpoint", log_dir)
+        folder = log_dir / f"{topic}-0"
+        shutil.copytree(self.broker.disks.partition(topic), folder)
+        return log_dir, folder
+
+    def records(self) -> int:
+        return len(metadata_values(self.broker))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One broker with four topics that have three closed segments each; `plain` has no remote storage."""
+    root = tmp_path_factory.mktemp("refusals")
+    disks = kraft_disks(root / "disks", CURRENT_VERSION)
+    quick = {"replica.high.watermark.checkpoint.interval.ms": "500"}
+    with Broker(disks, CURRENT_VERSION, tier=LocalTier(root / "tier"), settings=quick) as broker:
+        for topic, configs in {**dict.fromkeys(("ledger", "orders", "killed"), COPYING_OFF), "plain": {}}.items():
+            create_topic(broker, topic, configs=configs)
+            write_segments(broker, topic, CLOSED + 1, name=f"{topic}-")
+        yield Site(broker, root)
+
+
+@pytest.fixture
+def publish(site, capsys) -> Callable[..., tuple[int, dict, str]]:
+    """`tiersnap publish`: exit code, the one row, and what was said."""
+
+    def run(warehouse: Path, *options: str) -> tuple[int, dict, str]:
+        capsys.readouterr()
+        command = ["publish", "--bootstrap-server", site.broker.bootstrap, "--warehouse", str(warehouse), *options]
+        code = tiersnap(["--output", "json", *command])
+        said = capsys.readouterr()
+        result = json.loads(said.out)["result"]
+        return code, result["rows"][0] if result else {}, said.err
+
+    return run
+
+
+@pytest.mark.parametrize("settings", [{"retention.ms": "86400000"}, {"retention.bytes": "100000000"}], ids=str)
+def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settings, site, publish):
+    warehouse = site.tier("ledger")
+    before = site.records()
+    alter_topic(site.broker, "ledger", settings)
+    try:
+        code, row, said = publish(warehouse, "--apply")
+    finally:
+        alter_topic(site.broker, "ledger", dict.fromkeys(settings, "-1"))
+
+    assert (code, row["refused"]) == (4, "CopyingOffError")
+    assert next(iter(settings)) in said and "kafka-configs" in said
+    assert site.records() == before
+
+
+def test_leader_epochs_of_another_log_are_refused(site, publish):
+    log_dir, folder = site.copy_of_log("ledger", "epochs")
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
+    warehouse = site.tier("ledger", source=log_dir, name="epochs")
+    before = site.records()
+
+    for options in ([], ["--log-dir", str(site.broker.disks.log_dir)]):
+        code, row, said = publish(warehouse, "--apply", *options)
+        assert (code, row["refused"]) == (4, "LeaderEpochLineageError")
+        assert "leader epoch 99 is not in the lineage" in said
+    assert site.records() == before
+
+
+def test_a_log_whose_first_segments_are_nowhere_is_refused(site, publish):
+    log_dir, folder = site.copy_of_log("ledger", "hole")
+    for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+        file_at(folder, 0, suffix).unlink(missing_ok=True)
+    warehouse = site.tier("ledger", source=log_dir, name="hole")
+
+    code, row, said = publish(warehouse, "--apply")
+
+    assert (code, row["refused"]) == (4, "SegmentHoleError")
+    assert "remote storage ends at 0" in said
+
+
+def test_a_topic_of_another_id_or_name_is_refused(site, publish):
+    log_dir, folder = site.copy_of_log("ledger", "id")
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: lZ6vvmajTWKDBUTV6SQAtQ")
+    code, row, said = publish(site.tier("ledger", source=log_dir, name="id"), "--apply")
+    assert (code, row["refused"]) == (4, "UnknownTopicError")
+    assert "lZ6vvmajTWKDBUTV6SQAtQ in remote storage" in said
+
+    folder.rename(log_dir / "nosuch-0")
+    checkpoint = log_dir / "replication-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text().replace("ledger 0", "nosuch 0"))
+    code, row, said = publish(site.tier("nosuch", source=log_dir, name="nosuch"), "--apply")
+    assert (code, row["refused"]) == (4, "UnknownTopicError")
+    assert "nosuch" not in admin_client(site.broker).list_topics(timeout=10).topics
+
+
+def test_a_topic_that_is_not_tiered_or_is_compacted_is_refused(site, publish):
+    warehouse = site.tier("plain")
+    code, row, said = publish(warehouse, "--apply")
+    assert (code, row["refused"]) == (4, "TieringOffError")
+    assert "remote.storage.enable is off" in said
+
+    alter_topic(site.broker, "plain", {"cleanup.policy": "compact"})
+    code, row, said = publish(warehouse, "--apply")
+    assert (code, row["refused"]) == (4, "TieringOffError")
+    assert "compacted" in said
+
+
+def test_what_was_published_once_is_known_from_then_on(site, publish):
+    warehouse = site.tier("orders")
+    code, row, said = publish(warehouse)
+    assert (code, row["publish"]) == (0, CLOSED)
+    assert "give --apply" in said
+    assert states(site.broker, "orders") == {}, "a plan publishes nothing"
+
+    assert publish(warehouse, "--apply")[0] == 0
+    written = {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
+    assert states(site.broker, "orders") == written
+    code, row, said = publish(warehouse, "--apply")
+    assert (code, row["known"], row["publish"]) == (0, CLOSED, 0)
+    assert "nothing to publish" in said
+    assert states(site.broker, "orders") == written
+
+
+def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site, publish):
+    """Killed after three records, as they are written in order: one segment finished, one started, one unknown."""
+    warehouse = site.tier("killed")
+    metadata_partition = publish(warehouse)[1]["metadata_partition"]
+    expected = records_of(warehouse)
+    producer = Producer({"bootstrap.servers": site.broker.bootstrap, "log_level": 0})
+    for record in expected[:3]:
+        producer.produce(METADATA_TOPIC, encode(record), partition=metadata_partition)
+    assert producer.flush(10) == 0
+
+    code, row, _ = publish(warehouse, "--apply")
+
+    assert (code, row["known"], row["finish"], row["publish"]) == (0, 1, 1, 1)
+    values = [record.value for record in read_all(site.broker, METADATA_TOPIC, partition=metadata_partition)]
+    assert [step_of(decode(value)) for value in values if b"killed" in value] == [step_of(each) for each in expected]
+
+
+def records_of(warehouse: Path) -> list[SegmentRecord | SegmentUpdate]:
+    """The records of every finished segment in a warehouse, made of its table alone."""
+    rows = DeltaTable(str(warehouse / "remote_log_segments")).to_pyarrow_table().to_pylist()
+    found: list[SegmentRecord | SegmentUpdate] = []
+    for row in sorted(rows, key=lambda row: (row["start_offset"], row["state"] == "COPY_SEGMENT_FINISHED")):
+        segment_id = RemoteLogSegmentId(row["topic"], row["topic_id"], row["partition"], row["segment_id"])
+        if row["state"] == "COPY_SEGMENT_FINISHED":
+            found.append(SegmentUpdate(segment_id, 1, row["event_timestamp"], SegmentState.COPY_SEGMENT_FINISHED))
+            continue
+        metadata = RemoteLogSegmentMetadata(
+            id=segment_id,
+            start_offset=row["start_offset"],
+            end_offset=row["end_offset"],
+            broker_id=1,
+            max_timestamp=row["max_timestamp"],
+            event_timestamp=row["event_timestamp"],
+            segment_leader_epochs=tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"]),
+            segment_size=row["segment_size_bytes"],
+            state=SegmentState.COPY_SEGMENT_STARTED,
+        )
+        found.append(SegmentRecord(metadata))
+    return found
+
+
+def step_of(record: object) -> tuple[str, str]:
+    """Which segment enters which state."""
+    if isinstance(record, SegmentRecord):
+        return record.metadata.id.segment_id, record.metadata.state.name
+    assert isinstance(record, SegmentUpdate)
+    return record.id.segment_id, record.state.name
+
+
+def test_the_metadata_topic_is_never_made_here(tmp_path, capsys):
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, settings={"auto.create.topics.enable": "true"}) as broker:
+        code = tiersnap(["publish", "--bootstrap-server", broker.bootstrap, "--warehouse", str(tmp_path), "--apply"])
+        assert code == 2
+        assert "remote.log.storage.system.enable" in capsys.readouterr().err
+        assert METADATA_TOPIC not in admin_client(broker).list_topics(timeout=10).topics
