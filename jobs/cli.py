@@ -28,6 +28,7 @@ COMMANDS = {
     "publish": ("jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
     "unblock": ("jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
     "restore": ("jobs.restore", "Rebuild a lost partition from its remote segments."),
+    "fetch": ("jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
     "report": ("jobs.report", "Write the readiness report of the last run."),
     "config": ("jobs.config", "Show every setting, its value and where it is from."),
     "version": ("jobs.version", "Print the version."),
