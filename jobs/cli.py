@@ -27,6 +27,7 @@ COMMANDS = {
     "tier": ("jobs.tier", "The segments of chosen topics into remote storage, without a report."),
     "publish": ("jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
     "unblock": ("jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
+    "install": ("jobs.install", "Bring the snapshots that a run stored back to a broker host."),
     "restore": ("jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
     "report": ("jobs.report", "Write the readiness report of the last run."),

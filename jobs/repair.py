@@ -116,7 +116,7 @@ def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repa
     def rows() -> Iterator[dict[str, object]]:
         for examination, plan in repairs:
             findings.extend(examination.findings)
-            undone.extend(_undone_at_start(examination.partition))
+            undone.extend(undone_at_start(examination.partition))
             for planned in plan:
                 actions[planned.action] += 1
                 if planned.action is not Action.KEEP:
@@ -149,7 +149,7 @@ def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repa
     return _exit_code(actions, findings, undone)
 
 
-def _undone_at_start(partition: Partition) -> Iterator[str]:
+def undone_at_start(partition: Partition) -> Iterator[str]:
     """What to say when the next start of a broker will delete snapshots, those just written among them."""
     for segment in partition.segments:
         if segment.offset_index is None and not segment.is_active:
