@@ -12,6 +12,7 @@ and kafka.log.LogManager; listing goes through pyarrow.fs, so a log directory ma
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -155,6 +156,13 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     except (OSError, ValueError) as error:
         raise SourceNotFoundError(f"{uri}: {error}", hint="use a path, file:///…, s3://bucket/… or hdfs://…") from error
     return filesystem, path
+
+
+def located(uri: str) -> str:
+    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end."""
+    if "://" in uri or uri.startswith("file:"):
+        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
+    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
 
 
 def split_folder_name(name: str) -> TopicPartition | None:

@@ -86,7 +86,7 @@ def compare(
     gone = int(is_expired(missing, as_of=written_at, expiration=producer_expiration).sum())
     extra = found[~in_computed]
     ours, theirs = computed[in_found], found[in_computed]
-    equal = ours == theirs
+    equal = (ours == theirs) | _forgot_marker(ours, theirs, producer_expiration)
     explained = is_cleaned | _explains_extra(extra, history_from)
     extends = ~equal & (is_cleaned | _explains_difference(ours, theirs, history_from))
     lacking = missing.size - gone
@@ -102,6 +102,18 @@ def compare(
     gap = "removed by the cleaner" if is_cleaned else f"from before offset {history_from}, where this log begins"
     reason = _reason(found.size, computed.size, lacking, differing, unexplained, extending, gap)
     return Comparison(verdict, reason, lacking, differing, unexplained, extending, gone)
+
+
+def _forgot_marker(ours: np.ndarray, theirs: np.ndarray, producer_expiration: int | None) -> np.ndarray:
+    """Nothing but the coordinator epoch is unset: the broker dropped the idle producer, and it came back.
+
+    Its next marker sets the epoch again, and until then no coordinator is fenced by it: no harm comes of such a file.
+    """
+    forgot: np.ndarray = (theirs["coordinator_epoch"] < 0) & (ours["last_offset"] >= 0)
+    for name in ours.dtype.names or ():
+        if name != "coordinator_epoch":
+            forgot &= ours[name] == theirs[name]
+    return forgot if producer_expiration is not None else np.zeros(ours.size, np.bool_)
 
 
 def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:

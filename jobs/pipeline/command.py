@@ -26,6 +26,7 @@ from remote_storage.object_store import ObjectStore
 from remote_storage.s3_settings import S3Settings
 from remote_storage.stores import open_store
 from snapshot.errors import ExitCode
+from snapshot.log_dir import located
 from snapshot.readiness import Verdict
 from snapshot.stages.carry_partitions import CarryOptions
 
@@ -77,8 +78,8 @@ def stage_options(command: Callable[..., object]) -> Callable[..., object]:
         **kwargs: object,
     ) -> object:
         settings = RunSettings(
-            sources=sources,
-            warehouse=warehouse,
+            sources=tuple(located(source) for source in sources),
+            warehouse=located(warehouse),
             run_id=datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6],
             now=int(time.time() * 1000),
             carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),

@@ -53,6 +53,13 @@ def list_sources(engine: Engine, settings: RunSettings) -> Listing:
     # A few folders are listed sooner than a cluster can be asked to.
     engine = LocalEngine(1) if len(plans) == 1 else engine
     partitions = engine.map("list", pa.Table.from_pylist(plans, schema=PLAN), task, PARTITIONS)
+    if not pc.any(pc.greater(pc.list_value_length(partitions["segments"]), 0)).as_py() and not any(
+        partitions["findings"].combine_chunks().flatten()
+    ):
+        raise NotALogDirError(
+            f"{', '.join(settings.sources)}: no segments in any of the partitions",
+            hint="name one entry of log.dirs, not the folder above it",
+        )
     _refuse_replicas(partitions)
     return Listing(_with_topic_ids(partitions, settings.topic_ids), tuple(log_dirs))
 

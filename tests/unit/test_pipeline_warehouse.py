@@ -313,3 +313,24 @@ def test_damage_of_the_directory_itself_is_said(
     options = ["--engine", "local", "--remote", str(tmp_path / "r"), "--warehouse", str(tmp_path / "w")]
     tiersnap(["run", "--source", str(runner.source), *options, "--report", str(tmp_path / "report")])
     assert "CORRUPT_CHECKPOINT" in capsys.readouterr().err
+
+
+def test_one_directory_has_one_name(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are keyed by it: another spelling would decode everything again and say everything twice."""
+    monkeypatch.chdir(tmp_path)
+    for source, warehouse in (
+        (str(runner.source), str(tmp_path / "w h")),
+        ("logs", "w h"),
+        ("./x/../logs/", "./w h/"),
+    ):
+        places = ["--source", source, "--warehouse", warehouse, "--remote", "r", "--report", "report"]
+        tiersnap(["-q", "run", "--engine", "local", *places])
+    rows = Warehouse(str(tmp_path / "w h")).read("segments")
+    assert rows["log_dir"].unique().to_pylist() == [str(runner.source)]
+    assert rows.num_rows == 4
+
+
+def test_only_empty_partitions_are_a_wrong_path(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "orders-0").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no segments"):
+        Runner(tmp_path, tmp_path / "logs")()
