@@ -16,13 +16,14 @@ from jobs.kafka_admin.options import cluster_options
 from jobs.kafka_admin.planner import plan_publication
 from jobs.kafka_admin.publish_plan import Action, PartitionPlan
 from jobs.kafka_admin.remote_segments import from_store, from_warehouse, open_warehouse
+from jobs.kafka_admin.topic_checks import COPY_DISABLE
 from jobs.output import Output
 from jobs.remote_params import layout_option, s3_options
 from remote_storage.layout import Layout
 from remote_storage.s3_settings import S3Settings
 from remote_storage.segment_metadata import RemoteLogSegmentMetadata
 from remote_storage.stores import open_store
-from snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from snapshot.errors import ExitCode, SourceNotFoundError, TransientError, UsageError
 
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
 
@@ -64,8 +65,8 @@ def publish(
     off while retention is finite, if offsets before a segment are not in remote storage, or if a segment's leader
     epochs are not in the partition's lineage.
 
-    Readers see what is published at once. A copier that is running does not: switch copying on after publishing,
-    restart the broker, or use tiersnap unblock.
+    Readers see what is published at once, a copier that is running does not. Publish while copying is off
+    (remote.log.copy.disable, with endless retention), or free a stuck copier with tiersnap unblock.
     """
     if warehouse is not None and remote is not None:
         raise UsageError("--warehouse and --remote both say what is in remote storage: give one of them")
@@ -138,18 +139,24 @@ def tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> No
     open_plans = [plan for plan in plans if plan.refusal is None and not plan.is_done]
     if not open_plans:
         output.talk("nothing to publish")
-    elif not applied:
-        output.talk("nothing was published: give --apply")
-    else:
-        output.talk(
-            "a copier that is running does not see what was published: switch copying on, restart the broker, or "
-            "tiersnap unblock"
+        return
+    if copied := sorted({plan.partition.topic for plan in open_plans if plan.copying_is_on}):
+        output.warn(
+            f"copying is on for {', '.join(copied)}: a copier that works copies the same segments again; one that is "
+            "stuck looks anew after tiersnap unblock or a restart"
         )
+    if not applied:
+        output.talk("nothing was published: give --apply")
+        return
+    for topic in sorted({plan.partition.topic for plan in open_plans if not plan.copying_is_on}):
+        output.talk(f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false")
 
 
 def exit_code(plans: Sequence[PartitionPlan]) -> ExitCode:
-    """GATE_REFUSED where everything was refused, PARTIAL where something was."""
-    refused = [plan for plan in plans if plan.refusal is not None]
+    """PARTIAL where some partitions were refused; where all were, GATE_REFUSED, or TRANSIENT if that may pass."""
+    refused = [plan.refusal for plan in plans if plan.refusal is not None]
     if not refused:
         return ExitCode.OK
-    return ExitCode.GATE_REFUSED if len(refused) == len(plans) else ExitCode.PARTIAL
+    if len(refused) < len(plans):
+        return ExitCode.PARTIAL
+    return ExitCode.TRANSIENT if all(isinstance(each, TransientError) for each in refused) else ExitCode.GATE_REFUSED

@@ -83,11 +83,11 @@ class Unblock:
         candidates = {
             TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
             for topic, number in names
-            if topic in topics and number in topics[topic].leaders
+            if topic in topics and topics[topic].leaders.get(number, -1) >= 0
         }
         log_dirs = () if can_speak(self.cluster.properties) else self.request.settings.sources
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
-            stuck = find_stuck(self.cluster, reader.read_to_end(), lineage, candidates, resumed)
+            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
             self.freeings = {each.name: each for each in map(Freeing, stuck)}
             if not stuck:
                 self.output.rows("unblock", [], columns=COLUMNS)

@@ -31,6 +31,8 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._segments: dict[TopicIdPartition, dict[str, RemoteLogSegmentMetadata]] = defaultdict(dict)
+        self._order: dict[str, tuple[int, int]] = {}
+        self._applied = 0
         self.dropped = 0
 
     def apply(self, record: MetadataRecord) -> bool:
@@ -49,6 +51,10 @@ class MetadataCache:
         """Segments of a partition that are in `state` now."""
         return (segment for segment in self.segments(partition).values() if segment.state is state)
 
+    def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
+        """When a segment's first and its newest record came: numbers that grow with the topic, within a partition."""
+        return self._order[segment.id.segment_id]
+
     def _add(self, metadata: RemoteLogSegmentMetadata) -> bool:
         known = self._segments[metadata.id.topic_id_partition]
         before = known.get(metadata.id.segment_id)
@@ -56,6 +62,7 @@ class MetadataCache:
             self.dropped += 1
             return False
         known[metadata.id.segment_id] = metadata
+        self._note(metadata.id.segment_id)
         return True
 
     def _update(self, update: SegmentUpdate) -> bool:
@@ -67,7 +74,13 @@ class MetadataCache:
         known[update.id.segment_id] = replace(
             before, state=update.state, broker_id=update.broker_id, event_timestamp=update.event_timestamp
         )
+        self._note(update.id.segment_id)
         return True
+
+    def _note(self, segment_id: str) -> None:
+        self._applied += 1
+        first, _ = self._order.get(segment_id, (self._applied, 0))
+        self._order[segment_id] = first, self._applied
 
 
 def _is_allowed(before: RemoteLogSegmentMetadata | None, after: SegmentState) -> bool:

@@ -2,11 +2,13 @@
 
 Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
 there, and the next one follows after the task interval: two attempts at what is not in remote storage yet, with no
-finished copy behind them, are a copier that is stuck.
+finished copy behind them, are a copier that is stuck. One that goes on beginning what others have finished has not
+looked since; whether it still does so takes watching, as such attempts stay in the topic for good.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -50,6 +52,19 @@ def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int
     return [segment for segment in started if segment.end_offset >= next_offset]
 
 
+def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Copies that were begun, and not finished, of what had been finished before: the copier had not looked."""
+    finished = [
+        (each.start_offset, each.end_offset, cache.order(each)[1])
+        for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
+    ]
+    started = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED))
+    since: dict[int, float] = {}
+    for start in {each.start_offset for each in started}:
+        since[start] = min((done for first, last, done in finished if first <= start <= last), default=math.inf)
+    return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
+
+
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int]) -> float:
     """How long a copier must make no attempt before it counts as quiet: two task intervals of the slowest leader."""
     longest = 0
@@ -71,7 +86,7 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
         is_over = time.monotonic() - began >= quiet
         cache = reader.read_to_end()
         for partition, each in list(pending.items()):
-            progress = _progress(cache, each)
+            progress = progress_of(cache, each)
             if progress is None and is_over:
                 progress = Progress.QUIET
             if progress is not None:
@@ -82,7 +97,8 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
     return found
 
 
-def _progress(cache: MetadataCache, watched: Watched) -> Progress | None:
+def progress_of(cache: MetadataCache, watched: Watched) -> Progress | None:
+    """What the records since tell of a copier, None while they tell nothing."""
     new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
     if any(segment.end_offset < watched.next_offset for segment in new):
         return Progress.FAILING

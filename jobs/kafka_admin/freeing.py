@@ -79,7 +79,7 @@ class Freeing:
             self.next_offset = max([self.stuck.next_offset, *ends])
         if plan is not None and plan.refusal is not None:
             self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint
-        elif not self.publish and not self.stuck.is_resumed and (applied or is_stopped):
+        elif not self.publish and not self.stuck.has_not_looked and (applied or is_stopped):
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED
             self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"

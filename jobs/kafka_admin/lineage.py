@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import cache
 
 from jobs.kafka_admin.client import Cluster
-from jobs.kafka_admin.errors import BrokerUnavailableError, LeaderEpochLineageError, UnknownTopicError
+from jobs.kafka_admin.errors import LeaderEpochLineageError, UnknownTopicError
 from jobs.kafka_admin.raw_connection import RawConnection, can_speak
 from remote_storage.lineage import EndOffsetFor, end_offset_for
 from remote_storage.segment_metadata import TopicIdPartition
@@ -32,8 +32,6 @@ class LeaderLineage(ExitStack):
 
     def of(self, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
         """How to ask for the epochs of a partition that broker `leader` leads."""
-        if leader < 0:
-            raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
 
         @cache
         def ask(epoch: int) -> tuple[int, int]:

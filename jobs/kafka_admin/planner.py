@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from jobs.kafka_admin.client import Cluster, Setting, Topic
+from jobs.kafka_admin.errors import BrokerUnavailableError
 from jobs.kafka_admin.lineage import Lineage
-from jobs.kafka_admin.publish_plan import PartitionPlan, PlannedSegment, by_partition, plan_segments
-from jobs.kafka_admin.topic_checks import check_identity, check_settings
+from jobs.kafka_admin.publish_plan import PartitionPlan, by_partition, plan_segments
+from jobs.kafka_admin.topic_checks import check_identity, check_settings, is_copying_off
 from remote_storage.lineage import outside_lineage
 from remote_storage.metadata_cache import MetadataCache
 from remote_storage.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from snapshot.errors import GateError
+from snapshot.errors import GateError, TransientError
 
 
 def plan_publication(
@@ -32,21 +34,24 @@ def plan_publication(
     plans = []
     for partition, found in wanted.items():
         topic = topics.get(partition.topic)
-        leader = topic.leaders.get(partition.partition, -1) if topic is not None else -1
-        planned: tuple[PlannedSegment, ...] = ()
+        plan = PartitionPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
         try:
             check_identity(partition, topic)
+            if plan.leader < 0:
+                raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
             start = starts[partition.topic, partition.partition]
-            why_outside = partial(outside_lineage, end_offset_for=lineage.of(partition, leader), log_start_offset=start)
+            answers = lineage.of(partition, plan.leader)
+            why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             known = cache.segments(partition)
             planned = plan_segments(found, known, log_start_offset=start, why_outside=why_outside)
-            plan = PartitionPlan(partition, planned, leader)
+            plan = replace(plan, segments=planned)
             if not plan.is_done:
                 if partition.topic not in settings:
                     settings[partition.topic] = cluster.settings(partition.topic)
+                plan = replace(plan, copying_is_on=not is_copying_off(settings[partition.topic]))
                 check_settings(partition.topic, settings[partition.topic])
-        except GateError as refusal:
-            plan = PartitionPlan(partition, planned, leader, refusal)
+        except (GateError, TransientError) as refusal:
+            plan = replace(plan, refusal=refusal)
         plans.append(plan)
     return plans
 
@@ -59,6 +64,6 @@ def _log_starts(
         for each in partitions
         if each.topic in topics
         and topics[each.topic].topic_id == each.topic_id
-        and each.partition in topics[each.topic].leaders
+        and topics[each.topic].leaders.get(each.partition, -1) >= 0
     ]
     return {partition: start for partition, (start, _) in cluster.log_offsets(there).items()}

@@ -10,7 +10,7 @@ from enum import StrEnum
 from jobs.kafka_admin.errors import LeaderEpochLineageError, SegmentHoleError
 from remote_storage.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from remote_storage.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from snapshot.errors import GateError
+from snapshot.errors import GateError, TransientError
 
 WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
@@ -40,12 +40,14 @@ class PartitionPlan:
 
     Attributes:
         leader: broker that leads it, -1 where that is not known.
+        copying_is_on: a copier that works will copy these segments too.
     """
 
     partition: TopicIdPartition
     segments: tuple[PlannedSegment, ...] = ()
     leader: int = -1
-    refusal: GateError | None = field(default=None, compare=False)
+    copying_is_on: bool = False
+    refusal: GateError | TransientError | None = field(default=None, compare=False)
 
     def count(self, action: Action) -> int:
         """Segments of an action."""

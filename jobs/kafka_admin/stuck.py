@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from jobs.kafka_admin.client import Cluster, Setting, Topic
-from jobs.kafka_admin.copier import STUCK_AFTER, attempts
+from jobs.kafka_admin.copier import (
+    STUCK_AFTER,
+    Progress,
+    Watched,
+    attempts,
+    blind_attempts,
+    quiet_seconds,
+    watch,
+)
 from jobs.kafka_admin.errors import CopyingOffError, TieringOffError
 from jobs.kafka_admin.lineage import Lineage
+from jobs.kafka_admin.metadata_topic import MetadataReader
 from jobs.kafka_admin.publish_plan import first_offset_missing
 from jobs.kafka_admin.topic_checks import check_settings, is_copying_off
 from remote_storage.lineage import outside_lineage
-from remote_storage.metadata_cache import MetadataCache
 from remote_storage.segment_metadata import TopicIdPartition
 
 
@@ -23,15 +31,16 @@ class StuckPartition:
 
     Attributes:
         next_offset: where remote storage ends.
-        attempts: at the segment there, neither finished nor deleted.
-        is_resumed: a run was cut short while freeing it.
+        attempts: that failed, there or at what has been finished since.
+        has_not_looked: all may be published already, and the copier does not know: a run was cut short, or nobody has
+            switched it off and on.
     """
 
     partition: TopicIdPartition
     leader: int
     next_offset: int
     attempts: int
-    is_resumed: bool = False
+    has_not_looked: bool = False
 
 
 def tiered_topics(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Mapping[str, Setting]]]:
@@ -51,20 +60,42 @@ def tiered_topics(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Top
 
 def find_stuck(
     cluster: Cluster,
-    cache: MetadataCache,
+    reader: MetadataReader,
     lineage: Lineage,
     candidates: Mapping[TopicIdPartition, int],
     resumed: Iterable[TopicIdPartition],
 ) -> list[StuckPartition]:
-    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`."""
-    again = set(resumed)
+    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`.
+
+    Takes two task intervals where a copier may, or may not, be beginning what is finished.
+    """
+    cache = reader.read_to_end()
     offsets = cluster.log_offsets((each.topic, each.partition) for each in candidates)
-    found = []
+    ends: dict[TopicIdPartition, int] = {}
     for each, leader in candidates.items():
         start, _ = offsets[each.topic, each.partition]
         why_outside = partial(outside_lineage, end_offset_for=lineage.of(each, leader), log_start_offset=start)
-        next_offset = first_offset_missing(cache.segments(each).values(), start, why_outside)
-        failed = len(attempts(cache, each, next_offset))
-        if failed >= STUCK_AFTER or each in again:
-            found.append(StuckPartition(each, leader, next_offset, failed, each in again))
+        ends[each] = first_offset_missing(cache.segments(each).values(), start, why_outside)
+    blind = {each: len(blind_attempts(cache, each)) for each in candidates}
+    not_looked = set(resumed) | _still_failing(cluster, reader, candidates, ends, blind)
+    found = []
+    for each, leader in candidates.items():
+        failed = len(attempts(cache, each, ends[each]))
+        if each in not_looked or failed >= STUCK_AFTER:
+            found.append(StuckPartition(each, leader, ends[each], failed + blind[each], each in not_looked))
     return found
+
+
+def _still_failing(
+    cluster: Cluster,
+    reader: MetadataReader,
+    leaders: Mapping[TopicIdPartition, int],
+    ends: Mapping[TopicIdPartition, int],
+    blind: Mapping[TopicIdPartition, int],
+) -> set[TopicIdPartition]:
+    suspected = [each for each, count in blind.items() if count >= STUCK_AFTER]
+    if not suspected:
+        return set()
+    watched = [Watched(each, ends[each], frozenset(reader.cache.segments(each))) for each in suspected]
+    found = watch(reader, watched, quiet_seconds(cluster, [leaders[each] for each in suspected]))
+    return {each for each, progress in found.items() if progress is Progress.FAILING}

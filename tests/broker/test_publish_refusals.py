@@ -171,6 +171,8 @@ def test_what_was_published_once_is_known_from_then_on(site, publish):
     assert (code, row["publish"]) == (0, CLOSED)
     assert "give --apply" in said
     assert states(site.broker, "orders") == {}, "a plan publishes nothing"
+    code, row, _ = publish(warehouse, "--log-dir", str(site.broker.disks.log_dir))
+    assert (code, row["publish"]) == (0, CLOSED), "the leader's checkpoint says the same as the leader"
 
     assert publish(warehouse, "--apply")[0] == 0
     written = {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
@@ -179,6 +181,20 @@ def test_what_was_published_once_is_known_from_then_on(site, publish):
     assert (code, row["known"], row["publish"]) == (0, CLOSED, 0)
     assert "nothing to publish" in said
     assert states(site.broker, "orders") == written
+
+
+def test_manifests_tell_what_the_tables_tell(site, publish, capsys):
+    remote, warehouse = site.root / "remote-manifests", site.root / "warehouse-manifests"
+    options = ["--source", str(site.broker.disks.log_dir), "--remote", str(remote), "--warehouse", str(warehouse)]
+    assert tiersnap(["-q", "tier", *options, "--engine", "local", "--topic", "ledger", "--apply"]) == 0
+    by_tables = publish(warehouse)[1]
+
+    command = ["publish", "--bootstrap-server", site.broker.bootstrap, "--remote", str(remote)]
+    assert tiersnap(["--output", "json", *command]) == 0
+    (by_manifests,) = json.loads(capsys.readouterr().out)["result"]["rows"]
+    assert by_manifests == by_tables
+    assert by_manifests["publish"] == CLOSED
+    assert tiersnap([*command, "--layout", "local-tiered-storage"]) == 2
 
 
 def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site, publish):

@@ -167,6 +167,11 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
         assert tier.complete_bases(TOPIC) == tuple(closed)
         assert own_settings(broker).get("remote.log.copy.disable") is None
 
+        failures = broker.log.count(NO_SNAPSHOT)
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= failures + 2, "the copier has not looked", seconds=30)
+        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        assert (code, rows[0]["publish"], rows[0]["outcome"]) == (6, 0, "RESTART"), "still to be done"
+
         broker.stop()
         broker.start()
         wait_for_leader(broker, TOPIC)

@@ -1,0 +1,164 @@
+"""What is published, what a broker makes of records, and when a copier is stuck: decided on records alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.kafka_admin.copier import Progress, Watched, attempts, blind_attempts, progress_of
+from jobs.kafka_admin.errors import LeaderEpochLineageError, SegmentHoleError
+from jobs.kafka_admin.publish_plan import Action, PartitionPlan, plan_segments
+from remote_storage.metadata_cache import MetadataCache
+from remote_storage.metadata_records import SegmentRecord, SegmentUpdate
+from remote_storage.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
+
+pytestmark = pytest.mark.unit
+
+STARTED, FINISHED = SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED
+DELETING, DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
+PARTITION = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3)
+
+
+def segment(start: int, end: int, state: SegmentState = FINISHED) -> RemoteLogSegmentMetadata:
+    """A new segment with offsets `start` to `end`, both inclusive."""
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3, new_segment_id()),
+        start_offset=start,
+        end_offset=end,
+        broker_id=1,
+        max_timestamp=7,
+        event_timestamp=8,
+        segment_leader_epochs=((0, start),),
+        segment_size=9,
+        state=state,
+    )
+
+
+def plan(segments, known=(), *, log_start=0, outside=()) -> list[Action]:
+    planned = plan_segments(
+        segments,
+        {each.id.segment_id: each for each in known},
+        log_start_offset=log_start,
+        why_outside=lambda each: "another log" if each in outside else "",
+    )
+    assert [each.metadata for each in planned] == list(segments)
+    return [each.action for each in planned]
+
+
+A, B, C = segment(0, 99), segment(100, 199), segment(200, 299)
+
+
+def test_each_segment_is_published_once():
+    assert plan([A, B, C]) == [Action.PUBLISH] * 3
+    assert plan([A, B, C], [A]) == [Action.KNOWN, Action.PUBLISH, Action.PUBLISH]
+    assert plan([A, B, C], [A, replace(B, state=STARTED)]) == [Action.KNOWN, Action.FINISH, Action.PUBLISH]
+    assert plan([A, B, C], [A, B, C]) == [Action.KNOWN] * 3
+
+
+@pytest.mark.parametrize("state", [DELETING, DELETED])
+def test_what_a_broker_has_deleted_is_not_brought_back(state):
+    assert plan([A, B], [replace(A, state=state)], log_start=100) == [Action.DELETED, Action.PUBLISH]
+
+
+def test_what_lies_below_the_log_start_is_not_brought_back():
+    assert plan([A, B, C], log_start=100) == [Action.BELOW_LOG_START, Action.PUBLISH, Action.PUBLISH]
+    assert plan([A, B], log_start=50) == [Action.PUBLISH, Action.PUBLISH], "the log start lies inside it"
+
+
+def test_what_the_brokers_have_copied_is_not_published_as_another_segment():
+    theirs = [segment(0, 99), segment(100, 149)]
+    assert plan([A, B, C], theirs) == [Action.COVERED, Action.PUBLISH, Action.PUBLISH]
+    assert plan([A], [segment(0, 99, STARTED)]) == [Action.PUBLISH], "an attempt that failed covers nothing"
+
+
+def test_segments_of_another_log_cover_nothing():
+    theirs = segment(0, 99)
+    assert plan([A, B], [theirs], outside=[theirs]) == [Action.PUBLISH, Action.PUBLISH]
+
+
+@pytest.mark.parametrize(
+    ("segments", "known", "log_start"),
+    [([B], [], 0), ([A, C], [], 0), ([C], [A], 0), ([C], [A, replace(B, state=STARTED)], 0), ([C], [], 100)],
+)
+def test_no_segment_is_published_behind_a_hole(segments, known, log_start):
+    with pytest.raises(SegmentHoleError, match="would never be copied"):
+        plan(segments, known, log_start=log_start)
+
+
+def test_no_segment_is_published_that_brokers_would_not_find():
+    with pytest.raises(LeaderEpochLineageError, match="another log: the broker would copy it again"):
+        plan([A, B], outside=[B])
+
+
+def test_records_come_in_the_order_in_which_brokers_must_see_them():
+    known = {A.id.segment_id: replace(A, state=STARTED)}
+    planned = plan_segments([A, B], known, log_start_offset=0, why_outside=lambda _: "")
+    records = list(PartitionPlan(PARTITION, planned, leader=5).records(broker_id=None, now=11))
+    assert records == [
+        SegmentUpdate(A.id, 5, 11, FINISHED),
+        SegmentRecord(replace(B, state=STARTED, broker_id=5, event_timestamp=11)),
+        SegmentUpdate(B.id, 5, 11, FINISHED),
+    ]
+    refused = PartitionPlan(PARTITION, planned, leader=5, refusal=SegmentHoleError("no"))
+    assert list(refused.records(broker_id=9, now=11)) == []
+
+
+def cache_of(*steps: tuple[RemoteLogSegmentMetadata, SegmentState]) -> MetadataCache:
+    cache = MetadataCache()
+    apply(cache, *steps)
+    return cache
+
+
+def apply(cache: MetadataCache, *steps: tuple[RemoteLogSegmentMetadata, SegmentState]) -> list[bool]:
+    return [
+        cache.apply(
+            SegmentRecord(replace(each, state=STARTED)) if state is STARTED else SegmentUpdate(each.id, 2, 9, state)
+        )
+        for each, state in steps
+    ]
+
+
+def test_records_are_taken_as_a_broker_takes_them():
+    cache = MetadataCache()
+    assert apply(cache, (A, FINISHED), (A, STARTED), (A, FINISHED), (A, STARTED)) == [False, True, True, False]
+    assert not cache.apply(SegmentRecord(B)), "a whole record is COPY_SEGMENT_STARTED"
+    assert cache.dropped == 3
+    assert cache.segments(PARTITION) == {A.id.segment_id: replace(A, broker_id=2, event_timestamp=9)}
+    assert apply(cache, (A, DELETING), (A, FINISHED), (A, DELETED), (A, DELETING)) == [True, False, True, False]
+    assert list(cache.in_state(PARTITION, DELETED)) == [replace(A, state=DELETED, broker_id=2, event_timestamp=9)]
+    assert cache.segments(replace(PARTITION, partition=4)) == {}
+
+
+def test_attempts_are_those_at_what_remote_storage_lacks():
+    failed = [segment(100, 199), segment(100, 199)]
+    cache = cache_of((A, STARTED), (A, FINISHED), *((each, STARTED) for each in failed))
+    assert [each.id for each in attempts(cache, PARTITION, 100)] == [each.id for each in failed]
+    apply(cache, (B, STARTED), (B, FINISHED))
+    assert attempts(cache, PARTITION, 200) == []
+    assert blind_attempts(cache, PARTITION) == [], "they came before it was finished"
+
+    unaware = segment(100, 199)
+    apply(cache, (unaware, STARTED))
+    assert [each.id for each in blind_attempts(cache, PARTITION)] == [unaware.id]
+
+
+def test_a_copier_is_failing_moving_on_or_stuck_ahead():
+    cache = cache_of((A, STARTED), (A, FINISHED))
+    watched = Watched(PARTITION, 100, frozenset(cache.segments(PARTITION)))
+    assert progress_of(cache, watched) is None
+    first, second = segment(100, 199), segment(100, 199)
+    apply(cache, (first, STARTED))
+    assert progress_of(cache, watched) is None, "under way"
+    apply(cache, (second, STARTED))
+    assert progress_of(cache, watched) is Progress.STUCK_AHEAD
+    apply(cache, (second, FINISHED))
+    assert progress_of(cache, watched) is Progress.MOVED_ON
+    apply(cache, (segment(0, 99), STARTED))
+    assert progress_of(cache, watched) is Progress.FAILING
