@@ -5,6 +5,9 @@ And its end: `tiersnap scan` names it, `tiersnap repair --apply` mends it, and t
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.broker.harness import damage
@@ -19,6 +22,19 @@ from tests.reference.command import tiersnap
 pytestmark = pytest.mark.broker
 
 PARTITION = f"{TOPIC}-0"
+TUTORIAL = Path(__file__).parents[2] / "docs/tutorial.md"
+
+
+def shown(*words: str | Path) -> list[str]:
+    """A command and what it prints at a terminal, without internal topics."""
+    command = "$ tiersnap " + " ".join(map(str, words))
+    ran = tiersnap(*words, output="table")
+    return [line for line in (command, *ran.out.splitlines(), *ran.err.splitlines()) if not line.startswith("__")]
+
+
+def without_numbers(lines: list[str]) -> set[str]:
+    """The lines with every number and path alike: what differs from run to run."""
+    return {re.sub(r"\s+", " ", re.sub(r"\d[\d.]*|/\S+/data", "#", line)).strip() for line in lines}
 
 
 def verdicts(ran) -> str:
@@ -47,16 +63,19 @@ def test_of_a_topic_born_before_2_8_no_segment_is_tiered_until_its_log_directory
     scan = tiersnap("scan", disks.log_dir)
     assert scan.exit_code == 4
     assert "10 MISSING" in verdicts(scan)
+    printed = shown("scan", disks.log_dir) + shown("repair", disks.log_dir)
     before = snapshots(folder)
     plan = tiersnap("repair", disks.log_dir)
     assert [row["offset"] for row in plan.rows] == bases[1:-2]
     assert {row["action"] for row in plan.rows} == {"WRITE"}
     assert snapshots(folder) == before, "a plan writes nothing"
 
-    assert tiersnap("repair", disks.log_dir, "--apply").exit_code == 0
+    printed += shown("repair", disks.log_dir, "--apply")
 
     assert snapshots(folder).keys() == before.keys() | set(bases[1:])
     assert tiersnap("scan", disks.log_dir).exit_code == 0
+    printed += shown("scan", disks.log_dir)
+    assert without_numbers(printed) <= without_numbers(TUTORIAL.read_text().splitlines())
     mended = assert_tiers_all_right(disks, tmp_path, version=UPGRADED_VERSION, tier=tier)
     assert len(mended.tiered_bases) == 12
     assert mended.metadata["COPY_SEGMENT_FINISHED"] == 12

@@ -31,11 +31,11 @@ class Ran:
         return row
 
 
-def tiersnap(*words: str | Path) -> Ran:
+def tiersnap(*words: str | Path, output: str = "json") -> Ran:
     """Run `tiersnap --output json WORDS`."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(["--output", "json", *map(str, words)])
+        code = run(["--output", output, *map(str, words)])
     return Ran(code, out.getvalue(), err.getvalue())
 
 
