@@ -15,7 +15,7 @@ from jobs.remote_params import s3_options
 from jobs.restore_folder import build_folder, compare_folder, discard
 from jobs.restore_plan import Action, RestorePlan, find_partitions, known_log_start, plan_pieces, plan_restore
 from jobs.restore_target import PRODUCER_STATES, Target, choose_destination, open_target
-from jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan
+from jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
 from remote_storage.cluster_record import read_cluster_id
 from remote_storage.keys import ObjectKeys
 from remote_storage.object_store import ObjectStore
@@ -134,6 +134,7 @@ def _show(output: Output, plans: list[RestorePlan], *, segments: bool) -> None:
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         tell_plan(output, plan)
+        tell_transactions(output, plan.folder.name, plan.told_open)
 
 
 def _rows(output: Output, results: list[tuple[RestorePlan, RestoredLog | None]], *, segments: bool) -> None:
@@ -162,6 +163,7 @@ def _carry_out(
 ) -> ExitCode:
     done: list[tuple[RestorePlan, RestoredLog | None]] = []
     for plan in plans:
+        tell_plan(output, plan)
         try:
             done.append((plan, _restore(output, store, target, plan)))
         except TiersnapError:
@@ -183,7 +185,6 @@ def _carry_out(
 def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePlan) -> RestoredLog:
     folder, chain = plan.folder, plan.folder.chain
     for name in plan.leftovers:
-        output.talk(f"deleting {name}, left by a restore of other segments that was cut short")
         discard(target.path / name)
     if plan.action is Action.COMPARE:
         found = compare_folder(store, folder, target.path)

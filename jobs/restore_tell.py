@@ -65,7 +65,7 @@ def segment_rows(plan: RestorePlan) -> Iterator[dict[str, object]]:
 
 
 def tell_plan(output: Output, plan: RestorePlan) -> None:
-    """What a person must know of a partition before it is restored."""
+    """What a person must know of a partition before it is restored; open transactions are told apart."""
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
@@ -90,7 +90,6 @@ def tell_plan(output: Output, plan: RestorePlan) -> None:
         _tell_other_cluster(output, plan)
     if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
         output.talk(f"{name}: under the topic id {folder.topic_id} a broker does not find the remote segments it had")
-    _tell_transactions(output, name, plan.told_open)
 
 
 def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
@@ -119,7 +118,7 @@ def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
             "epoch in this cluster is lower, the broker cuts its leader epochs: consumers read on, but remote "
             "segments registered under the old epochs are not reachable"
         )
-    _tell_transactions(output, name, found.open_transactions)
+    tell_transactions(output, name, found.open_transactions)
 
 
 def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
@@ -132,7 +131,8 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
         )
 
 
-def _tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
+def tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
+    """What pins the last stable offset, and how that ends."""
     topic, _, partition = name.rpartition("-")
     for each in opened[:_MOST_NAMED]:
         output.warn(

@@ -1,0 +1,75 @@
+"""A partition tiered the short way, for tests of what reads remote storage: no warehouse, no report, no command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from remote_storage.aiven_layout import AivenLayout
+from remote_storage.bundle import SegmentBundle
+from remote_storage.layout import Layout
+from remote_storage.object_store import ObjectStore
+from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, new_segment_id
+from remote_storage.source_file import SourceFile
+from remote_storage.trusted_snapshot import TrustedSnapshot
+from remote_storage.uploader import copy_segment
+from snapshot import snapshot_file
+from snapshot.log_dir import Checkpoints, FileRef, Partition, read_partition
+from snapshot.partition_replay import local_replay
+from snapshot.trust import Provenance
+
+LOCAL = pafs.LocalFileSystem()
+
+
+def tier(
+    folder: Path,
+    store: ObjectStore,
+    *,
+    layout: Layout | None = None,
+    bases: set[int] | None = None,
+    snapshots: dict[int, bytes] | None = None,
+    event_timestamp: int = 1_700_000_000_500,
+) -> list[RemoteLogSegmentMetadata]:
+    """Copy the closed segments of a partition's folder to `store`, ascending.
+
+    Args:
+        bases: only these segments.
+        snapshots: other bytes for the snapshot at an offset.
+    """
+    partition = read_partition(LOCAL, str(folder), Checkpoints())
+    folded = folded_snapshots(partition) | (snapshots or {})
+    return [
+        _copy(store, layout or AivenLayout(), partition, segment, folded, event_timestamp)
+        for segment in partition.segments
+        if segment.next_base_offset is not None and (bases is None or segment.base_offset in bases)
+    ]
+
+
+def folded_snapshots(partition: Partition) -> dict[int, bytes]:
+    """What the log says at each base offset after the first and at the log end."""
+    _, boundaries = local_replay(LOCAL, partition)
+    return {boundary.offset: snapshot_file.encode(boundary.entries) for boundary in boundaries}
+
+
+def _copy(store, layout, partition, segment, folded, event_timestamp) -> RemoteLogSegmentMetadata:
+    following = segment.next_base_offset
+    bundle = SegmentBundle.build(
+        base_offset=segment.base_offset,
+        next_base_offset=following,
+        max_timestamp=0,
+        log=_source(segment.log),
+        offset_index=_source(segment.offset_index),
+        time_index=_source(segment.time_index),
+        transaction_index=_source(segment.transaction_index),
+        leader_epochs=partition.leader_epochs,
+        producer_snapshot=TrustedSnapshot(following, folded[following], Provenance.COMPUTED),
+    )
+    segment_id = RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, new_segment_id())
+    metadata = bundle.metadata(segment_id, broker_id=1, event_timestamp=event_timestamp)
+    copy_segment(store, layout, bundle, metadata)
+    return metadata
+
+
+def _source(ref: FileRef | None) -> SourceFile | None:
+    return None if ref is None else SourceFile(LOCAL, ref.path, ref.size)
