@@ -45,6 +45,17 @@ test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central,
 test-browser: install ## The report in a real Chromium, skipped where there is none
 	$(PYTEST) tests/browser
 
+##@ Benchmarks
+.PHONY: bench bench-check
+BENCH_TOOLS := $(UV) sync -q --frozen --all-extras --group dev --group bench --python $(PYTHON)
+bench: install ## Budgets beside their peers, into docs/benchmarks.md; BENCH=quick|default|full
+	$(BENCH_TOOLS) 2>/dev/null || $(BENCH_TOOLS) --system-certs
+	$(BIN)/python -m tests.broker.harness.jars 4.1.1
+	$(BIN)/python -m tests.perf.bench
+
+bench-check: install ## Hot loops against a peer in the same run; fails when one has become 30 % slower
+	$(BIN)/python -m tests.perf.check
+
 ##@ Code
 .PHONY: lint format clean
 lint: install ## Style, types, import directions, spelling, file length

@@ -47,3 +47,36 @@ class LocalEngine:
 
 def _run(task: Task, row: pa.Table) -> list[pa.RecordBatch]:
     return list(task(iter(row.to_batches())))
+
+
+class LazyEngine:
+    """An engine that is made when it is first needed: a run that finds little that is new starts no Spark."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make = make
+        self._engine: Engine | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the engine is there."""
+        return self._engine is not None
+
+    def _started(self) -> Engine:
+        if self._engine is None:
+            self._engine = self._make()
+        return self._engine
+
+    @property
+    def parallelism(self) -> int:
+        """See Engine."""
+        return self._started().parallelism
+
+    def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
+        """See Engine."""
+        return self._started().map(name, plan, task, schema)
+
+
+def suited(engine: Engine, work: int, *, little: int) -> Engine:
+    """This process in place of an engine that has yet to start, where `work` is at most `little`."""
+    is_cold = isinstance(engine, LazyEngine) and not engine.has_started
+    return LocalEngine(1) if is_cold and work <= little else engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -9,11 +10,13 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from jobs import delta_jars
-from jobs.engine import Engine
+from jobs.engine import Engine, LazyEngine
 from snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def defaults() -> dict[str, str]:
@@ -27,8 +30,8 @@ def defaults() -> dict[str, str]:
     return settings
 
 
-def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
-    """A session; `conf` wins over the defaults. With Delta in it where its jars are installed.
+def build(*, app_name: str, conf: Mapping[str, str], with_delta: bool = True) -> SparkSession:
+    """A session; `conf` wins over the defaults. `with_delta` loads Delta's jars where they are installed.
 
     Raises:
         MissingExtraError: pyspark is not installed.
@@ -43,15 +46,15 @@ def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingExtraError(
-            "this command runs on Spark, and pyspark is not installed",
-            hint="pip install 'tiersnap[spark]', or use --engine local",
-        ) from error
+        raise _no_pyspark() from error
     settings = {**defaults(), **conf}
     log4j = resources.files("conf").joinpath("log4j2.properties")
     java_options = settings.get("spark.driver.extraJavaOptions", "")
+    if is_local and not java_options:
+        # The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
+        java_options = _QUICK_START
     settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {java_options}".strip()
-    jars = delta_jars.jars()
+    jars = delta_jars.jars() if with_delta else []
     if jars:
         settings.setdefault("spark.jars", ",".join(jars))
         settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
@@ -65,7 +68,7 @@ def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
 
 
 def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
-    """A session for `tiersnap run` and its kin, and the engine on it.
+    """The engine of `tiersnap run` and its kin: on the session that is there, or on one made when it is needed.
 
     Raises:
         MissingExtraError: pyspark is not installed.
@@ -77,7 +80,29 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
         if not separator:
             raise UsageError(f"--spark-conf {setting!r}: expected NAME=VALUE")
         conf[name] = value
-    spark = build(app_name="tiersnap", conf={"spark.master": master, **conf})
-    from snapshot.spark.engine import SparkEngine
+    if importlib.util.find_spec("pyspark") is None:
+        raise _no_pyspark()
 
-    return SparkEngine(spark, spark.sparkContext.defaultParallelism)
+    def make() -> Engine:
+        from snapshot.spark.engine import SparkEngine
+
+        # The tables are read and committed by delta-rs.
+        spark = build(app_name="tiersnap", conf={"spark.master": master, **conf}, with_delta=False)
+        return SparkEngine(spark, spark.sparkContext.defaultParallelism)
+
+    return make() if _has_session() else LazyEngine(make)
+
+
+def _has_session() -> bool:
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def _no_pyspark() -> MissingExtraError:
+    return MissingExtraError(
+        "this command runs on Spark, and pyspark is not installed",
+        hint="pip install 'tiersnap[spark]', or use --engine local",
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from snapshot.producer_state import DELTA_DTYPE
-from snapshot.record_batch import RECORD_BATCH_FIELDS
+from snapshot.record_batch import RECORD_BATCH_DTYPE, RECORD_BATCH_FIELDS
 from snapshot.tables import DELTA_FIELDS
 
 DELTA_COLUMNS = [name for name, _ in DELTA_FIELDS]
@@ -48,3 +48,39 @@ def batches_to_table(rows: np.ndarray, identity: Mapping[str, object], schema: p
     """Decoded batches (RECORD_BATCH_DTYPE) under the constant `identity` columns."""
     columns = [pa.array(np.ascontiguousarray(rows[name])) for name, _ in RECORD_BATCH_FIELDS]
     return _table(identity, columns, rows.size, schema)
+
+
+class BatchColumns:
+    """Decoded batches gathered by column, up to `capacity` rows; used again after `take`.
+
+    Rows are split while they are few and still in the processor's cache; a strided copy out of many costs more than
+    their decode.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._columns = {name: np.empty(capacity, RECORD_BATCH_DTYPE[name]) for name, _ in RECORD_BATCH_FIELDS}
+        self._capacity = capacity
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no row fits any more."""
+        return self._count == self._capacity
+
+    def add(self, rows: np.ndarray) -> int:
+        """Copy rows (RECORD_BATCH_DTYPE) from the first on while there is room; returns how many."""
+        count = min(rows.size, self._capacity - self._count)
+        for name, column in self._columns.items():
+            column[self._count : self._count + count] = rows[name][:count]
+        self._count += count
+        return count
+
+    def take(self, identity: Mapping[str, object], schema: pa.Schema) -> pa.Table:
+        """The rows under the constant `identity` columns, valid until the next `add`."""
+        columns = [pa.array(column[: self._count]) for column in self._columns.values()]
+        table = _table(identity, columns, self._count, schema)
+        self._count = 0
+        return table

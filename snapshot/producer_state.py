@@ -33,7 +33,7 @@ from collections.abc import Callable
 import numpy as np
 
 from snapshot import fold_kernels
-from snapshot.fold_kernels import CLEAR, EMPTY_SLOT, SET
+from snapshot.fold_kernels import CLEAR, EMPTY_SLOT, SET, FoldedColumns
 
 NONE = fold_kernels.NONE
 
@@ -86,17 +86,21 @@ class ProducerFold:
 
     def add_batches(self, rows: np.ndarray) -> None:
         """Fold decoded batches (RECORD_BATCH_DTYPE, offset order); rows without a producer id change nothing."""
-        self._add(fold_kernels.add_batches, rows)
+        self._add(fold_kernels.add_batches, rows, rows.size)
+
+    def add_columns(self, columns: FoldedColumns) -> None:
+        """`add_batches` for batches that come by column, with the dtypes of RECORD_BATCH_DTYPE."""
+        self._add(fold_kernels.add_columns, columns, columns.producer_id.size)
 
     def combine(self, deltas: np.ndarray) -> None:
         """Continue with the deltas (DELTA_DTYPE) of the run that follows."""
-        self._add(fold_kernels.add_deltas, deltas)
+        self._add(fold_kernels.add_deltas, deltas, deltas.size)
 
-    def _add(self, kernel: Callable[..., tuple[int, int]], rows: np.ndarray) -> None:
+    def _add(self, kernel: Callable[..., tuple[int, int]], rows: object, size: int) -> None:
         before, row = self._count, 0
         while True:
             row, self._count = kernel(self._slots, self._deltas, self._count, rows, row)
-            if row == rows.size:
+            if row == size:
                 break
             self._grow()
         if self._count != before:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,15 @@ WRITTEN_FILE = pa.struct(
     ]
 )
 _STATS_COLUMNS = ("log_dir", "topic", "partition", "segment_base_offset", "base_offset", "run_offset")
+# Offsets, times and sequences ascend or nearly so: their differences take a few bits, where a dictionary of them would
+# be built for nothing. Checksums are random, so compressing them is for nothing, too.
+_NEARLY_ASCENDING = frozenset(
+    (
+        *("position", "base_offset", "batch_length", "base_timestamp", "max_timestamp", "base_sequence"),
+        *("last_offset", "timestamp", "txn_first_offset", "plain_offset", "error_offset", "last_sequence"),
+    )
+)
+_RANDOM = frozenset(("crc",))
 
 
 @dataclass
@@ -55,8 +65,7 @@ class TableFile:
                 f"{path}/{self.name}",
                 self.schema,
                 filesystem=self.filesystem,
-                compression="zstd",
-                compression_level=1,
+                **_encodings(self.schema),
                 store_schema=False,
                 write_statistics=list(_STATS_COLUMNS),
             )
@@ -78,6 +87,20 @@ class TableFile:
         size = self.filesystem.get_file_info(f"{self.folder}/{self.table}/{self.name}").size
         stats = {"numRecords": self.row_count, "minValues": self._least, "maxValues": self._greatest, "nullCount": {}}
         return {"table": self.table, "path": self.name, "size_bytes": size, "stats": json.dumps(stats)}
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Arguments of ParquetWriter; columns not named above get a dictionary, which suits what repeats."""
+    flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    if len(flat) < len(schema):  # only few rows, and paths of leaves are not names of columns
+        return {"compression": "zstd", "compression_level": 1}
+    level = {name: 1 for name in flat if name not in _RANDOM}
+    return {
+        "compression": {name: "none" if name in _RANDOM else "zstd" for name in flat},
+        "compression_level": level,
+        "use_dictionary": [name for name in flat if name not in _NEARLY_ASCENDING | _RANDOM],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in flat if name in _NEARLY_ASCENDING},
+    }
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -74,20 +74,21 @@ class BufferedWindows:
         # The descriptor is positioned by each read, so no buffering of Python's own is wanted.
         self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115
         self.size = self._file.seek(0, 2)
-        self._buffer = np.empty(0, np.uint8)
+        self._buffer = bytearray()
 
     def read(self, position: int, length: int) -> np.ndarray:
         """A view of the buffer."""
         length = max(0, min(length, self.size - position))
-        if self._buffer.size < length:
-            self._buffer = np.empty(length, np.uint8)
+        if len(self._buffer) < length:
+            self._buffer = bytearray(length)
+        room = memoryview(self._buffer)
         filled = 0
         while filled < length:
-            count = os.preadv(self._file.fileno(), [self._buffer[filled:length]], position + filled)
+            count = os.preadv(self._file.fileno(), [room[filled:length]], position + filled)
             if count == 0:
                 break
             filled += count
-        window = self._buffer[:filled]
+        window = np.frombuffer(self._buffer, np.uint8, filled)
         window.flags.writeable = False
         return window
 

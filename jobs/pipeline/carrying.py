@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine
+from jobs.engine import Engine, suited
 from jobs.pipeline.arrow_plans import explode, key_of, nest, pack, positions, spread_target, to_structs
 from jobs.pipeline.decoding import Decoded
 from jobs.pipeline.listing import Listing
@@ -31,6 +31,7 @@ from snapshot.stages.snapshot_sink import SnapshotSink
 _SNAPSHOT_KEY = (*tables.PARTITION_KEY, "end_offset")
 _LEAST_TASK_SEGMENTS = 50
 _MOST_TASK_SEGMENTS = 20_000
+_FEW_PARTITIONS = 10  # of which only what is new is folded
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def carry_changed(
     kept = before.filter(_is_among(before, keys, but_not=key_of(changed, tables.PARTITION_KEY)))
     if changed.num_rows == 0:
         return Carried(kept, snapshots, 0, 0, [], [])
+    if states.num_rows and changed.num_rows <= _FEW_PARTITIONS:
+        engine = suited(engine, decoded.count, little=_LEAST_TASK_SEGMENTS)
     plan = _plan(changed, decoded, states, snapshots, tiered, engine.parallelism)
     now = max(settings.now, after(states, "recorded_at"), after(snapshots, "recorded_at"))
     task = CarryPartitions(settings.warehouse, settings.carry, sink, settings.run_id, now)
@@ -160,7 +163,11 @@ def _plan(
     parallelism: int,
 ) -> pa.Table:
     keys = key_of(changed, tables.PARTITION_KEY)
-    decoded_keys, decoded_lists = nest(decoded.segments, tables.PARTITION_KEY, "base_offset", DECODED_SEGMENT)
+    # Not those that retention has deleted since: the table remembers them for ever.
+    listed = key_of(explode(changed, "segments", tables.PARTITION_KEY), tables.SEGMENT_KEY)
+    is_listed = pc.is_in(key_of(decoded.segments, tables.SEGMENT_KEY), value_set=listed)
+    segments = decoded.segments.filter(is_listed)
+    decoded_keys, decoded_lists = nest(segments, tables.PARTITION_KEY, "base_offset", DECODED_SEGMENT)
     known_keys, known_lists = nest(snapshots, tables.PARTITION_KEY, "end_offset", KNOWN_SNAPSHOT)
     tiered_keys, tiered_lists = nest(tiered, ("topic_id", "partition"), "base_offset", TIERED_SEGMENT)
     previous = to_structs(states, PARTITION_PLAN.field("previous").type)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine
+from jobs.engine import Engine, suited
 from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
 from jobs.pipeline.settings import RunSettings
 from jobs.warehouse import Warehouse, after, newest
@@ -45,6 +45,8 @@ def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, s
     changed = listed.filter(_is_changed(listed, known, settings))
     if changed.num_rows == 0:
         return Decoded(known, 0, 0)
+    if known.num_rows:
+        engine = suited(engine, int(pc.sum(changed["size_bytes"]).as_py()), little=_LEAST_TASK_BYTES)
     plan = _plan(changed, engine.parallelism)
     now = max(settings.now, after(known, "decoded_at"))
     task = DecodeSegments(settings.warehouse, settings.keep_headers, settings.check_crc, now)

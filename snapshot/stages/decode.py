@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from snapshot import tables
-from snapshot.delta_rows import batches_to_table, deltas_to_table, writable
+from snapshot.delta_rows import BatchColumns, deltas_to_table, writable
 from snapshot.findings import FindingKind
 from snapshot.log_dir import FileRef, Segment, resolve
 from snapshot.partition_rows import to_table
@@ -128,8 +128,7 @@ class SegmentFiles:
         self.deltas = TableFile(filesystem, folder, "producer_deltas", writable(tables.PRODUCER_DELTAS))
         self.batches = TableFile(filesystem, folder, "record_batches", writable(tables.RECORD_BATCHES))
         self._keep_headers = keep_headers
-        self._pending: list[np.ndarray] = []
-        self._pending_rows = 0
+        self._headers = BatchColumns(_ROW_GROUP_ROWS if keep_headers else 0)
         self._identity: dict[str, object] = {}
 
     @property
@@ -145,10 +144,10 @@ class SegmentFiles:
         """Keep decoded rows (valid during the call only) for record_batches."""
         if not self._keep_headers:
             return
-        self._pending.append(rows.copy())
-        self._pending_rows += rows.size
-        if self._pending_rows >= _ROW_GROUP_ROWS:
-            self._flush()
+        while rows.size:
+            rows = rows[self._headers.add(rows) :]
+            if self._headers.is_full:
+                self._flush()
 
     def add_deltas(self, run_offset: int, deltas: np.ndarray) -> int:
         """Write the deltas of one run as a row group; its index, -1 without producers."""
@@ -160,10 +159,8 @@ class SegmentFiles:
         self._flush()
 
     def _flush(self) -> None:
-        if self._pending_rows:
-            rows = np.concatenate(self._pending) if len(self._pending) > 1 else self._pending[0]
-            self.batches.write(batches_to_table(rows, self._identity, tables.RECORD_BATCHES))
-        self._pending, self._pending_rows = [], 0
+        if len(self._headers):
+            self.batches.write(self._headers.take(self._identity, tables.RECORD_BATCHES))
 
     def close(self) -> list[dict[str, object]]:
         """Finish the files: rows of WRITTEN_FILE."""

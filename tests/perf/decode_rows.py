@@ -54,13 +54,18 @@ def rows(scale: Scale) -> Iterator[Row]:
 
         ratio = theirs / headers
         yield Row(
-            f"decode and fold, one core, warm, {label}", "≥ 20×", speed(headers), speed(theirs), ratio, ratio >= 20
+            f"decode and fold, one core, warm, {label}",
+            "≥ 20\N{MULTIPLICATION SIGN}",
+            speed(headers),
+            speed(theirs),
+            ratio,
+            ratio >= 20,
         )
         ratio = theirs / with_crc
         at_least = 8 if batch_bytes == 4096 else None
         yield Row(
             f"the same with every CRC-32C checked, {label}",
-            "≥ 8×" if at_least else "",
+            "≥ 8\N{MULTIPLICATION SIGN}" if at_least else "",
             speed(with_crc),
             speed(theirs),
             ratio,

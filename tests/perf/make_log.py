@@ -169,6 +169,7 @@ def _sign(buffer: np.ndarray, blocks: int, data_bytes: int, marker_bytes: int) -
 def _make(shape: LogShape, folder: Path) -> MadeLog:
     writer = BlockWriter(shape)
     batches = size = segments = 0
+    ends = []
     for partition in range(shape.partitions):
         path = folder / f"perf-{partition}"
         path.mkdir(parents=True)
@@ -181,6 +182,9 @@ def _make(shape: LogShape, folder: Path) -> MadeLog:
             written += added // BLOCK * shape.block_bytes
             segments += 1
         batches, size = batches + offset, size + written
+        ends.append(f"perf {partition} {offset}\n")
+    # A high watermark, without which nothing may be tiered.
+    (folder / "replication-offset-checkpoint").write_text(f"0\n{len(ends)}\n{''.join(ends)}")
     return MadeLog(str(folder), batches, size, segments)
 
 

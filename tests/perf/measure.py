@@ -47,6 +47,17 @@ def timed(work: Callable[[], object]) -> Seconds:
     return seconds
 
 
+def cpu_timed(work: Callable[[], object]) -> Seconds:
+    """The same in seconds of this thread's processor time, which other processes hardly change."""
+
+    def seconds() -> float:
+        started = time.thread_time()
+        work()
+        return time.thread_time() - started
+
+    return seconds
+
+
 def interleaved(repetitions: int, *measured: Seconds, warm: bool = True) -> list[float]:
     """Medians, one each; they take turns, so that whatever else the machine does hits all of them."""
     if warm:
@@ -54,6 +65,14 @@ def interleaved(repetitions: int, *measured: Seconds, warm: bool = True) -> list
             one()
     taken = [[one() for one in measured] for _ in range(repetitions)]
     return [statistics.median(column) for column in zip(*taken, strict=True)]
+
+
+def best_in_turns(repetitions: int, *measured: Seconds) -> list[float]:
+    """The least of each: for short loops, what the machine can do when nothing else is on."""
+    for one in measured:
+        one()
+    taken = [[one() for one in measured] for _ in range(repetitions)]
+    return [min(column) for column in zip(*taken, strict=True)]
 
 
 def peak_memory(module: str, arguments: Sequence[str], *, timeout: float = 600) -> int:
@@ -89,7 +108,8 @@ def machine() -> str:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
             memory = round(int(line.split()[1]) / (1 << 20))
-    return f"{os.cpu_count()} cores ({model}), {memory} GiB, Linux {platform.release()}, Python {platform.python_version()}"
+    python, linux = platform.python_version(), platform.release()
+    return f"{os.cpu_count()} cores ({model}), {memory} GiB, Linux {linux}, Python {python}"
 
 
 def load() -> str:

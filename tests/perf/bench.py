@@ -1,0 +1,68 @@
+"""`make bench`: every budget beside its peer, as a Markdown table, docs/benchmarks.md and a picture.
+
+`python -m tests.perf.bench [part …]` runs some parts only and prints; all of them also write the page. BENCH chooses
+the sizes (see scale).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from tests.perf import carry_rows, decode_rows, memory_rows, page, run_rows, table_rows, upload_rows
+from tests.perf.measure import Row, load, machine
+from tests.perf.scale import DATA, Scale, current
+
+PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
+    "decode": decode_rows.rows,
+    "table": table_rows.rows,
+    "carry": carry_rows.rows,
+    "memory": memory_rows.rows,
+    "upload": upload_rows.rows,
+    "run": run_rows.rows,
+    "rerun": run_rows.rerun_rows,
+}
+
+
+def main(names: list[str]) -> int:
+    # Without its bytecode each new Python process compiles numba and pandas, seconds that no user pays.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    DATA.mkdir(parents=True, exist_ok=True)
+    scale = current()
+    parts = {}
+    for name in names or PARTS:
+        before = load()
+        rows = list(_told(PARTS[name](scale)))
+        parts[name] = {
+            "rows": [asdict(row) for row in rows],
+            "scale": scale.name,
+            "load": before,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "machine": machine(),
+        }
+    kept = DATA / "measured.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    kept.write_text(json.dumps(known | parts, indent=1))
+    print(page.table(row for part in parts.values() for row in map(_row, part["rows"])))
+    print(f"\n{machine()}")
+    if set(known | parts) >= set(PARTS):
+        page.write({name: (known | parts)[name] for name in PARTS})
+    return 0
+
+
+def _told(rows: Iterable[Row]) -> Iterator[Row]:
+    for row in rows:
+        print(f"{row.what}: {row.ours} against {row.peer}, {row.ratio:.2f}", file=sys.stderr, flush=True)
+        yield row
+
+
+def _row(values: dict[str, object]) -> Row:
+    return Row(**values)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""docs/benchmarks.md and its picture, from measured rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.perf.measure import Row
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+_TITLES = {
+    "decode": "Decode and fold of a log",
+    "table": "Fold of the record_batches table",
+    "carry": "Carry and snapshots",
+    "memory": "Memory",
+    "upload": "Upload",
+    "run": "The whole run",
+    "rerun": "The run after it",
+}
+_HEAD = """# Benchmarks
+
+`make bench` measures ours and the peer in turns, in one go, and writes this page; a missed budget is shown as missed.
+Sizes are chosen by `BENCH=quick|default|full`. One part alone: `python -m tests.perf.bench decode`.
+
+Logs are generated: one record a batch, valid CRCs, 1,000 producers drawn at random, every hundredth batch a marker.
+Kafka's replay is `ProducerStateManager` of 4.1.1 as a broker rebuilds state with it (`tests/perf/KafkaReplay.java`, a
+broker's JVM flags, warmed up except where its start is said to be included), with a snapshot at each segment boundary;
+ours makes the same snapshots. Files are in the page cache. Numbers are medians; a ratio is peer time over ours, for
+memory peak over budget, for the second run its stages over the first run's decode and carry.
+
+![ratios](benchmarks.svg)
+"""
+
+
+def table(rows: Iterable[Row]) -> str:
+    """A Markdown table."""
+    lines = ["| what | budget | ours | peer | ratio | |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| {row.what} | {row.budget} | {row.ours} | {row.peer} | {row.ratio:.2f} | {row.verdict} |" for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def write(parts: Mapping[str, Mapping[str, Any]]) -> None:
+    """The page and the picture."""
+    text = [_HEAD]
+    machines = {str(part["machine"]) for part in parts.values()}
+    text.append(f"Machine: {'; '.join(sorted(machines))}. Other work ran on it: see the load averages.\n")
+    for name, part in parts.items():
+        rows = [Row(**row) for row in part["rows"]]
+        text.append(f"## {_TITLES[name]}\n")
+        text.append(
+            f"`BENCH={part['scale']} python -m tests.perf.bench {name}`, {part['date']}; load averages over 1 and 5 "
+            f"minutes when it began: {part['load']}.\n"
+        )
+        text.append(table(rows) + "\n")
+        notes = [f"- {row.what}: {row.note}" for row in rows if row.note]
+        text += ["\n".join(notes) + "\n"] if notes else []
+    (DOCS / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
+    _picture([Row(**row) for name in ("decode", "table", "upload", "run") for row in parts[name]["rows"]])
+
+
+def _picture(rows: list[Row]) -> None:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "tiersnap"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(10, 0.4 * len(rows) + 1))
+    colours = {True: "#2a7f62", False: "#b3402a", None: "#7a8794"}
+    rows = rows[::-1]
+    bars = axes.barh(
+        [row.what for row in rows], [row.ratio for row in rows], color=[colours[row.is_met] for row in rows]
+    )
+    axes.bar_label(bars, labels=[f"{row.ratio:.1f} {row.budget and '(' + row.budget + ')'}" for row in rows], padding=3)
+    axes.set_xscale("log")
+    axes.set_xlim(0.3, max(row.ratio for row in rows) * 4)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("times as fast as the peer (green: budget met, red: missed, grey: no budget)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(DOCS / "benchmarks.svg", metadata={"Date": None})
+    plt.close(figure)
