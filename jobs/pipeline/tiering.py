@@ -154,8 +154,8 @@ def tier_ready(
     for start in range(0, copies.num_rows, WAVE_SEGMENTS):
         everything = copies.slice(start, WAVE_SEGMENTS)
         wave = everything.filter(pc.invert(everything["is_held"]))
-        started = _started(wave, settings)
-        warehouse.append("remote_log_segments", started)
+        started = _started(everything, settings)
+        warehouse.append("remote_log_segments", started.filter(pc.invert(everything["is_held"])))
         weights = wave["size_bytes"].to_numpy()
         target = spread_target(
             int(weights.sum()), parallelism=engine.parallelism, least=_LEAST_TASK_BYTES, most=_MOST_TASK_BYTES
@@ -164,7 +164,7 @@ def tier_ready(
         results = engine.map("tier", plan, tier_task.CopySegments(store, layout), tier_task.COPIED)
         tiered.add_errors(results)
         results = _contiguous(everything, pa.concat_tables([results, _as_results(everything)]))
-        _record(warehouse, _started(everything, settings), results, settings)
+        _record(warehouse, started, results, settings)
         done = results.filter(pc.equal(results["state"], SegmentState.COPY_SEGMENT_FINISHED.name))
         tiered.segments += done.num_rows
         tiered.bytes += int(pc.sum(done["bytes"]).as_py() or 0)

@@ -107,12 +107,14 @@ class CarryPartitions:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Carry the partitions of each plan row; their states share a file."""
         filesystem, folder = resolve(self.warehouse)
+        away: list[TransientError] = []
         for batch in batches:
             for plan in batch.to_pylist():
                 states = TableFile(filesystem, folder, "producer_states", writable(tables.PRODUCER_STATES))
                 deltas = DeltaFiles(filesystem, f"{folder}/producer_deltas")
                 rows = [
-                    PartitionCarry(self, filesystem, folder, row, deltas, states).row() for row in plan["partitions"]
+                    PartitionCarry(self, filesystem, folder, row, deltas, states, away).row()
+                    for row in plan["partitions"]
                 ]
                 written = states.close()
                 if rows and written is not None:
@@ -131,9 +133,11 @@ class PartitionCarry:
         row: Mapping[str, Any],
         deltas: DeltaFiles,
         states: TableFile,
+        away: list[TransientError],
     ) -> None:
+        """`away` holds the first sign, of any partition of the task, that the sink's server does not answer."""
         self._task, self._warehouse, self._folder, self._row = task, warehouse, folder, row
-        self._deltas, self._states = deltas, states
+        self._deltas, self._states, self._away = deltas, states, away
         source, path = resolve(row["log_dir"])
         self._partition: Partition = from_row(path.rstrip("/"), row)
         self._snapshot_file = snapshot_reader(source, self._partition)
@@ -217,8 +221,10 @@ class PartitionCarry:
         self._new[boundary.offset] = row
         if self._task.sink is None or not self._is_wanted(boundary.offset, boundary.found.verdict):
             return
-        if any(isinstance(error, TransientError) for error in self._errors):
-            # A server that went away would let every boundary wait for its time-outs; the next run goes on here.
+        if self._away:
+            # Every boundary of every partition would wait for its time-outs; the next run goes on here.
+            if not self._errors:
+                self._errors.append(TransientError(f"not tried after: {self._away[0].message}", at=""))
             return
         snapshot = SnapshotObject(
             self._row["topic"],
@@ -237,6 +243,8 @@ class PartitionCarry:
         except TiersnapError as error:
             error.attrs["at"] = f" {boundary.offset}"
             self._errors.append(error)
+            if isinstance(error, TransientError):
+                self._away.append(error)
 
     def _lacks_objects(self, limit: int) -> bool:
         """Whether an earlier run left unwritten what this one is to write, at or below `limit`."""
@@ -258,7 +266,7 @@ class PartitionCarry:
         )
 
     def _commit(self) -> None:
-        if self._task.sink is None or not self._objects:
+        if self._task.sink is None or not self._objects or self._away:
             return
         try:
             self._task.sink.commit(self._row["topic"], self._row["topic_id"], self._row["partition"], self._objects)

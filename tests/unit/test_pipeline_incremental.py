@@ -189,7 +189,7 @@ def boundaries(outcome: Outcome, first: int) -> dict[int, str]:
     return {row["end_offset"]: row["found"] for row in rows if row["end_offset"] > first}
 
 
-@settings(max_examples=int(os.environ.get("TIERSNAP_HISTORIES", "12")))
+@settings(max_examples=int(os.environ.get("TIERSNAP_HISTORIES", "6")))
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=9))
 def test_every_run_says_what_a_first_run_would_say(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]

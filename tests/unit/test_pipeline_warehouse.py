@@ -298,12 +298,13 @@ class GoneStore:
 
 
 def test_a_server_that_went_away_is_not_asked_at_every_boundary_and_the_run_may_be_repeated(runner: Runner) -> None:
+    write(runner.source, "payments", OTHER_ID)
     gone = GoneStore(runner.store)
     outcome = runner(store=gone)  # type: ignore[arg-type]
     assert gone.asked == 1
     assert outcome.is_transient
-    assert len(outcome.errors) == 1
-    assert runner().tiered.segments == 3
+    assert len(outcome.errors) == 2
+    assert runner().tiered.segments == 6
 
 
 def test_damage_of_the_directory_itself_is_said(
@@ -334,3 +335,36 @@ def test_only_empty_partitions_are_a_wrong_path(tmp_path: Path) -> None:
     (tmp_path / "logs" / "orders-0").mkdir(parents=True)
     with pytest.raises(UsageError, match="no segments"):
         Runner(tmp_path, tmp_path / "logs")()
+
+
+def test_headers_that_were_not_kept_are_decoded_when_they_are_wanted(runner: Runner) -> None:
+    runner(apply=False, keep_headers=False)
+    assert Warehouse(runner.warehouse).read("record_batches").num_rows == 0
+    assert runner(apply=False, keep_headers=True).decoded.count == 4
+    assert Warehouse(runner.warehouse).read("record_batches").num_rows == 7
+    assert runner(apply=False, keep_headers=True).commits == 0
+    assert runner(apply=False, keep_headers=False).commits == 0
+
+
+def test_topic_ids_that_come_later_move_the_snapshots_to_their_key(tmp_path: Path) -> None:
+    write_partition(tmp_path / "logs", "old", 0, segments(0, 10, 20), topic_id=None, high_watermark=25, indexes=True)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    runner()
+    assert sum("old-no-topic-id/" in key for key in runner.objects()) == 3
+    outcome = runner(topic_ids={"old": ID})
+    assert (outcome.errors, outcome.tiered.segments) == ([], 2)
+    assert sum(key.startswith(f"snapshots/old-{ID}/") for key in runner.objects()) == 3
+    assert runner(topic_ids={"old": ID}).did_nothing
+
+
+def test_findings_of_a_partition_without_segments_are_heard(tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "orders-0"
+    folder.mkdir(parents=True)
+    (folder / "tmp-1.snapshot").touch()
+    runner = Runner(tmp_path, tmp_path / "logs")
+    outcome = runner()
+    assert [finding["kind"] for finding in outcome.findings] == ["BAD_FILE_NAME"]
+    assert outcome.readiness.num_rows == 0
+    assert runner().did_nothing
+    write(tmp_path / "logs", "payments", OTHER_ID)
+    assert runner().tiered.segments == 3
