@@ -6,7 +6,6 @@ the sizes (see scale).
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -44,13 +43,11 @@ def main(names: list[str]) -> int:
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "machine": machine(),
         }
-    kept = DATA / "measured.json"
-    known = json.loads(kept.read_text()) if kept.exists() else {}
-    kept.write_text(json.dumps(known | parts, indent=1))
+    known = page.keep(parts)
     print(page.table(row for part in parts.values() for row in map(_row, part["rows"])))
     print(f"\n{machine()}")
-    if set(known | parts) >= set(PARTS):
-        page.write({name: (known | parts)[name] for name in PARTS})
+    if set(known) >= set(PARTS):
+        page.write({name: known[name] for name in PARTS})
     return 0
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tests.perf.measure import Row
+from tests.perf.scale import DATA
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+_KEPT = DATA / "measured.json"
 _TITLES = {
     "decode": "Decode and fold of a log",
     "table": "Fold of the record_batches table",
@@ -42,6 +47,24 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+def kept() -> dict[str, Any]:
+    """What was measured so far, by part."""
+    return json.loads(_KEPT.read_text()) if _KEPT.exists() else {}
+
+
+def keep(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Remember what was measured; returns all that is known."""
+    known = {**kept(), **parts}
+    _KEPT.write_text(json.dumps(known, indent=1))
+    return known
+
+
+def slope(points: Iterable[tuple[int, float]]) -> float:
+    """Least squares over the logarithms."""
+    counts, seconds = np.log(np.array(list(points), float)).T
+    return float(np.polyfit(counts, seconds, 1)[0])
+
+
 def write(parts: Mapping[str, Mapping[str, Any]]) -> None:
     """The page and the picture."""
     text = [_HEAD]
@@ -68,18 +91,23 @@ def _picture(rows: list[Row]) -> None:
     mpl.rcParams["svg.hashsalt"] = "tiersnap"
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(10, 0.4 * len(rows) + 1))
+    figure, (axes, growth) = plt.subplots(2, figsize=(11, 0.4 * len(rows) + 6), height_ratios=[0.4 * len(rows) + 1, 5])
     colours = {True: "#2a7f62", False: "#b3402a", None: "#7a8794"}
     rows = rows[::-1]
-    bars = axes.barh(
-        [row.what for row in rows], [row.ratio for row in rows], color=[colours[row.is_met] for row in rows]
-    )
+    ratios = [row.ratio for row in rows]
+    bars = axes.barh([row.what for row in rows], ratios, color=[colours[row.is_met] for row in rows])
     axes.bar_label(bars, labels=[f"{row.ratio:.1f} {row.budget and '(' + row.budget + ')'}" for row in rows], padding=3)
     axes.set_xscale("log")
-    axes.set_xlim(0.3, max(row.ratio for row in rows) * 4)
+    axes.set_xlim(0.3, max(ratios) * 4)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("times as fast as the peer (green: budget met, red: missed, grey: no budget)")
     axes.spines[["top", "right"]].set_visible(False)
+    for name, points in kept().get("growth", {}).items():
+        growth.loglog(*zip(*points, strict=True), marker="o", label=f"{name}: slope {slope(points):.2f}")
+        growth.legend()
+    growth.set_xlabel("how many")
+    growth.set_ylabel("seconds")
+    growth.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(DOCS / "benchmarks.svg", metadata={"Date": None})
     plt.close(figure)
