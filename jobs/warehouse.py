@@ -15,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from snapshot import tables
+from snapshot.errors import CorruptDataError, TransientError
 from snapshot.log_dir import resolve
 from snapshot.table_file import TableFile
 
@@ -51,10 +52,16 @@ class Warehouse:
         return f"{self.uri.rstrip('/')}/{name}"
 
     def _open(self, name: str) -> DeltaTable | None:
+        uri = self.table_uri(name)
         try:
-            return DeltaTable(self.table_uri(name))
+            return DeltaTable(uri)
         except TableNotFoundError:
             return None
+        except DeltaError as error:
+            raise CorruptDataError(
+                f"{uri}: not readable as a Delta table: {str(error).splitlines()[0]}",
+                hint="bring the warehouse back from a copy; without it a run cannot tell what is tiered already",
+            ) from error
 
     def read(self, name: str) -> pa.Table:
         """All rows of a small table, in no particular order; empty before its first commit."""
@@ -124,14 +131,19 @@ class Warehouse:
         schema = Schema.from_arrow(TABLES[name])
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"tiersnap_run_id": self.run_id})})
         table = self._open(name)
-        if table is None:
-            create_table_with_add_actions(
-                self.table_uri(name), schema, adds, mode="error", commit_properties=properties
-            )
-        else:
-            removes = [RemoveAction(path, data_change=True, deletion_timestamp=now) for path in removed]
-            actions: list[AddAction | RemoveAction] = [*adds, *removes]
-            table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=properties)
+        removes = [RemoveAction(path, data_change=True, deletion_timestamp=now) for path in removed]
+        actions: list[AddAction | RemoveAction] = [*adds, *removes]
+        try:
+            if table is None:
+                uri = self.table_uri(name)
+                create_table_with_add_actions(uri, schema, adds, mode="error", commit_properties=properties)
+            else:
+                table.create_write_transaction(actions, mode="append", schema=schema, commit_properties=properties)
+        except CommitFailedError as error:
+            raise TransientError(
+                f"{self.table_uri(name)}: another run has committed at the same time",
+                hint="let runs on one warehouse follow each other, and run this again",
+            ) from error
         self.commits += 1
 
 

@@ -42,7 +42,7 @@ def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, s
     """Decode and fold the segments that are new or not as they were; commit what that gave."""
     known = warehouse.newest("segments", tables.SEGMENT_KEY, "decoded_at")
     listed = explode(partitions, "segments", ("log_dir", "topic", "partition", "high_watermark"))
-    changed = listed.filter(_is_changed(listed, known, settings))
+    changed = listed.filter(_is_changed(warehouse, listed, known, settings))
     if changed.num_rows == 0:
         return Decoded(known, 0, 0)
     if known.num_rows:
@@ -61,7 +61,7 @@ def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, s
     return Decoded(segments, rows.num_rows, int(pc.sum(rows["size_bytes"]).as_py()))
 
 
-def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.Array:
+def _is_changed(warehouse: Warehouse, listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.Array:
     """Mask of the listed segments whose decode is missing or of another file."""
     keys = key_of(listed, tables.SEGMENT_KEY)
     before = known.take(positions(keys, key_of(known, tables.SEGMENT_KEY)))
@@ -70,8 +70,11 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     same = pc.and_(same, _ends_as_it_did(listed, before))
     # The next attempt may succeed, and neither size nor time of the file will say so.
     same = pc.and_(same, pc.fill_null(pc.not_equal(before["finding_kind"], _UNREADABLE), True))
+    same = pc.and_not(same, _is_lost(warehouse, "producer_deltas", before["deltas_file"], _has_producers(before)))
     if settings.keep_headers:
+        has_rows = pc.greater(before["batch_count"], 0)
         same = pc.and_(same, pc.is_valid(before["batches_file"]))
+        same = pc.and_not(same, _is_lost(warehouse, "record_batches", before["batches_file"], has_rows))
     mask = pc.invert(pc.fill_null(same, False)).combine_chunks().to_numpy(zero_copy_only=False).copy()
     _add_new_cuts(mask, listed, before)
     # A file of the warehouse is replaced whole: whoever shares one with a changed segment is decoded anew as well.
@@ -79,6 +82,21 @@ def _is_changed(listed: pa.Table, known: pa.Table, settings: RunSettings) -> pa.
     touched = files.filter(pa.array(mask)).drop_null().unique()
     shares = pc.fill_null(pc.is_in(files, value_set=touched), False).to_numpy(zero_copy_only=False)
     return pa.array(mask | shares)
+
+
+def _is_lost(warehouse: Warehouse, table: str, files: pa.ChunkedArray, has_rows: pa.ChunkedArray) -> pa.Array:
+    """Mask of the decodes whose file is no part of the table any more: somebody compacted it, or went back."""
+    is_there = pc.is_in(files, value_set=pa.array(list(warehouse.files(table)), pa.string()))
+    return pc.fill_null(pc.and_not(has_rows, is_there), False)
+
+
+def _has_producers(rows: pa.Table) -> pa.Array:
+    """Mask of the decodes with a row group in producer_deltas."""
+    runs = rows["runs"].combine_chunks()
+    has_group = pc.greater_equal(pc.struct_field(pc.list_flatten(runs), "row_group"), 0)
+    mask = np.zeros(rows.num_rows, np.bool_)
+    mask[pc.list_parent_indices(runs).filter(has_group).to_numpy()] = True
+    return pa.array(mask)
 
 
 def _is_still_unreadable(results: pa.Table, known: pa.Table) -> pa.Array:

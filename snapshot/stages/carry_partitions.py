@@ -288,7 +288,11 @@ class PartitionCarry:
         row_group = previous["state_row_group"]
         groups = [row_group] if row_group >= 0 else []
         path = f"{self._folder}/producer_states/{previous['state_file']}"
-        deltas = table_to_deltas(self._deltas.read(path, groups, DELTA_COLUMNS))
+        try:
+            deltas = table_to_deltas(self._deltas.read(path, groups, DELTA_COLUMNS))
+        except FileNotFoundError:
+            # Somebody cleaned up the table: what the state was made of is still there.
+            return None
         return StartState(offset, deltas, previous["history_from"], previous["has_adopted"], previous["last_timestamp"])
 
     def _chain(self, offset: int) -> str:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyarrow import fs
 
 from jobs.cli import run as tiersnap
@@ -18,7 +19,7 @@ from remote_storage.segment_metadata import TopicIdPartition
 from remote_storage.snapshot_objects import SnapshotManifest
 from snapshot import segment_scan, snapshot_file
 from snapshot.crc32c import crc32c
-from snapshot.errors import TransientError, UsageError
+from snapshot.errors import CorruptDataError, TransientError, UsageError
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Runner
@@ -368,3 +369,33 @@ def test_findings_of_a_partition_without_segments_are_heard(tmp_path: Path) -> N
     assert runner().did_nothing
     write(tmp_path / "logs", "payments", OTHER_ID)
     assert runner().tiered.segments == 3
+
+
+@pytest.mark.parametrize("table", ["record_batches", "producer_deltas", "producer_states"])
+def test_a_table_that_somebody_compacted_is_made_again(runner: Runner, table: str) -> None:
+    """OPTIMIZE and VACUUM give rows new files, and a run finds its rows by file."""
+    runner(apply=False)
+    expected = Warehouse(runner.warehouse).read(table).sort_by([("topic", "ascending")]).num_rows
+    delta = DeltaTable(f"{runner.warehouse}/{table}")
+    path = runner.source / "orders-0" / f"{30:020d}.log"
+    path.write_bytes(path.read_bytes() + data_batch(35, 5, 9, 0, 0))
+    if table == "producer_states":
+        for file in Path(runner.warehouse, table).glob("*.parquet"):
+            file.unlink()
+    else:
+        delta.optimize.compact()
+        delta.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    before = verdicts(runner)
+    outcome = runner(apply=False)
+    assert verdicts(runner) == before
+    assert 40 in outcome.carried.snapshots["end_offset"].to_pylist()
+    grown = {"record_batches": 1, "producer_deltas": 1, "producer_states": 0}[table]
+    assert Warehouse(runner.warehouse).read(table).num_rows == expected + grown
+    assert runner(apply=False).commits == 0
+
+
+def test_a_table_that_cannot_be_read_is_named(runner: Runner) -> None:
+    runner(apply=False)
+    (Path(runner.warehouse) / "segments/_delta_log/00000000000000000000.json").write_text("{nonsense")
+    with pytest.raises(CorruptDataError, match="segments"):
+        runner(apply=False)
