@@ -49,6 +49,7 @@ class Cluster:
         self.properties = dict(properties or {})
         self._kafka, self._admin_module = _import_kafka()
         self._admin: Any = None
+        self._last_trouble = ""
 
     def client_config(self, **more: object) -> dict[str, object]:
         """Properties of a client of this cluster."""
@@ -146,12 +147,17 @@ class Cluster:
         # Held for good: futures of a client that is gone fail.
         if self._admin is None:
             try:
-                self._admin = self._admin_module.AdminClient(self.client_config())
+                self._admin = self._admin_module.AdminClient(self.client_config(error_cb=self._on_trouble))
             except self._kafka.KafkaException as error:
                 raise UsageError(
                     f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
                 ) from error
         return self._admin
+
+    def _on_trouble(self, error: Any) -> None:  # noqa: ANN401
+        # Why there is no connection, which the error of a request does not say.
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self._last_trouble = error.str()
 
     def ask(self, what: str, call: Callable[[], T]) -> T:
         """The outcome of a call into confluent-kafka, its errors as ours."""
@@ -173,8 +179,10 @@ class Cluster:
         codes = self._kafka.KafkaError
         local = {codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._TIMED_OUT, codes._RESOLVE}
         if error.code() in local or error.retriable():
+            self._client().poll(0)
+            why = self._last_trouble if error.code() in local else ""
             return BrokerUnavailableError(
-                f"{self.bootstrap_server}: {what}: {error.str()}",
+                f"{self.bootstrap_server}: {what}: {why or error.str()}",
                 hint="is it a broker's address, and does --command-config say how to log in? Else: run it again",
             )
         return ClusterRefusedError(
