@@ -1,0 +1,122 @@
+"""`tiersnap fetch`: what comes out was verified, and went nowhere unasked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from remote_storage.aiven_layout import AivenLayout
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
+from tests.reference.command import tiersnap
+from tests.reference.tiered import tier
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+TV2 = ROOT / "tests/data/kafka-4.1.1/logs/tv2-0"
+SUFFIX = {"offset": "index", "timestamp": "timeindex", "transaction": "txnindex"}
+LAYOUTS = {"aiven": AivenLayout(), "local-tiered-storage": LocalTieredStorageLayout()}
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    store = DirectoryStore(tmp_path / "remote")
+    tier(TV2, store)
+    return store
+
+
+def fetch(store: DirectoryStore, offset: int, *words: str | Path, topic: str = "tv2"):
+    return tiersnap(
+        "fetch", "--from", store.root, "--topic", topic, "--partition", "0", "--offset", str(offset), *words
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_segment_and_each_index_come_out_as_they_went_in(tmp_path, layout):
+    store = DirectoryStore(tmp_path / "remote")
+    tier(TV2, store, layout=LAYOUTS[layout])
+    out = tmp_path / "out"
+    planned = fetch(store, 700, "--out", out)
+    assert (planned.exit_code, out.exists()) == (0, False)
+    done = fetch(store, 700, "--out", out, "--apply")
+    assert done.exit_code == 0, done.err
+    assert done.rows[0]["base_offset"] == 695
+    assert out.read_bytes() == (TV2 / f"{695:020d}.log").read_bytes()
+    for index, suffix in SUFFIX.items():
+        assert fetch(store, 1378, "--index", index, "--out", tmp_path / index, "--apply").exit_code == 0
+        assert (tmp_path / index).read_bytes() == (TV2 / f"{695:020d}.{suffix}").read_bytes()
+    fetch(store, 0, "--index", "leader-epoch", "--out", tmp_path / "epochs", "--apply")
+    assert (tmp_path / "epochs").read_bytes() == (TV2 / "leader-epoch-checkpoint").read_bytes()
+    fetch(store, 0, "--index", "producer-snapshot", "--out", tmp_path / "state", "--apply")
+    expected = TV2.parents[1] / "expected/tv2-0" / f"{695:020d}.snapshot"
+    assert len((tmp_path / "state").read_bytes()) == expected.stat().st_size
+
+
+def test_stdout_has_the_bytes_and_nothing_else(store):
+    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    ran = subprocess.run([sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, capture_output=True)
+    assert (ran.returncode, ran.stdout) == (0, (TV2 / f"{0:020d}.log").read_bytes())
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.reference.tiersnap", *words, "--index", "offset"], cwd=ROOT, capture_output=True
+    )
+    assert ran.stdout == (TV2 / f"{0:020d}.index").read_bytes()
+
+
+def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
+    for words in ((), ("--index", "offset")):
+        out = tmp_path / "out"
+        out.write_bytes(b"mine")
+        refused = fetch(store, 3, "--out", out, "--apply", *words)
+        assert (refused.exit_code, out.read_bytes()) == (4, b"mine")
+        assert fetch(store, 3, "--out", out, "--apply", "--replace", *words).exit_code == 0
+        again = fetch(store, 3, "--out", out, "--apply", *words)
+        assert again.exit_code == 0
+        assert "already" in again.err
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out"]
+
+
+def test_damage_is_found_before_anything_comes_out(store, tmp_path):
+    (log,) = store.root.rglob(f"{695:020d}-*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"\x77")
+    failed = fetch(store, 700, "--out", tmp_path / "out", "--apply")
+    assert failed.exit_code == 5
+    assert "BAD_CRC" in failed.err
+    (indexes,) = store.root.rglob(f"{695:020d}-*.indexes")
+    data = bytearray(indexes.read_bytes())
+    data[4] ^= 0x80  # the position of the first entry of the offset index
+    data[-1] ^= 1
+    indexes.write_bytes(data)
+    assert fetch(store, 700, "--index", "offset", "--out", tmp_path / "out", "--apply").exit_code == 5
+    indexes.write_bytes(bytes(len(data)))
+    for index in ("producer-snapshot", "leader-epoch", "transaction"):
+        assert fetch(store, 700, "--index", index, "--out", tmp_path / "out", "--apply").exit_code == 5, index
+    assert [path.name for path in tmp_path.iterdir()] == ["remote"]
+
+
+def test_of_several_copies_the_latest_is_taken_or_the_one_that_is_named(store, tmp_path):
+    (later,) = tier(TV2, store, bases={695}, event_timestamp=1_800_000_000_000)
+    planned = fetch(store, 700)
+    assert {row["segment_id"]: row["taken"] for row in planned.rows}[later.id.segment_id] == "yes"
+    (other,) = (row["segment_id"] for row in planned.rows if not row["taken"])
+    done = fetch(store, 700, "--segment-id", other, "--out", tmp_path / "out", "--apply")
+    assert done.rows[0]["segment_id"] == other
+
+
+def test_what_is_not_there_is_said(store, tmp_path):
+    assert fetch(store, 1379).exit_code == 2
+    assert fetch(store, 3, topic="tv3").exit_code == 2
+    assert fetch(store, 3, "--out", tmp_path / "no/such/folder", "--apply").exit_code == 2
+    plain = DirectoryStore(tmp_path / "plain")
+    tier(TV2.parent / "churn-0", plain)
+    lacks = fetch(plain, 0, "--index", "transaction", "--out", tmp_path / "out", "--apply", topic="churn")
+    assert lacks.exit_code == 2
+    assert "no transaction was aborted" in lacks.err
+    (manifest,) = store.root.rglob(f"{695:020d}-*.rsm-manifest")
+    manifest.unlink()
+    unfinished = fetch(store, 700)
+    assert unfinished.exit_code == 2
+    assert "no .rsm-manifest" in unfinished.err
