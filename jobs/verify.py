@@ -12,11 +12,13 @@ import numpy as np
 
 from jobs import params
 from jobs.output import Output
+from jobs.partitions import selected
 from snapshot import snapshot_file
 from snapshot.carry import Boundary
 from snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from snapshot.examine import examine
-from snapshot.log_dir import LogDir, Partition, open_log_dir, read_partition
+from snapshot.findings import Finding
+from snapshot.log_dir import open_log_dir
 from snapshot.trust import Comparison, SnapshotVerdict
 
 
@@ -43,16 +45,18 @@ def verify(
     """Compare every producer snapshot of SOURCE with the log, producer by producer.
 
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log), CORRUPT (no
-    broker can read it) or UNKNOWN (the log is damaged below it). Exits 5 when one is CORRUPT, 4 when one is SUSPECT.
-    With --against every file must equal the log's fold exactly.
+    broker can read it) or UNKNOWN (the log is damaged below it). Exits 5 when one is CORRUPT or no broker
+    can open it, 4 when one is SUSPECT or UNKNOWN.
+    With --against every file there must equal the log's fold exactly.
     """
     log_dir = open_log_dir(source)
     if against is not None and not against.is_dir():
         raise SourceNotFoundError(f"{against}: no such directory", hint="tiersnap repair SOURCE --out DIR writes one")
     counts: Counter[SnapshotVerdict] = Counter()
+    findings: list[Finding] = [*log_dir.findings]
 
     def rows() -> Iterator[dict[str, object]]:
-        for partition in _partitions(log_dir, topic):
+        for partition in selected(log_dir, source, topic):
             found: dict[int, Comparison] = {}
             judge = None if against is None else _Exactly(against / partition.name, found)
             examination = examine(
@@ -62,6 +66,9 @@ def verify(
                 producer_expiration=producer_expiration,
                 on_boundary=judge,
             )
+            findings.extend(examination.findings)
+            if judge is not None:
+                judge.note_unreached()
             verdicts = found if against is not None else examination.snapshots
             for offset, comparison in verdicts.items():
                 if comparison.verdict is not SnapshotVerdict.MISSING:
@@ -70,19 +77,19 @@ def verify(
 
     columns = ("partition", "offset", "verdict", "reason")
     output.rows("verify", rows(), columns=columns)
+    for finding in findings:
+        output.warn(str(finding))
     total = sum(counts.values())
+    if against is not None and not total:
+        raise SourceNotFoundError(
+            f"{against}: no snapshot of these partitions",
+            hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
+        )
     right = counts[SnapshotVerdict.MATCHES] + counts[SnapshotVerdict.EXTENDS]
     output.talk(f"{right} of {total} snapshots agree with the log")
-    if counts[SnapshotVerdict.CORRUPT]:
+    if counts[SnapshotVerdict.CORRUPT] or any(finding.path.endswith(".snapshot") for finding in findings):
         return ExitCode.DATA_CORRUPT
     return ExitCode.OK if right == total else ExitCode.GATE_REFUSED
-
-
-def _partitions(log_dir: LogDir, topic: re.Pattern[str] | None) -> Iterator[Partition]:
-    for folder in log_dir.folders:
-        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
-        if params.matches_topic(partition.topic, topic):
-            yield partition
 
 
 class _Exactly:
@@ -94,17 +101,24 @@ class _Exactly:
     def __call__(self, boundary: Boundary) -> None:
         name = snapshot_file.file_name(boundary.offset)
         path = self._folder / name
-        if not path.is_file():
+        if not path.exists():
             return
         try:
             entries = snapshot_file.decode(path.read_bytes(), name=str(path))
-        except CorruptSnapshotError as error:
-            self._found[boundary.offset] = Comparison(SnapshotVerdict.CORRUPT, error.message)
+        except (CorruptSnapshotError, OSError) as error:
+            self._found[boundary.offset] = Comparison(SnapshotVerdict.CORRUPT, str(error))
             return
         equal = np.array_equal(entries, boundary.entries)
         verdict = SnapshotVerdict.MATCHES if equal else SnapshotVerdict.SUSPECT
         reason = f"equals the log: {entries.size} producers" if equal else "other entries than the log gives"
         self._found[boundary.offset] = Comparison(verdict, reason)
+
+    def note_unreached(self) -> None:
+        """Files that were compared with nothing are not right for that."""
+        for path in sorted(self._folder.glob("[0-9]*.snapshot")):
+            if path.stem.isdecimal():
+                reason = "not compared: no boundary of this log, or the log is damaged below it"
+                self._found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNKNOWN, reason))
 
 
 def _row(partition: str, offset: int, comparison: Comparison) -> dict[str, object]:

@@ -13,7 +13,7 @@ from snapshot import snapshot_file, tables
 from snapshot.carry import Boundary, StartState
 from snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas, writable
 from snapshot.errors import TiersnapError, TransientError
-from snapshot.examine import Examination, conclude
+from snapshot.examine import Examination, compaction_reason, conclude
 from snapshot.log_dir import Partition, Segment, resolve
 from snapshot.partition_replay import replay_partition, snapshot_reader
 from snapshot.partition_rows import PARTITIONS, fingerprint, from_row, to_table
@@ -140,6 +140,8 @@ class PartitionCarry:
         self._deltas, self._states, self._away = deltas, states, away
         source, path = resolve(row["log_dir"])
         self._partition: Partition = from_row(path.rstrip("/"), row)
+        # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
+        self._is_compacted = bool(compaction_reason(self._partition, has_gaps=False))
         self._snapshot_file = snapshot_reader(source, self._partition)
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._decoded = {segment["base_offset"]: segment for segment in row["decoded"]}
@@ -259,7 +261,7 @@ class PartitionCarry:
         options = self._task.options
         if options.every_boundary:
             return True
-        if offset not in self._bases:
+        if offset not in self._bases or self._is_compacted:
             return False
         return found is SnapshotVerdict.MISSING or (
             options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)

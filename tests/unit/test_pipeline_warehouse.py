@@ -399,3 +399,13 @@ def test_a_table_that_cannot_be_read_is_named(runner: Runner) -> None:
     (Path(runner.warehouse) / "segments/_delta_log/00000000000000000000.json").write_text("{nonsense")
     with pytest.raises(CorruptDataError, match="segments"):
         runner(apply=False)
+
+
+def test_a_compacted_topic_gets_no_snapshots_unless_every_boundary_is_wanted(runner: Runner) -> None:
+    (runner.source / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 15\n")
+    runner()
+    assert runner.objects() == {}
+    assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "COMPACTED_TOPIC": 3}
+    assert runner().did_nothing
+    runner(every_boundary=True)
+    assert sum(key.endswith(".snapshot") for key in runner.objects()) == 4

@@ -1,0 +1,50 @@
+"""`tiersnap verify`: every file gets an answer, and no answer is no good news."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.cli import run as tiersnap
+from tests.reference.recovered import DATA
+
+pytestmark = pytest.mark.unit
+
+LOGS = DATA / "kafka-3.9.1/logs"
+
+
+def verify(*arguments: str) -> int:
+    return tiersnap(["verify", *arguments])
+
+
+def test_what_kafkas_own_classes_fold_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(str(LOGS), "--against", str(DATA / "kafka-3.9.1/expected")) == 0
+    said = capsys.readouterr().err
+    count = len(list((DATA / "kafka-3.9.1/expected").glob("*/*.snapshot")))
+    assert f"{count} of {count} snapshots agree with the log" in said
+
+
+def test_a_file_that_was_compared_with_nothing_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "payments-0"
+    folder.mkdir()
+    (folder / "00000000000000000001.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
+    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
+    assert "UNKNOWN" in capsys.readouterr().out
+
+
+def test_a_directory_without_snapshots_of_the_log_is_a_wrong_path(tmp_path: Path) -> None:
+    assert verify(str(LOGS), "--against", str(tmp_path)) == 2
+
+
+def test_a_topic_that_is_not_there_is_a_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(str(LOGS), "--topic", "nobody") == 2
+    assert "no topic matches" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "payments-0"
+    (folder / "00000000000000000281.snapshot").mkdir(parents=True)
+    assert verify(str(tmp_path)) == 5
+    assert "UNREADABLE_FILE" in capsys.readouterr().err
+    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 5
