@@ -15,13 +15,20 @@ import numba
 import numpy as np
 from numba import types
 
+_PIECE = 1 << 20
 _POLYNOMIAL = 0x82F63B78
 _LEGACY_POLYNOMIAL = 0xEDB88320  # CRC-32 as zlib has it: entries of magic 0 and 1
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """CRC-32C of `data`, unsigned 32 bits."""
-    return int(google_crc32c.value(data if isinstance(data, bytes) else bytes(data)))
+    if isinstance(data, bytes):
+        return int(google_crc32c.value(data))
+    # The library takes nothing but `bytes`, so a view is copied, piece by piece.
+    crc = 0
+    for start in range(0, len(data), _PIECE):
+        crc = google_crc32c.extend(crc, bytes(data[start : start + _PIECE]))
+    return int(crc)
 
 
 def _make_table(polynomial: int) -> np.ndarray:
