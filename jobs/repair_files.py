@@ -32,17 +32,18 @@ def in_place(partition: Partition) -> Iterator[Write]:
         stage(path_of(planned), data, like=Path(partition.segments[0].log.path))
         plan.append(planned)
 
-    for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
-        left.unlink()
     try:
+        for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
+            left.unlink()
         yield write
         for planned in sorted(plan, key=lambda planned: planned.offset, reverse=True):
             path = path_of(planned)
             if not publish(path, replace=planned.action is Action.REPLACE):
-                raise ObjectExistsError(
-                    f"{path}: there is something that is no file", hint="move it away, run it again"
-                )
+                message = f"{path}: there is something that is no file"
+                raise ObjectExistsError(message, hint="move it away, then run again")
             sync_directory(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     finally:
         for planned in plan:
             with contextlib.suppress(OSError):

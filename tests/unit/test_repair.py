@@ -301,14 +301,17 @@ class TestFiles:
         lock = (log_dir / ".lock").stat()
         assert (lock.st_uid, lock.st_gid) == (12345, 23456), "or the broker could not take it"
 
-    def test_who_may_not_write_there_is_told(self, log_dir, bare):
+    @pytest.mark.parametrize("left", [True, False], ids=["after a killed run", "at first"])
+    def test_who_may_not_write_there_is_told(self, log_dir, bare, left):
+        if left:
+            (bare / f"{5:020d}.snapshot.tmp").write_bytes(b"half")
         bare.chmod(0o555)
         try:
             done = run_obeying_modes("-m", "tests.reference.tiersnap", "repair", str(log_dir), "--apply")
         finally:
             bare.chmod(0o755)
         assert done.returncode == 2
-        assert re.search(r"cannot write .*\.snapshot: Permission denied\n  run it as the user", done.stderr)
+        assert re.search(r"cannot write .*: Permission denied\n  run it as the user", done.stderr)
         assert "Traceback" not in done.stderr
         assert offsets(bare) == []
 
