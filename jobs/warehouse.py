@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -157,7 +158,7 @@ def newest(rows: pa.Table, key: Sequence[str], order: str) -> pa.Table:
     """The row with the greatest `order` of each key; a later row wins among equals."""
     if rows.num_rows == 0:
         return rows
-    indexed = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    indexed = rows.append_column("__row", pa.array(np.arange(rows.num_rows)))
     ordered = indexed.sort_by([(order, "ascending"), ("__row", "ascending")])
     last = ordered.group_by(list(key), use_threads=False).aggregate([("__row", "last")])
     return rows.take(last["__row_last"].combine_chunks())

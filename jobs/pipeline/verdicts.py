@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -49,7 +50,7 @@ def keep_verdicts(warehouse: Warehouse, readiness: pa.Table, listing: Listing, s
 def _is_unlisted(rows: pa.Table, listing: Listing, settings: RunSettings) -> pa.Array:
     """Mask of the rows this run cannot speak for: of other sources, and of folders it was not to look into."""
     folders = pc.binary_join_element_wise(rows["topic"], rows["partition"].cast(pa.string()), "-").combine_chunks()
-    is_kept = pa.array([True] * rows.num_rows, pa.bool_())
+    is_kept = pa.array(np.ones(rows.num_rows, np.bool_))
     for source, log_dir in zip(settings.sources, listing.log_dirs, strict=True):
         is_gone = pc.invert(pc.is_in(folders, value_set=pa.array(log_dir.folders, pa.string())))
         is_kept = pc.and_not(is_kept, pc.and_(pc.equal(rows["log_dir"].combine_chunks(), source), is_gone))

@@ -14,8 +14,9 @@ from snapshot.carry import Boundary, StartState
 from snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas, writable
 from snapshot.errors import TiersnapError, TransientError
 from snapshot.examine import Examination, compaction_reason, conclude
+from snapshot.findings import FindingKind
 from snapshot.log_dir import Partition, Segment, resolve
-from snapshot.partition_replay import replay_partition, snapshot_reader
+from snapshot.partition_replay import Replay, replay_partition, snapshot_reader
 from snapshot.partition_rows import PARTITIONS, fingerprint, from_row, to_table
 from snapshot.producer_state import live_entries
 from snapshot.replay import Run
@@ -139,6 +140,7 @@ class PartitionCarry:
         self._task, self._warehouse, self._folder, self._row = task, warehouse, folder, row
         self._deltas, self._states, self._away = deltas, states, away
         source, path = resolve(row["log_dir"])
+        self._source = source
         self._partition: Partition = from_row(path.rstrip("/"), row)
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
         self._is_compacted = bool(compaction_reason(self._partition, has_gaps=False))
@@ -167,6 +169,7 @@ class PartitionCarry:
         )
         for boundary in boundaries:
             self._settle(boundary)
+        self._note_vanished(replay)
         self._commit()
         rows = self._snapshots | self._new
         trusted = {offset: _as_tiered(row, self._task.options.replace) for offset, row in rows.items()}
@@ -181,6 +184,15 @@ class PartitionCarry:
             "written": len(self._objects),
             "files": [],
         }
+
+    def _note_vanished(self, replay: Replay) -> None:
+        """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""
+        for end in replay.ends.values():
+            if end.finding is not None and end.finding.kind is FindingKind.UNREADABLE_FILE:
+                path = end.finding.path
+                if self._source.get_file_info(path).type is fs.FileType.NotFound:
+                    message = f"{path} was deleted while the run was at work"
+                    self._errors.append(TransientError(message, hint="run the same command again", at=""))
 
     def _tiered(self) -> set[int]:
         """Base offsets of the segments that are in remote storage up to their ends."""

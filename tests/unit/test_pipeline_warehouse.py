@@ -409,3 +409,23 @@ def test_a_compacted_topic_gets_no_snapshots_unless_every_boundary_is_wanted(run
     assert runner().did_nothing
     runner(every_boundary=True)
     assert sum(key.endswith(".snapshot") for key in runner.objects()) == 4
+
+
+def test_a_segment_that_retention_deletes_during_the_run_is_no_damage(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = segment_scan.open_windows
+
+    def delete_first(filesystem: fs.FileSystem, path: str, **more: object) -> object:
+        if path.endswith(f"{0:020d}.log"):
+            for each in Path(path).parent.glob(f"{0:020d}.*"):
+                each.unlink(missing_ok=True)
+        return opened(filesystem, path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(segment_scan, "open_windows", delete_first)
+    outcome = runner()
+    assert outcome.is_transient
+    assert len(outcome.errors) == 1
+    assert "was deleted while" in outcome.errors[0]
+    again = runner()
+    assert (again.errors, again.tiered.segments) == ([], 2)
