@@ -6,7 +6,7 @@ same. No session, no action and no input or output in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from snapshot.delta_rows import table_to_deltas
 from snapshot.producer_state import ENTRY_DTYPE, ProducerFold
 from snapshot.record_batch import RECORD_BATCH_DTYPE
 from snapshot.spark import schemas
+from snapshot.stages.fold_table import FoldTable
 
 ENTRIES = pa.schema(
     [
@@ -38,6 +39,20 @@ def fold(batches: DataFrame) -> DataFrame:
         .applyInArrow(_fold_segment, schemas.PRODUCER_DELTAS)
         .select(*tables.PRODUCER_DELTAS.names)
     )
+
+
+def fold_files(files: DataFrame, *, table: str) -> DataFrame:
+    """`fold` without moving a batch through the JVM: file paths of a `record_batches` table -> `producer_deltas`.
+
+    `files` has one text column `path`, relative to the folder `table` (URI): the files of the table's current version,
+    spread over as many partitions as tasks are wanted.
+    """
+    task = FoldTable(table)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
+
+    return files.select("path").mapInArrow(run, schemas.PRODUCER_DELTAS)
 
 
 def carry(deltas: DataFrame) -> DataFrame:

@@ -39,7 +39,8 @@ class FoldTable:
             for path in batch.column("path").to_pylist():
                 for identity, deltas in fold_file(filesystem, f"{folder.rstrip('/')}/{path}"):
                     run = {**identity, "run_offset": identity["segment_base_offset"]}
-                    yield from deltas_to_table(deltas, run, tables.PRODUCER_DELTAS).combine_chunks().to_batches()
+                    table = deltas_to_table(deltas, run, tables.PRODUCER_DELTAS)
+                    yield from table.cast(tables.PRODUCER_DELTAS).to_batches()
 
 
 def fold_file(filesystem: fs.FileSystem, path: str) -> Iterator[tuple[dict[str, object], np.ndarray]]:
