@@ -273,7 +273,9 @@ class PartitionCarry:
         options = self._task.options
         if options.every_boundary:
             return True
-        if offset not in self._bases or self._is_compacted:
+        # What is not replicated yet may be cut off and written anew, and the object would contradict the log for good.
+        limit = self._partition.high_watermark
+        if offset not in self._bases or self._is_compacted or (limit is not None and offset > limit):
             return False
         return found is SnapshotVerdict.MISSING or (
             options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)

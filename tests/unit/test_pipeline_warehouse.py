@@ -429,3 +429,17 @@ def test_a_segment_that_retention_deletes_during_the_run_is_no_damage(
     assert "was deleted while" in outcome.errors[0]
     again = runner()
     assert (again.errors, again.tiered.segments) == ([], 2)
+
+
+def test_no_snapshot_is_written_of_what_may_yet_be_cut_off(tmp_path: Path) -> None:
+    """Above the high watermark a new leader may have another log; the object would contradict it for good."""
+    source = tmp_path / "logs"
+    write_partition(source, "orders", 0, segments(0, 10, 20), high_watermark=12, indexes=True)
+    runner = Runner(tmp_path, source)
+    runner()
+    assert [key[-29:-9] for key in runner.objects() if key.endswith(".snapshot")] == [f"{10:020d}"]
+    rewritten = {10: [data_batch(10, 10, 77, 0, 0)], 20: [data_batch(20, 5, 78, 0, 0)]}
+    write_partition(source, "orders", 0, rewritten, leader_epochs=[(0, 0)], high_watermark=25, indexes=True)
+    outcome = runner()
+    assert (outcome.errors, outcome.tiered.segments) == ([], 1)
+    assert runner().did_nothing
