@@ -14,8 +14,8 @@ from jobs import params
 from jobs.atomic_file import cannot_write, sync_directory, write_atomically
 from jobs.output import Output
 from jobs.remote_params import s3_options
-from jobs.restore import LAYOUTS
 from jobs.restore_files import PART, fetch_log
+from jobs.restore_params import LAYOUTS, once
 from jobs.restore_plan import find_partitions
 from remote_storage.errors import ObjectNotFoundError
 from remote_storage.layout import IndexType
@@ -32,15 +32,15 @@ STDOUT = "-"
 
 
 @click.command()
-@click.option("--from", "source", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
-@click.option("--topic", required=True, help="The topic's name.")
-@click.option("--partition", required=True, type=int)
-@click.option("--offset", required=True, type=int, help="An offset in the segment.")
-@click.option("--index", type=click.Choice(list(INDEXES)), help="This index of the segment instead of its log.")
-@click.option("--topic-id", help="Where the topic was made anew and has segments under several ids.")
+@click.option("--from", "remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@once("--topic", required=True, help="The topic's name.")
+@once("--partition", required=True, type=int)
+@once("--offset", required=True, type=int, help="An offset in the segment.")
+@once("--index", type=click.Choice(list(INDEXES)), help="This index of the segment instead of its log.")
+@once("--topic-id", help="Where the topic was made anew and has segments under several ids.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts.")
-@click.option("--segment-id", help="Where several copies hold the offset; the latest is taken otherwise.")
-@click.option("--out", help="A file, or - for stdout.")
+@once("--segment-id", help="Where several copies hold the offset; the latest is taken otherwise.")
+@once("--out", help="A file, or - for stdout.")
 @click.option("--replace", is_flag=True, help="Overwrite the file.")
 @s3_options
 @click.option("--apply", is_flag=True, help="Write the file of --out.")
@@ -48,7 +48,7 @@ STDOUT = "-"
 @click.pass_obj
 def fetch(
     output: Output,
-    source: str,
+    remote: str,
     topic: str,
     partition: int,
     offset: int,
@@ -66,11 +66,10 @@ def fetch(
     Shows which copies there are; `--out FILE --apply` writes a file, `--out -` writes to stdout. Nothing comes out
     that was not verified: every batch's CRC-32C and the store's own checksum, the form of an index.
     """
-    store = open_store(source, s3)
+    store = open_store(remote, s3)
     local = None if layout is None else layout == "local-tiered-storage"
     (listed,) = find_partitions(store, topic, topic_id=topic_id, partitions=[partition], local=local)
-    remote = read_copies(store, listed)
-    copies = _holding(store, remote, offset, segment_id)
+    copies = _holding(store, read_copies(store, listed), offset, segment_id)
     chosen = max(copies, key=_attempt)
     if out is None or (out != STDOUT and not apply):
         columns = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "taken", "key")

@@ -32,8 +32,8 @@ from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
 
 @click.command()
-@click.option("--from", "source", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
-@click.option("--to", "logdir", required=True, envvar="TIERSNAP_SOURCE", help="An entry of the broker's log.dirs.")
+@click.option("--from", "remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
+@click.option("--to", "logdir", required=True, help="An entry of the broker's log.dirs.")
 @params.topic_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
@@ -55,7 +55,7 @@ from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 @click.pass_obj
 def install(
     output: Output,
-    source: str,
+    remote: str,
     logdir: str,
     topic: re.Pattern[str] | None,
     replace: bool,
@@ -73,7 +73,7 @@ def install(
     run's manifest names, of the same topic id, and say what the log says. Run again, it does nothing twice; killed
     anywhere, it leaves whole files only.
     """
-    store = open_store(source, s3)
+    store = open_store(remote, s3)
     log_dir = open_log_dir(logdir)
     options = PlanOptions(expiration, as_of, replace=replace, above_newest=above_newest)
     job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc)

@@ -13,6 +13,7 @@ from jobs.log_dir_lock import locked
 from jobs.output import Output, human_bytes
 from jobs.remote_params import s3_options
 from jobs.restore_folder import build_folder, compare_folder, discard
+from jobs.restore_params import LAYOUTS, once
 from jobs.restore_plan import Action, RestorePlan, find_partitions, known_log_start, plan_pieces, plan_restore
 from jobs.restore_target import PRODUCER_STATES, Target, choose_destination, open_target
 from jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
@@ -24,29 +25,32 @@ from remote_storage.stores import open_store
 from snapshot.errors import ExitCode, TiersnapError, TransientError, UsageError
 from snapshot.restored_log import RestoredLog
 
-LAYOUTS = ("aiven", "local-tiered-storage")
 _SPARE_BYTES = 64 << 20
 
 
 @click.command()
-@click.option("--from", "source", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@click.option("--from", "remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
 @click.option(
-    "--to", "logdir", required=True, type=click.Path(path_type=Path), help="An entry of the broker's log.dirs."
+    "--to",
+    "logdir",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="An entry of the broker's log.dirs.",
 )
-@click.option("--topic", required=True, help="The topic's name.")
-@click.option("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default.")
-@click.option("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids.")
+@once("--topic", required=True, help="The topic's name.")
+@once("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default.")
+@once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts.")
-@click.option("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it.")
-@click.option("--as-topic-id", help="What the target's cluster knows the topic by; as in remote storage by default.")
-@click.option(
+@once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it.")
+@once("--as-topic-id", help="What the target's cluster knows the topic by; as in remote storage by default.")
+@once(
     "--producer-state",
     type=click.Choice(PRODUCER_STATES),
     help="keep in the same cluster. Into another one this has to be chosen: empty (but for the holders of open "
     "transactions), or keep where no ids collide.",
 )
-@click.option("--log-start", type=int, help="First offset wanted; as the tier tells by default.")
-@click.option("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out.")
+@once("--log-start", type=int, help="First offset wanted; as the tier tells by default.")
+@once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out.")
 @params.producer_expiration_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @s3_options
@@ -55,7 +59,7 @@ _SPARE_BYTES = 64 << 20
 @click.pass_obj
 def restore(
     output: Output,
-    source: str,
+    remote: str,
     logdir: Path,
     topic: str,
     partitions: tuple[int, ...],
@@ -77,7 +81,7 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
-    store = open_store(source, s3)
+    store = open_store(remote, s3)
     local = None if layout is None else layout == "local-tiered-storage"
     listed = find_partitions(store, topic, topic_id=topic_id, partitions=partitions, local=local)
     sources = {each.partition: _source_cluster(store, each.partition, cluster_id) for each in listed}

@@ -118,6 +118,24 @@ def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tm
         assert read_all(broker, topic, isolation="read_committed") == below(lost.committed[topic], end)
 
 
+def test_a_log_start_inside_a_segment_is_where_consumers_begin(lost, tmp_path):
+    """As after DeleteRecords; the first segment is whole, and what it has below is not shown."""
+    topic, end = lost.topic, lost.end(lost.topic)
+    begin = segment_bases(lost.disks.partition(topic))[2] + 7
+    disks = lost.lose_disk(tmp_path / "disks")
+    done = restore(lost, disks, topic, "--log-start", str(begin), "--apply")
+    assert done.exit_code == 0, done.err
+    with Broker(disks, CURRENT_VERSION) as broker:
+        wait_for_leader(broker, topic)
+        assert log_start(broker, topic) == begin
+        assert read_all(broker, topic, start=begin) == [
+            record for record in below(lost.uncommitted[topic], end) if record.offset >= begin
+        ]
+        assert read_all(broker, topic, start=begin, isolation="read_committed") == [
+            record for record in below(lost.committed[topic], end) if record.offset >= begin
+        ]
+
+
 @pytest.mark.parametrize("ended_by", ["kafka-transactions abort", "its producer's next transaction"])
 def test_a_transaction_cut_by_the_last_boundary_is_reported_and_ends_as_told(lost, tmp_path, ended_by):
     topic, end = lost.cut_topic, lost.end(lost.cut_topic)
