@@ -1,0 +1,174 @@
+"""What `tiersnap restore` makes of a tier with gaps, damage, doubles and segments that only others can read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from remote_storage.aiven_layout import AivenLayout
+from remote_storage.directory_store import DirectoryStore
+from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
+from snapshot import snapshot_file
+from tests.reference.restoring import (
+    CLUSTER,
+    END,
+    ORIGINAL,
+    TOPIC,
+    expected_snapshot,
+    new_disk,
+    restore,
+    tiered_store,
+)
+from tests.reference.tiered import tier
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return tiered_store(tmp_path / "remote")
+
+
+@pytest.fixture
+def disk(tmp_path) -> Path:
+    return new_disk(tmp_path / "disk")
+
+
+def only_manifest(store: DirectoryStore, base: int) -> Path:
+    (path,) = store.root.rglob(f"{base:020d}-*.rsm-manifest")
+    return path
+
+
+def test_a_gap_is_refused_and_nothing_is_written(store, disk, tmp_path):
+    only_manifest(store, 0).unlink()
+    planned = restore(store, disk, "--log-start", "0")
+    assert planned.exit_code == 4
+    assert "0 to 694" in planned.err
+    assert "no .rsm-manifest" in planned.err
+    late = restore(store, disk, "--apply")
+    assert late.rows[0]["log_start_offset"] == 695, "not told where it began, the tier begins there"
+    assert "log-start-offset-checkpoint" in {path.name for path in disk.iterdir()}
+
+
+@pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
+@pytest.mark.parametrize("how", ["truncated", "missing", "empty"])
+def test_a_copy_with_a_short_or_missing_object_is_no_copy(store, disk, suffix, how):
+    (path,) = store.root.rglob(f"{695:020d}-*.{suffix}")
+    data = path.read_bytes()
+    path.unlink() if how == "missing" else path.write_bytes(data[: len(data) // 2] if how == "truncated" else b"")
+    planned = restore(store, disk)
+    assert planned.exit_code == 0
+    assert planned.rows[0]["log_end_offset"] == 695
+    (left,) = planned.rows[0]["left_out"]
+    assert left["start_offset"] == 695
+    assert "is left out" in planned.err
+
+
+@pytest.mark.parametrize("position", [21, 30, 500, -1])
+def test_a_flipped_bit_in_a_log_is_found_by_the_batch_that_holds_it(store, disk, position):
+    (path,) = store.root.rglob(f"{695:020d}-*.log")
+    data = bytearray(path.read_bytes())
+    data[position] ^= 4
+    path.write_bytes(data)
+    failed = restore(store, disk, "--apply")
+    assert failed.exit_code == 5
+    assert path.name in failed.err
+    assert "BAD_" in failed.err
+    assert not (disk / f"{TOPIC}-0").exists()
+    (unfinished,) = disk.glob("tiersnap-restore.*")
+    assert unfinished.name in failed.err
+
+    data[position] ^= 4
+    path.write_bytes(data)
+    assert restore(store, disk).rows[0]["action"] == "RESUME"
+    assert restore(store, disk, "--apply").exit_code == 0
+    assert not list(disk.glob("tiersnap-restore.*"))
+
+
+def test_a_flipped_bit_in_the_indexes_object_does_no_harm(store, disk):
+    """Snapshot and transaction index are checked against the log, the other two are made of it; epochs are doubled."""
+    for position in range(0, 4_000, 97):
+        (path,) = store.root.rglob(f"{695:020d}-*.indexes")
+        data = bytearray(path.read_bytes())
+        if position >= len(data):
+            break
+        data[position] ^= 1
+        other = path.with_name(path.name)
+        other.write_bytes(data)
+        done = restore(store, disk, "--apply")
+        data[position] ^= 1
+        other.write_bytes(data)
+        if done.exit_code:
+            assert done.exit_code == 5, done.err
+            assert "leader epochs" in done.err
+            continue
+        folder = disk / f"{TOPIC}-0"
+        for suffix in ("index", "timeindex", "txnindex"):
+            name = f"{695:020d}.{suffix}"
+            assert (folder / name).read_bytes() == (ORIGINAL / name).read_bytes(), position
+        right = expected_snapshot(END)
+        made = (folder / f"{END:020d}.snapshot").read_bytes()
+        assert snapshot_file.decode(made).tolist() == snapshot_file.decode(right).tolist(), position
+        shutil.rmtree(folder)
+
+
+def test_of_two_copies_one_damaged_the_other_is_taken_when_told(store, disk):
+    (second,) = tier(ORIGINAL, store, bases={695}, event_timestamp=1_700_000_009_000)
+    damaged = store.root / AivenLayout().log_key(second)
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\x77")
+    failed = restore(store, disk, "--apply")
+    assert failed.exit_code == 5
+    assert "--without" in failed.err
+    done = restore(store, disk, "--apply", "--without", second.id.segment_id)
+    assert done.exit_code == 0
+    assert "will be deleted" in done.err, "the folder of the other plan"
+    assert [path.name for path in disk.iterdir() if path.is_dir()] == [f"{TOPIC}-0"]
+
+
+def test_a_manifest_of_another_segment_is_refused(store, disk):
+    path = only_manifest(store, 695)
+    manifest = json.loads(path.read_text())
+    manifest["remoteLogSegmentMetadata"]["startOffset"] = 694
+    path.write_text(json.dumps(manifest))
+    planned = restore(store, disk)
+    assert planned.rows[0]["log_end_offset"] == 695
+    assert "tells of" in planned.rows[0]["left_out"][0]["reason"]
+
+
+def test_a_segment_that_only_the_plugin_can_read_is_refused(store, disk):
+    path = only_manifest(store, 695)
+    path.write_text(path.read_text().replace('"compression":false', '"compression":true'))
+    refused = restore(store, disk)
+    assert refused.exit_code == 2
+    assert "compressed or encrypted" in refused.err
+
+
+def test_topics_made_anew_and_mixed_layouts_must_be_chosen(store, disk, tmp_path):
+    again = shutil.copytree(ORIGINAL, tmp_path / f"{TOPIC}-0")
+    (again / "partition.metadata").write_text("version: 0\ntopic_id: lZ6vvmajTWKDBUTV6SQAtQ")
+    tier(again, store)
+    refused = restore(store, disk)
+    assert refused.exit_code == 2
+    assert "--topic-id" in refused.err
+    assert restore(store, disk, "--topic-id", "KzhyM4gAQz-9kd6uuQ6OKg").exit_code == 0
+    tier(ORIGINAL, store, layout=LocalTieredStorageLayout())
+    mixed = restore(store, disk, "--topic-id", "KzhyM4gAQz-9kd6uuQ6OKg")
+    assert "--layout" in mixed.err
+    words = ("--topic-id", "KzhyM4gAQz-9kd6uuQ6OKg", "--layout", "local-tiered-storage")
+    assert restore(store, disk, *words).exit_code == 0
+
+
+@pytest.mark.parametrize("change", ["gone", "another"])
+def test_transaction_indexes_that_the_tier_lost_are_made_from_the_log(tmp_path, disk, change):
+    store = DirectoryStore(tmp_path / "remote")
+    tier(ORIGINAL, store, layout=LocalTieredStorageLayout())
+    for path in store.root.rglob("*.txnindex"):
+        path.unlink() if change == "gone" else path.write_bytes(path.read_bytes()[:34])
+    done = restore(store, disk, "--cluster-id", CLUSTER, "--apply")
+    assert len(done.rows[0]["doubts"]) == 2
+    for base in (0, 695):
+        name = f"{base:020d}.txnindex"
+        assert (disk / f"{TOPIC}-0" / name).read_bytes() == (ORIGINAL / name).read_bytes()

@@ -1,0 +1,134 @@
+"""Where `tiersnap restore` goes: another cluster, a directory that lacks something, one that a broker runs on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from remote_storage.directory_store import DirectoryStore
+from snapshot import snapshot_file
+from tests.reference.restoring import (
+    CLUSTER,
+    END,
+    ORIGINAL,
+    OTHER_CLUSTER,
+    TOPIC,
+    new_disk,
+    restore,
+    tiered_store,
+)
+from tests.reference.tiered import tier
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return tiered_store(tmp_path / "remote")
+
+
+@pytest.fixture
+def disk(tmp_path) -> Path:
+    return new_disk(tmp_path / "disk")
+
+
+def test_what_is_not_there_is_said(store, disk, tmp_path):
+    assert restore(store, disk, topic="nothing").exit_code == 2
+    missing = restore(store, disk, "--partition", "0", "--partition", "3")
+    assert "partition 3" in missing.err
+    nowhere = restore(store, tmp_path / "nowhere")
+    assert nowhere.exit_code == 2
+    (disk / "meta.properties").unlink()
+    bare = restore(store, disk)
+    assert bare.exit_code == 2
+    assert f"cluster.id={CLUSTER}" in bare.err
+    assert "directory.id=<the SAME" in bare.err
+    (disk / "meta.properties").write_text("version=1\n")
+    assert restore(store, disk).exit_code == 5
+
+
+class TestAnotherCluster:
+    """Segments of one cluster, a directory of another."""
+
+    @pytest.fixture
+    def disk(self, tmp_path) -> Path:
+        return new_disk(tmp_path / "disk", OTHER_CLUSTER)
+
+    def test_producer_state_and_topic_id_have_to_be_chosen(self, store, disk):
+        for words in (
+            (),
+            ("--producer-state", "keep"),
+            ("--producer-state", "empty"),
+            ("--as-topic-id", "x" * 21 + "A"),
+        ):
+            refused = restore(store, disk, "--apply", *words)
+            assert refused.exit_code == 4, words
+            assert CLUSTER in refused.err
+            assert OTHER_CLUSTER in refused.err
+        assert "silently dropped" in restore(store, disk).err
+        assert [path.name for path in disk.iterdir()] == ["meta.properties"]
+
+    @pytest.mark.parametrize("state", ["keep", "empty"])
+    def test_what_was_chosen_is_what_the_broker_will_load(self, store, disk, state):
+        new_id = "lZ6vvmajTWKDBUTV6SQAtQ"
+        done = restore(store, disk, "--producer-state", state, "--as-topic-id", new_id, "--apply")
+        assert done.exit_code == 0
+        assert new_id in (disk / f"{TOPIC}-0" / "partition.metadata").read_text()
+        entries = snapshot_file.decode((disk / f"{TOPIC}-0" / f"{END:020d}.snapshot").read_bytes())
+        if state == "keep":
+            assert entries.size == 5
+            assert "largest restored producer id is 170" in done.err
+        else:
+            assert entries["producer_id"].tolist() == [170], "it holds the transaction that is open at the end"
+            assert entries["last_sequence"].tolist() == [-1]
+            assert "A follower that copies the log folds them" in done.err
+        assert "leader epochs up to" in done.err
+
+    def test_an_unknown_source_is_asked_for_and_a_recorded_one_not_contradicted(self, store, disk, tmp_path):
+        contradicted = restore(store, disk, "--cluster-id", OTHER_CLUSTER)
+        assert contradicted.exit_code == 2
+        assert "recorded" in contradicted.err
+        unknown = DirectoryStore(tmp_path / "unknown")
+        tier(ORIGINAL, unknown)
+        asked = restore(unknown, disk)
+        assert asked.exit_code == 2
+        assert "--cluster-id" in asked.err
+        assert restore(unknown, disk, "--cluster-id", OTHER_CLUSTER).exit_code == 0
+
+    @pytest.mark.parametrize(
+        "topic_id", ["x", "lZ6vvmajTWKDBUTV6SQAt+", "AAAAAAAAAAAAAAAAAAAAAA", "lZ6vvmajTWKDBUTV6SQAtR"]
+    )
+    def test_what_is_no_topic_id_is_refused(self, store, disk, topic_id):
+        assert restore(store, disk, "--producer-state", "empty", "--as-topic-id", topic_id).exit_code == 2
+
+
+def test_a_record_that_names_no_cluster_is_corrupt(store, disk):
+    (path,) = store.root.rglob("cluster.json")
+    for text in ("", "{}", '{"version":2,"clusterId":"x"}', '{"version":1,"clusterId":7}'):
+        path.write_text(text)
+        assert restore(store, disk).exit_code == 5
+
+
+def test_the_empty_state_in_the_same_cluster_is_warned_of(store, disk):
+    planned = restore(store, disk, "--producer-state", "empty")
+    assert "appended a second time" in planned.err
+
+
+def test_a_running_broker_is_refused_and_a_plan_is_not(store, disk):
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'ab'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); "
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(disk / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        assert restore(store, disk).exit_code == 0
+        refused = restore(store, disk, "--apply")
+        holder.stdin.close()
+    assert refused.exit_code == 2
+    assert "a broker is running" in refused.err
+    assert [path.name for path in disk.iterdir() if path.is_dir()] == []
