@@ -25,16 +25,24 @@ class KafkaReplay:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.batches = 0
+        self.cpu_seconds: list[float] = []
 
     def seconds(self) -> float:
         """Replay once more."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        before = self._cpu()
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
         batches, nanoseconds = self._process.stdout.readline().split()
         self.batches = int(batches)
+        self.cpu_seconds.append(self._cpu() - before)
         return int(nanoseconds) / 1e9
+
+    def _cpu(self) -> float:
+        """Processor seconds of all its threads so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
