@@ -40,6 +40,7 @@ SEGMENTS = _schema(
     ("size_bytes", _LONG),
     ("modified_ns", _LONG),
     ("cuts", pa.list_(_LONG)),
+    ("crc_checked", _BOOL),
     ("valid_bytes", _LONG),
     ("batch_count", _LONG),
     ("legacy_count", _LONG),

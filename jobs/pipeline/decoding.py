@@ -70,6 +70,9 @@ def _is_changed(warehouse: Warehouse, listed: pa.Table, known: pa.Table, setting
     same = pc.and_(same, _ends_as_it_did(listed, before))
     # The next attempt may succeed, and neither size nor time of the file will say so.
     same = pc.and_(same, pc.fill_null(pc.not_equal(before["finding_kind"], _UNREADABLE), True))
+    if settings.check_crc:
+        # What was taken on trust before is looked at now.
+        same = pc.and_(same, before["crc_checked"])
     same = pc.and_not(same, _is_lost(warehouse, "producer_deltas", before["deltas_file"], _has_producers(before)))
     if settings.keep_headers:
         has_rows = pc.greater(before["batch_count"], 0)

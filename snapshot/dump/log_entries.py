@@ -133,13 +133,13 @@ class LogEntries:
                     yield out[:count]
             if reason == MORE and cursor == 0:
                 # An entry larger than the window: its checksum is computed piece by piece.
-                start = windows.read(position, max(self._window_bytes, PEEK))
+                start, before = windows.read(position, max(self._window_bytes, PEEK)), last_offset
                 _, cursor, last_offset, *_ = walk_all(
                     start, 0, position, limit, windows.size, last_offset, False, out[:1]
                 )
                 if self._check_crc:
                     self._check_legacy(out[:1], partial(_pieces, windows))
-                    self._check_large(out[0], windows)
+                    last_offset = last_offset if self._check_large(out[0], windows) else before
                 yield out[:1]
             position += cursor
         if reason == kernels.ZEROS and not _is_zero(windows, position, limit):
@@ -159,16 +159,20 @@ class LogEntries:
                 rows["computed_crc"][index] = crc
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
-    def _check_large(self, row: np.ndarray, windows: Windows) -> None:
+    def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
+        """Whether the checksum is right; where it is not, that comes before what else is wrong, as in walk_all."""
         if row["magic"] < 2:
-            return
+            return True
         start = int(row["position"])
         crc = 0
         for piece in _pieces(windows, start + rb.CRC_START, start + rb.LOG_OVERHEAD + int(row["batch_length"])):
             crc = google_crc32c.extend(crc, piece.tobytes())
         if crc != row["crc"]:
             row["computed_crc"] = crc
-            row["problem"] = row["problem"] or kernels.BAD_CRC
+            if row["problem"] in (0, kernels.BAD_CONTROL, kernels.BAD_OFFSET):
+                row["problem"] = kernels.BAD_CRC
+            return False
+        return True
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:

@@ -104,6 +104,7 @@ class DecodeSegments:
             "size_bytes": plan["size_bytes"],
             "modified_ns": plan["modified_ns"],
             "cuts": plan["cuts"],
+            "crc_checked": self.check_crc,
             "valid_bytes": end.valid_bytes,
             "batch_count": end.batch_count,
             "legacy_count": end.legacy_count,

@@ -443,3 +443,15 @@ def test_no_snapshot_is_written_of_what_may_yet_be_cut_off(tmp_path: Path) -> No
     outcome = runner()
     assert (outcome.errors, outcome.tiered.segments) == ([], 1)
     assert runner().did_nothing
+
+
+def test_a_decode_that_took_checksums_on_trust_is_made_again_when_they_are_to_be_checked(runner: Runner) -> None:
+    path = runner.source / "orders-0" / f"{10:020d}.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    assert runner(apply=False, check_crc=False).decoded.count == 4
+    outcome = runner(apply=False)
+    assert outcome.decoded.count == 4
+    assert verdicts(runner)["CORRUPT_SEGMENT"] == 1
+    assert runner(apply=False).decoded.count == 0
