@@ -86,6 +86,11 @@ def restore(
     listed = find_partitions(store, topic, topic_id=topic_id, partitions=partitions, local=local)
     sources = {each.partition: _source_cluster(store, each.partition, cluster_id) for each in listed}
     target = open_target(logdir, next(iter(sources.values())))
+    if target.meta.is_kraft and target.meta.directory_id is None:
+        output.talk(
+            f"{logdir}/meta.properties has no directory.id: a broker makes a new one, and then its partitions have no "
+            "leader until its second start; put in the one that the directory had"
+        )
     plans = []
     for each in listed:
         destination = choose_destination(

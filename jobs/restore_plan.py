@@ -24,7 +24,7 @@ from remote_storage.remote_copies import (
 )
 from remote_storage.segment_chain import Chain, newest, plan_chain
 from snapshot import snapshot_file
-from snapshot.errors import CorruptSnapshotError, UsageError
+from snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from snapshot.log_dir import LOG_START_OFFSETS
 from snapshot.restored_log import OpenTransaction
 
@@ -118,7 +118,12 @@ def plan_pieces(
             + (f": {problems}" if problems else ""),
             hint="only a copy that was finished is restored",
         )
-    lineage = read_lineage(store, newest(copies))
+    head = newest(copies)
+    try:
+        lineage = read_lineage(store, head)
+    except CorruptDataError as error:
+        error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
+        raise
     if log_start_offset is None and known_log_start > lineage[0][1]:
         log_start_offset = known_log_start
     return remote, plan_chain(copies, lineage, unusable=remote.unusable, log_start_offset=log_start_offset)

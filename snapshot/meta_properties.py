@@ -25,6 +25,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int | None = None
     directory_id: str | None = None
+    is_kraft: bool = False
 
 
 def parse(text: str, *, name: str) -> MetaProperties:
@@ -44,5 +45,8 @@ def parse(text: str, *, name: str) -> MetaProperties:
     if node_id is not None and not node_id.lstrip("-").isdigit():
         raise CorruptCheckpointError(f"{name}: {node_id!r} is not a node id")
     return MetaProperties(
-        found["cluster.id"], None if node_id is None else int(node_id), found.get("directory.id") or None
+        cluster_id=found["cluster.id"],
+        node_id=None if node_id is None else int(node_id),
+        directory_id=found.get("directory.id") or None,
+        is_kraft="node.id" in found,
     )

@@ -37,7 +37,10 @@ def test_a_cluster_is_recorded_once_and_never_contradicted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"#\n#Sat\nnode.id=1\ndirectory.id=d\nversion=1\ncluster.id={CLUSTER}\n", MetaProperties(CLUSTER, 1, "d")),
+        (
+            f"#\n#Sat\nnode.id=1\ndirectory.id=d\nversion=1\ncluster.id={CLUSTER}\n",
+            MetaProperties(CLUSTER, 1, "d", True),
+        ),
         (f"broker.id=-1\nversion=0\ncluster.id={CLUSTER}", MetaProperties(CLUSTER, -1, None)),
         (f"  cluster.id = {CLUSTER}  \n!x=y\nnonsense\n", MetaProperties(CLUSTER, None, None)),
     ],

@@ -172,3 +172,16 @@ def test_transaction_indexes_that_the_tier_lost_are_made_from_the_log(tmp_path, 
     for base in (0, 695):
         name = f"{base:020d}.txnindex"
         assert (disk / f"{TOPIC}-0" / name).read_bytes() == (ORIGINAL / name).read_bytes()
+
+
+def test_leader_epochs_that_cannot_be_read_name_the_copy_to_leave_out(store, disk):
+    (path,) = store.root.rglob(f"{695:020d}-*.indexes")
+    manifest = json.loads(only_manifest(store, 695).read_text())
+    position = manifest["segmentIndexes"]["leaderEpoch"]["position"]
+    data = bytearray(path.read_bytes())
+    data[position] = ord("7")
+    path.write_bytes(data)
+    failed = restore(store, disk)
+    assert failed.exit_code == 5
+    (segment_id,) = (word for word in failed.err.split() if len(word) == 22 and word in path.name)
+    assert restore(store, disk, "--without", segment_id).rows[0]["log_end_offset"] == 695
