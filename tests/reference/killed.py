@@ -1,61 +1,61 @@
-"""A command killed by `kill -9` in front of its n-th step that changes a disk."""
+"""A command killed before each of its changes to a folder: `python -m tests.reference.killed FOLDER COPIES WORDS...`.
+
+For N = 1, 2, ... FOLDER is copied to COPIES/N and `tiersnap WORDS` runs on the copy (`{}` in WORDS is its path), in a
+process that sends itself SIGKILL as it is about to do its Nth open for writing, link, rename, removal or change of
+mode. Ends when the command gets through, and prints how often it was killed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import shutil
 import signal
-from collections.abc import Callable, Iterator
+import sys
 from pathlib import Path
 
-from jobs.cli import run
-
-STEPS = ("fsync", "rename", "replace", "link", "unlink", "mkdir")
+CHANGES = {"os.link", "os.rename", "os.remove", "os.chmod", "os.chown", "os.mkdir"}  # CPython's audit events
 
 
-def killed_at(step: int, *words: str | Path) -> bool:
-    """Run `tiersnap WORDS` in a child that kills itself in front of step `step`; False if it has fewer steps."""
-    child = os.fork()
-    if child == 0:
-        taken = 0
+def run_to_the_end_or_change(number: int, words: list[str]) -> int:
+    """Exit code of the command, if it is not killed at its change of that number."""
+    from jobs.cli import run
 
-        def counted(real: Callable) -> Callable:
-            def call(*args, **options):
-                nonlocal taken
-                taken += 1
-                if taken == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*args, **options)
+    left = number
 
-            return call
+    def on_event(event: str, args: tuple[object, ...]) -> None:
+        nonlocal left
+        writes = event == "open" and isinstance(args[2], int) and bool(args[2] & (os.O_WRONLY | os.O_RDWR))
+        if event in CHANGES or writes:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-        for name in STEPS:
-            setattr(os, name, counted(getattr(os, name)))
-        silent = io.StringIO()
-        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-            code = run([str(word) for word in words])
-        os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
+    sys.addaudithook(on_event)
+    return run(words)
 
 
-def every_kill(prepare: Callable[[], tuple[str | Path, ...]]) -> Iterator[int]:
-    """Each step at which a command was killed, until one of them is not; `prepare` lays everything anew."""
-    step = 1
-    while killed_at(step, *prepare()):
-        yield step
-        step += 1
+def main(folder: Path, copies: Path, words: list[str]) -> int:
+    # Imported and its kernels loaded before the processes part: each would spend seconds on it.
+    from jobs.cli import run
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        run(["repair", str(folder)])
+
+    number = 0
+    while True:
+        number += 1
+        copy = copies / str(number)
+        shutil.copytree(folder, copy)
+        child = os.fork()
+        if child == 0:
+            os._exit(run_to_the_end_or_change(number, [word.replace("{}", str(copy)) for word in words]))
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            print(number - 1)
+            return os.waitstatus_to_exitcode(status)
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but `.lock`, by its path."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))

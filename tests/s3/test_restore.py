@@ -19,7 +19,7 @@ from remote_storage.snapshot_objects import put_manifest, put_snapshot
 from remote_storage.trusted_snapshot import TrustedSnapshot
 from snapshot.trust import Provenance
 from tests.reference.command import tiersnap
-from tests.reference.killed import content
+from tests.reference.kill_steps import content
 from tests.reference.tiered import tier
 from tests.s3.conftest import settings_for
 

@@ -17,7 +17,7 @@ from snapshot import snapshot_file
 from snapshot.trust import Provenance
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
-from tests.reference.killed import content
+from tests.reference.kill_steps import content
 
 pytestmark = pytest.mark.unit
 

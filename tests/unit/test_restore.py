@@ -14,7 +14,7 @@ from snapshot import snapshot_file, transaction_index
 from snapshot.log_dir import Checkpoints, read_partition
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
-from tests.reference.killed import content
+from tests.reference.kill_steps import content
 from tests.reference.restoring import (
     CLUSTER,
     DATA,

@@ -15,7 +15,7 @@ from remote_storage.trusted_snapshot import TrustedSnapshot
 from snapshot.checkpoints import parse_offsets
 from snapshot.trust import Provenance
 from tests.reference.command import tiersnap
-from tests.reference.killed import content, every_kill
+from tests.reference.kill_steps import content, every_kill
 from tests.reference.tiered import tier
 
 pytestmark = pytest.mark.unit
