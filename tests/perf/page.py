@@ -42,8 +42,8 @@ Where a budget is missed, this is what the time is spent on:
   times as fast as the numbers they rest on. At 4 KiB with CRC, ours reads every byte of the log once at the speed that
   the table gives; what remains is memory and the CRC.
 - The run on Spark: starting the JVM and two Python workers takes longer than the decode of a log of this size.
-- The run after it: loading compiled loops and Arrow costs what it costs once a process, whatever was decoded; on logs of
-  this size that is more than two per cent. With little that is new, no Spark is started.
+- The run after it: loading compiled loops and Arrow costs what it costs once a process, whatever was decoded; on logs
+  of this size that is more than two per cent. With little that is new, no Spark is started.
 - Upload to moto: one process serves both sides, so noise decides; the other server shows the client alone.
 """
 
