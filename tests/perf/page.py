@@ -36,10 +36,10 @@ memory peak over budget, for the second run its stages over the first run's deco
 
 ![ratios](benchmarks.svg)
 
-Where a budget is missed, this is what the time is spent on:
+What is known of the budgets that are missed:
 
-- Decode: Kafka's replay, warmed up, is here two to three times as fast as the 0.26 and 0.10 M batches/s that the budgets
-  were set against; why was not examined. Ours was not profiled further.
+- Decode: Kafka's replay, warmed up, is here two to three times as fast as the 0.26 and 0.10 M batches/s that the
+  budgets were set against; why was not examined. Ours was not profiled further.
 - The run on Spark: its decode stage includes the start of the session (see the stages below); it was not profiled.
 - The run after it: one measurement on a busy machine, at a size where two per cent are less than loading the compiled
   loops takes. With little that is new, no Spark is started.
