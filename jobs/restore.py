@@ -200,7 +200,9 @@ def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePl
     else:
         output.talk(f"fetching {len(chain.pieces)} segments of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
-    if found.doubts and target.forget_clean_shutdown():
+    # A broker that checked every segment would fold the producers from them that are not to be there.
+    checks_all = bool(found.doubts) and not folder.empty_state
+    if checks_all and target.forget_clean_shutdown():
         output.talk("removed .kafka_cleanshutdown: the broker is to check what the tier contradicts itself about")
     # All before the folder has its name: what a broker finds of the partition is then complete.
     target.set_checkpoints(
@@ -208,7 +210,7 @@ def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePl
         log_start=chain.log_start_offset,
         log_end=chain.end_offset,
         # From here on an unclean start checks segments: the empty active one, or where there was any doubt all.
-        recovery_point=chain.start_offset if found.doubts else chain.end_offset,
+        recovery_point=chain.start_offset if checks_all else chain.end_offset,
     )
     if plan.action is not Action.COMPARE:
         target.rename(built, folder.name)

@@ -103,10 +103,8 @@ def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
     for doubt in found.doubts[:_MOST_NAMED]:
         output.warn(f"{name}: {doubt}")
     if found.doubts:
-        output.warn(
-            f"{name}: {len(found.doubts)} contradictions in the tier were settled by the log; the broker is to check "
-            "every segment of it itself at its next start"
-        )
+        then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
+        output.warn(f"{name}: {len(found.doubts)} contradictions in the tier were settled by the log{then}")
     if not plan.destination.is_same_cluster:
         if not plan.destination.empty_state:
             output.warn(

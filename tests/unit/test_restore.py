@@ -165,6 +165,16 @@ def test_the_clean_marker_stays_where_all_is_sure_and_goes_where_it_is_not(store
     assert snapshot_file.decode(made).tolist() == snapshot_file.decode(right).tolist()
 
 
+def test_with_the_empty_state_the_broker_is_not_made_to_fold_it_from_the_log_again(disk, tmp_path):
+    doubtful = DirectoryStore(tmp_path / "doubtful")
+    tier(ORIGINAL, doubtful, snapshots={695: EMPTY})
+    (disk / ".kafka_cleanshutdown").touch()
+    done = restore(doubtful, disk, "--cluster-id", CLUSTER, "--producer-state", "empty", "--apply")
+    assert done.rows[0]["doubts"]
+    assert (disk / ".kafka_cleanshutdown").exists()
+    assert f"{TOPIC} 0 {END}" in (disk / "recovery-point-offset-checkpoint").read_text()
+
+
 def test_a_transaction_that_began_below_the_log_start_is_known_by_the_tier_alone(tmp_path, disk):
     """Its marker and some of its records are left; the tier's index says where it began, and is kept."""
     segments = {
