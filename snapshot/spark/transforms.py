@@ -67,6 +67,20 @@ def carry(deltas: DataFrame) -> DataFrame:
     )
 
 
+def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
+    """The `producer_deltas` that can still matter to a snapshot at `as_of` (ms) with `expiration` (ms).
+
+    All deltas of a producer that was seen inside the window or left a transaction open, also the old ones: its last
+    marker or the first offset of its transaction may lie in them. Carrying these and then dropping the expired gives
+    what carrying everything and then dropping the expired gives (producer_state.relevant_producers).
+    """
+    producer = (*_PARTITION, "producer_id")
+    is_recent = F.lit(as_of) - F.col("timestamp") < F.lit(expiration)
+    is_open = F.col("txn_first_offset") >= 0
+    wanted = deltas.where(is_recent | is_open).select(*producer).distinct()
+    return deltas.join(wanted, on=list(producer), how="left_semi").select(*tables.PRODUCER_DELTAS.names)
+
+
 def segment_summary(batches: DataFrame) -> DataFrame:
     """Per segment: batches, first and last offset, producers, markers; for a look at what the decode found."""
     is_marker = F.col("control_type").isin(0, 1)

@@ -102,6 +102,18 @@ def test_carrying_the_deltas_gives_the_reference_state_at_every_boundary(batches
             state = fold(read_segment(path.read_bytes(), base - 1).batches, state)
 
 
+def test_carrying_only_what_the_window_needs_gives_the_live_entries_of_carrying_everything(batches: DataFrame) -> None:
+    deltas = transforms.fold(batches.where("topic in ('churn', 'hanging')"))
+    last = deltas.agg({"timestamp": "max"}).collect()[0][0]
+    window = {"as_of": last, "expiration": 300}
+    pruned = transforms.relevant(deltas, **window)
+    assert 0 < pruned.count() < deltas.count()
+    is_live = f"current_txn_first_offset >= 0 or {last} - timestamp < 300"
+    everything, bounded = (sorted(transforms.carry(each).where(is_live).collect()) for each in (deltas, pruned))
+    assert bounded == everything
+    assert any(row.current_txn_first_offset >= 0 for row in bounded)
+
+
 def test_a_summary_counts_what_the_segments_hold(batches: DataFrame) -> None:
     rows = transforms.segment_summary(batches.where("topic = 'payments' and partition = 1")).collect()
     for row in rows:
