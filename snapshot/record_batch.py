@@ -65,11 +65,4 @@ RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
     ("coordinator_epoch", pa.int32()),  # of a transaction marker, else -1
     ("control_timestamp", pa.int64()),  # ms, record timestamp of a control record, else -1
 )
-RECORD_BATCH_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS])
 RECORD_BATCH_DTYPE = np.dtype([(name, kind.to_pandas_dtype()) for name, kind in RECORD_BATCH_FIELDS], align=True)
-
-
-def to_arrow(rows: np.ndarray) -> pa.RecordBatch:
-    """Decoded rows (RECORD_BATCH_DTYPE) as one Arrow record batch of RECORD_BATCH_SCHEMA."""
-    columns = [pa.array(np.ascontiguousarray(rows[name])) for name, _ in RECORD_BATCH_FIELDS]
-    return pa.record_batch(columns, schema=RECORD_BATCH_SCHEMA)

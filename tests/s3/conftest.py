@@ -6,18 +6,12 @@ or headers on the way (`fault_proxy`) or in the file of a directory store.
 """
 
 import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from jobs.embedded_s3 import embedded_s3
 from remote_storage.directory_store import DirectoryStore
 from remote_storage.object_store import ObjectStore
 from remote_storage.s3_client import client_of
@@ -34,25 +28,6 @@ _ENVIRONMENT = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "NO_PROXY": "127.0.0.1",
 }
-_ROOT = Path(__file__).parents[2]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _await(url: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        if server.poll() is not None:
-            raise RuntimeError(f"the S3 server ended with {server.returncode}")
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise RuntimeError("the S3 server does not answer")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,16 +41,8 @@ def aws_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def endpoint(aws_environment: None) -> Iterator[str]:
-    port = _free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "tests.s3.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _await(url, server)
-            yield url
-        finally:
-            server.terminate()
-            server.wait(10)
+    with embedded_s3() as url:
+        yield url
 
 
 def settings_for(endpoint: str, **changes: object) -> S3Settings:
