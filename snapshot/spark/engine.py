@@ -11,13 +11,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def run_tasks(plan: DataFrame, *, task: Task, schema: pa.Schema, tasks: int) -> DataFrame:
-    """Each row of `plan` through `task` in a Spark task of its own; rows of `schema` come back.
+_NUMBER = "task number"  # no column of a plan has a space in its name
 
-    Round robin from a single input partition puts exactly one row into each output partition; from several it would
-    start at a random place in each.
+
+def run_tasks(spark: SparkSession, plan: pa.Table, *, task: Task, schema: pa.Schema) -> DataFrame:
+    """Each row of `plan`, of which there is at least one, through `task` in a Spark task of its own; rows of `schema`.
+
+    A row names its task by its number, as every other way to spread rows leaves some tasks several and others none:
+    `repartition` deals them out from each input partition anew, and the optimizer drops a `coalesce(1)` before it.
     """
-    spread = plan.coalesce(1).repartition(tasks)
+    numbered = plan.append_column(_NUMBER, pa.array(range(plan.num_rows), pa.int32()))
+    spread = spark.createDataFrame(numbered).repartitionById(plan.num_rows, _NUMBER).drop(_NUMBER)
     return spread.mapInArrow(_Typed(task, schema), from_arrow_schema(schema))
 
 
@@ -44,6 +48,4 @@ class SparkEngine:
         """Result rows of all plan rows, in no particular order."""
         if plan.num_rows == 0:
             return schema.empty_table()
-        rows = self._spark.createDataFrame(plan)
-        result = run_tasks(rows, task=task, schema=schema, tasks=plan.num_rows)
-        return result.toArrow().cast(schema)
+        return run_tasks(self._spark, plan, task=task, schema=schema).toArrow().cast(schema)
