@@ -216,7 +216,7 @@ def without_folding(partition: Partition, stored: StoredPartition, read_here: Re
     """Boundaries for a planner that does not compare: each judged by whether a file is there and can be read."""
     here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
     return [
-        Boundary(offset, np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
+        Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
         for offset in here
         if offset > partition.log_start_offset
     ]

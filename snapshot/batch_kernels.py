@@ -8,7 +8,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from snapshot.crc32c import checksum, legacy_checksum
+from snapshot.crc_kernels import checksum, legacy_checksum
+from snapshot.fold_kernels import FoldedColumns, append_batch, find_delta
+from snapshot.memory_kernels import read_int16, read_int32, read_int64, read_uint32
 from snapshot.record_batch import (
     CODEC_MASK,
     COMMIT,
@@ -18,6 +20,7 @@ from snapshot.record_batch import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     NO_CONTROL_TYPE,
+    RECORD_BATCH_DTYPE,
     SMALLEST_LEGACY_SIZE,
     SMALLEST_READ,
     SMALLEST_V2_SIZE,
@@ -25,36 +28,28 @@ from snapshot.record_batch import (
 )
 
 # Why the walk over a buffer stopped.
-END, PARTIAL, FULL, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(9)
+END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
 
-
-@numba.njit(inline="always")
-def read_int16(b, p):
-    """A big-endian int16 at `p`."""
-    return np.int16((np.uint16(b[p]) << np.uint16(8)) | np.uint16(b[p + 1]))
-
-
-@numba.njit(inline="always")
-def read_uint32(b, p):
-    """A big-endian uint32 at `p`."""
-    return (
-        (np.uint32(b[p]) << np.uint32(24))
-        | (np.uint32(b[p + 1]) << np.uint32(16))
-        | (np.uint32(b[p + 2]) << np.uint32(8))
-        | np.uint32(b[p + 3])
-    )
-
-
-@numba.njit(inline="always")
-def read_int32(b, p):
-    """A big-endian int32 at `p`."""
-    return np.int32(read_uint32(b, p))
-
-
-@numba.njit(inline="always")
-def read_int64(b, p):
-    """A big-endian int64 at `p`."""
-    return np.int64((np.uint64(read_uint32(b, p)) << np.uint64(32)) | np.uint64(read_uint32(b, p + 4)))
+# What a walk knows when it stops, and goes on from; one record for the whole of a segment.
+WALK_DTYPE = np.dtype(
+    [
+        ("last_offset", "<i8"),  # of the last good entry
+        ("batch_count", "<i8"),
+        ("legacy_count", "<i8"),  # entries of magic 0 and 1
+        ("first_timestamp", "<i8"),  # ms, max timestamp of the first batch
+        ("max_timestamp", "<i8"),  # ms, largest of all batches
+        ("row_count", "<i8"),  # rows in `out`
+        ("producer_count", "<i8"),  # deltas in the table
+        ("expected", "<i8"),  # for the finding, when the stop reason is damage
+        ("found", "<i8"),
+        ("is_missing_records", "u1"),  # a batch holds fewer records than offsets
+        ("is_missing_batches", "u1"),  # a batch does not begin where the one before ended
+    ],
+    align=True,
+)
+NO_ROWS = np.empty(0, RECORD_BATCH_DTYPE)
+NO_SLOTS = np.empty(0, np.int32)
+NO_CUT = 2**63 - 1
 
 
 @numba.njit(cache=True)
@@ -104,110 +99,145 @@ def control_record(b, p, end):
 
 
 @numba.njit(cache=True)
-def walk(b, start, position_of_buffer, last_offset, check_crc, out):
-    """Decode headers from `b[start:]` into `out` (RECORD_BATCH_DTYPE) until something stops it.
+def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, deltas):
+    """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
 
     Args:
         b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
-        last_offset: last offset of the entry before, for the check that offsets increase.
-    Returns:
-        rows written, next position in `b`, legacy entries passed, last offset, stop reason, expected, found.
+        stop_at: the reason is CUT at the first batch at or above this offset.
+        state: record of WALK_DTYPE, continued and updated.
+        out: RECORD_BATCH_DTYPE, filled from `state.row_count` on; NO_ROWS keeps none.
+        slots, deltas: the table of a ProducerFold with `state.producer_count` deltas; NO_SLOTS folds nothing.
     """
     size = b.size
+    keep, fold = out.size > 0, slots.size > 0
+    rows, producers = state.row_count, state.producer_count
+    batches, legacy = state.batch_count, state.legacy_count
+    last_offset = state.last_offset
+    max_timestamp_of_all = state.max_timestamp
+    is_missing_records, is_missing_batches = state.is_missing_records, state.is_missing_batches
+    expected = found = np.int64(0)
     p = start
-    rows = 0
-    legacy = 0
     while True:
         if p + SMALLEST_READ > size:
-            return rows, p, legacy, last_offset, END if p == size else PARTIAL, 0, 0
+            reason = END if p == size else PARTIAL
+            break
         length = np.int64(read_int32(b, p + 8))
-        if length < SMALLEST_LEGACY_SIZE:
-            offset_and_length_are_zero = length == 0 and read_int64(b, p) == 0
-            return (
-                rows,
-                p,
-                legacy,
-                last_offset,
-                ZEROS if offset_and_length_are_zero else BAD_SIZE,
-                SMALLEST_LEGACY_SIZE,
-                length,
-            )
         magic = np.int8(b[p + MAGIC_POSITION])
+        if length < SMALLEST_LEGACY_SIZE:
+            reason = ZEROS if length == 0 and read_int64(b, p) == 0 else BAD_SIZE
+            expected, found = np.int64(SMALLEST_LEGACY_SIZE), length
+            break
         if magic < 0 or magic > 2:
-            return rows, p, legacy, last_offset, BAD_MAGIC, 2, np.int64(magic)
+            reason, expected, found = BAD_MAGIC, np.int64(2), np.int64(magic)
+            break
         if magic == 2 and length < SMALLEST_V2_SIZE:
-            return rows, p, legacy, last_offset, BAD_SIZE, SMALLEST_V2_SIZE, length
+            reason, expected, found = BAD_SIZE, np.int64(SMALLEST_V2_SIZE), length
+            break
         end = p + LOG_OVERHEAD + length
         if end > size:
-            return rows, p, legacy, last_offset, PARTIAL, 0, 0
+            reason = PARTIAL
+            break
         base_offset = read_int64(b, p)
         if magic < 2:
             if check_crc:
                 stored = read_uint32(b, p + 12)
                 computed = legacy_checksum(b, p + MAGIC_POSITION, end - p - MAGIC_POSITION)
                 if computed != stored:
-                    return rows, p, legacy, last_offset, BAD_CRC, np.int64(stored), np.int64(computed)
+                    reason, expected, found = BAD_CRC, np.int64(stored), np.int64(computed)
+                    break
             if base_offset <= last_offset:
-                return rows, p, legacy, last_offset, BAD_OFFSET, last_offset + 1, base_offset
+                reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
+                break
             last_offset = base_offset
             legacy += 1
             p = end
             continue
-        if rows == out.size:
-            return rows, p, legacy, last_offset, FULL, 0, 0
+        if keep and rows == out.size:
+            reason = ROWS_FULL
+            break
+        if fold and producers == deltas.size:
+            reason = TABLE_FULL
+            break
         crc = read_uint32(b, p + 17)
         if check_crc:
-            actual = checksum(b, p + CRC_START, end - p - CRC_START)
-            if actual != crc:
-                return rows, p, legacy, last_offset, BAD_CRC, np.int64(crc), np.int64(actual)
+            computed = checksum(b, p + CRC_START, end - p - CRC_START)
+            if computed != crc:
+                reason, expected, found = BAD_CRC, np.int64(crc), np.int64(computed)
+                break
         last_offset_delta = read_int32(b, p + 23)
         if base_offset <= last_offset or last_offset_delta < 0:
-            return rows, p, legacy, last_offset, BAD_OFFSET, last_offset + 1, base_offset
-        row = out[rows]
+            reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
+            break
         attributes = read_int16(b, p + 21)
-        row.position = position_of_buffer + p
-        row.base_offset = base_offset
-        row.batch_length = length
-        row.partition_leader_epoch = read_int32(b, p + 12)
-        row.magic = magic
-        row.crc = crc
-        row.attributes = attributes
-        row.last_offset_delta = last_offset_delta
-        row.base_timestamp = read_int64(b, p + 27)
-        row.max_timestamp = read_int64(b, p + 35)
-        row.producer_id = read_int64(b, p + 43)
-        row.producer_epoch = read_int16(b, p + 51)
-        row.base_sequence = read_int32(b, p + 53)
-        row.record_count = read_int32(b, p + 57)
-        row.control_type = NO_CONTROL_TYPE
-        row.coordinator_epoch = -1
-        row.control_timestamp = -1
-        if attributes & CONTROL_MASK and row.record_count > 0:
+        base_timestamp, max_timestamp = read_int64(b, p + 27), read_int64(b, p + 35)
+        producer_id, producer_epoch = read_int64(b, p + 43), read_int16(b, p + 51)
+        base_sequence, record_count = read_int32(b, p + 53), read_int32(b, p + 57)
+        control_type, coordinator_epoch, control_timestamp = np.int16(NO_CONTROL_TYPE), np.int32(-1), np.int64(-1)
+        if attributes & CONTROL_MASK and record_count > 0:
             if attributes & CODEC_MASK:
-                return rows, p, legacy, last_offset, BAD_CONTROL, 0, np.int64(attributes & CODEC_MASK)
-            kind, coordinator_epoch, delta = control_record(b, p + HEADER_LENGTH, end)
-            if kind == -2 or (kind > COMMIT and row.producer_id >= 0):
-                return rows, p, legacy, last_offset, BAD_CONTROL, COMMIT, np.int64(kind)
-            row.control_type = kind
+                reason, found = BAD_CONTROL, np.int64(attributes & CODEC_MASK)
+                break
+            control_type, coordinator_epoch, delta = control_record(b, p + HEADER_LENGTH, end)
+            if control_type == -2 or (control_type > COMMIT and producer_id >= 0):
+                reason, expected, found = BAD_CONTROL, np.int64(COMMIT), np.int64(control_type)
+                break
+            control_timestamp = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else base_timestamp + delta
+        if base_offset >= stop_at:
+            reason = CUT
+            break
+        if keep:
+            row = out[rows]
+            row.position = position_of_buffer + p
+            row.base_offset = base_offset
+            row.batch_length = length
+            row.partition_leader_epoch = read_int32(b, p + 12)
+            row.magic = magic
+            row.crc = crc
+            row.attributes = attributes
+            row.last_offset_delta = last_offset_delta
+            row.base_timestamp = base_timestamp
+            row.max_timestamp = max_timestamp
+            row.producer_id = producer_id
+            row.producer_epoch = producer_epoch
+            row.base_sequence = base_sequence
+            row.record_count = record_count
+            row.control_type = control_type
             row.coordinator_epoch = coordinator_epoch
-            row.control_timestamp = (
-                row.max_timestamp if attributes & TIMESTAMP_TYPE_MASK else row.base_timestamp + delta
+            row.control_timestamp = control_timestamp
+            rows += 1
+        if fold and producer_id >= 0:
+            index, producers = find_delta(slots, deltas, producers, producer_id)
+            batch = FoldedColumns(
+                base_offset,
+                attributes,
+                last_offset_delta,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                record_count,
+                control_type,
+                coordinator_epoch,
+                control_timestamp,
             )
+            append_batch(deltas[index], batch)
+        if batches == 0:
+            state.first_timestamp = max_timestamp
+        # Nothing is missing before the first batch, wherever the segment begins. Only the cleaner removes records from
+        # a batch or batches from between others.
+        elif legacy == 0 and base_offset != last_offset + 1:
+            is_missing_batches = 1
+        if record_count <= last_offset_delta:
+            is_missing_records = 1
+        max_timestamp_of_all = max(max_timestamp_of_all, max_timestamp)
         last_offset = base_offset + last_offset_delta
-        rows += 1
+        batches += 1
         p = end
-
-
-@numba.njit(cache=True)
-def totals(rows, last_offset):
-    """Of decoded rows after `last_offset`: largest timestamp (ms), whether records are missing, whether batches are."""
-    greatest = np.int64(-1)
-    missing_records = False
-    missing_batches = False
-    for i in range(rows.size):
-        row = rows[i]
-        greatest = max(greatest, row.max_timestamp)
-        missing_records |= row.record_count <= row.last_offset_delta
-        missing_batches |= row.base_offset != last_offset + 1
-        last_offset = row.base_offset + row.last_offset_delta
-    return greatest, missing_records, missing_batches
+    state.row_count, state.producer_count = rows, producers
+    state.batch_count, state.legacy_count = batches, legacy
+    state.last_offset = last_offset
+    state.max_timestamp = max_timestamp_of_all
+    state.is_missing_records, state.is_missing_batches = is_missing_records, is_missing_batches
+    state.expected, state.found = expected, found
+    return p, reason

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -21,24 +22,38 @@ from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, Provenanc
 ReadSnapshot = Callable[[int], bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
 class Boundary:
     """The state at one offset and what the file found there is worth.
 
     Attributes:
         offset: exclusive end offset.
-        entries: computed state, ENTRY_DTYPE ascending by producer id, nothing expired. An adopted file's entries
-            where the verdict is EXTENDS.
         provenance: of `entries`.
         found: verdict on the file at this offset; MISSING when there is none.
         folded_from: offset the fold began at, for the manifest.
     """
 
-    offset: int
-    entries: np.ndarray
-    provenance: Provenance
-    found: Comparison
-    folded_from: int
+    def __init__(
+        self,
+        offset: int,
+        entries: Callable[[], np.ndarray],
+        provenance: Provenance,
+        found: Comparison,
+        folded_from: int,
+    ) -> None:
+        """`entries` computes them when they are asked for: most boundaries need none."""
+        self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
+        self._entries = entries
+
+    @property
+    def entries(self) -> np.ndarray:
+        """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the carry goes on.
+
+        An adopted file's entries where the verdict is EXTENDS.
+
+        Raises:
+            RuntimeError: the carry has gone on.
+        """
+        return self._entries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,7 @@ class PartitionState:
             cleaned_below: first offset that compaction has not passed, None when it never ran.
         """
         self._producers = ProducerFold()
+        self._step = 0
         self._expiration = producer_expiration
         self.folded_from = log_start
         self.history_from = log_start
@@ -104,10 +120,10 @@ class PartitionState:
 
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
-        self._producers.combine(run.deltas)
+        self._step += 1
+        error = self._producers.combine(run.deltas)
         if run.deltas.size:
             self.last_timestamp = max(self.last_timestamp, int(run.deltas["timestamp"].max()))
-        error = self._producers.error_offset()
         if error >= 0:
             message = (
                 f"non-transactional batch at offset {error} inside an open transaction of the same producer: "
@@ -118,14 +134,27 @@ class PartitionState:
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot, written_at: int) -> Boundary:
         """The state at `offset`, judging the file there; adopts a file that extends the log."""
-        entries = self._producers.entries()
+        entries = self._entries_here()
         comparison, theirs = self._judge(entries, offset, read_snapshot, written_at)
         if comparison.verdict is SnapshotVerdict.EXTENDS and theirs is not None:
-            entries = self._adopt(entries, theirs)
+            self._adopt(entries(), theirs)
+            entries = self._entries_here()
         return Boundary(offset, entries, self.provenance, comparison, self.folded_from)
 
+    def _entries_here(self) -> Callable[[], np.ndarray]:
+        """The entries as they are now, computed if they are asked for before the state goes on."""
+        step = self._step
+
+        @cache
+        def entries() -> np.ndarray:
+            if self._step != step:
+                raise RuntimeError("entries of a boundary that the carry has passed")
+            return self._producers.entries()
+
+        return entries
+
     def _judge(
-        self, entries: np.ndarray, offset: int, read_snapshot: ReadSnapshot, written_at: int
+        self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot, written_at: int
     ) -> tuple[Comparison, np.ndarray | None]:
         name = snapshot_file.file_name(offset)
         try:
@@ -139,7 +168,7 @@ class PartitionState:
             return Comparison(SnapshotVerdict.CORRUPT, error.message), None
         comparison = compare(
             theirs,
-            entries,
+            entries(),
             history_from=0 if self.has_adopted else self.history_from,
             is_cleaned=offset <= self._cleaned_below,
             written_at=max(written_at, self.last_timestamp),
@@ -147,15 +176,15 @@ class PartitionState:
         )
         return comparison, theirs
 
-    def _adopt(self, entries: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    def _adopt(self, entries: np.ndarray, theirs: np.ndarray) -> None:
         # Producers that the broker had expired when it wrote the file stay as computed.
-        only_ours = entries[~np.isin(entries["producer_id"], theirs["producer_id"], assume_unique=True)]
+        only_ours = entries.compress(~np.isin(entries["producer_id"], theirs["producer_id"], assume_unique=True))
         merged = np.concatenate([theirs, only_ours])
-        merged = merged[np.argsort(merged["producer_id"], kind="stable")]
+        merged = merged.take(np.argsort(merged["producer_id"], kind="stable"))
         self._producers = ProducerFold(merged.size)
         self._producers.combine(from_entries(merged))
         self.has_adopted = True
-        return merged
+        self._step += 1
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""

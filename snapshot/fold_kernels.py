@@ -60,7 +60,7 @@ def _forget_batch(d):
 
 
 @numba.njit(inline="always")
-def _append(d, b):
+def append_batch(d, b):
     """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
     if b.attributes & CONTROL_MASK:
         if b.record_count <= 0 or b.control_type > COMMIT:
@@ -135,7 +135,7 @@ def _hash(producer_id, mask):
 
 
 @numba.njit(inline="always")
-def _find(slots, deltas, count, producer_id):
+def find_delta(slots, deltas, count, producer_id):
     """Index of the producer's delta, made if absent: (index, new count)."""
     mask = slots.size - 1
     slot = _hash(producer_id, mask)
@@ -160,8 +160,8 @@ def add_batches(slots, deltas, count, rows, start):
             continue
         if count == limit:
             return i, count
-        index, count = _find(slots, deltas, count, b.producer_id)
-        _append(deltas[index], b)
+        index, count = find_delta(slots, deltas, count, b.producer_id)
+        append_batch(deltas[index], b)
     return rows.size, count
 
 
@@ -176,7 +176,7 @@ def add_columns(slots, deltas, count, columns, start):
             continue
         if count == limit:
             return i, count
-        index, count = _find(slots, deltas, count, producer_id)
+        index, count = find_delta(slots, deltas, count, producer_id)
         batch = FoldedColumns(
             columns.base_offset[i],
             columns.attributes[i],
@@ -190,20 +190,45 @@ def add_columns(slots, deltas, count, columns, start):
             columns.coordinator_epoch[i],
             columns.control_timestamp[i],
         )
-        _append(deltas[index], batch)
+        append_batch(deltas[index], batch)
     return rows, count
 
 
 @numba.njit(cache=True)
 def add_deltas(slots, deltas, count, right, start):
-    """Combine right[start:] into the table until done or the table is full: (next row, producers in the table)."""
+    """Combine right[start:] into the table until done or the table is full.
+
+    Returns:
+        next row, producers in the table, least error offset of the producers combined or -1.
+    """
     limit = deltas.size
+    error = np.int64(NONE)
     for i in range(start, right.size):
         if count == limit:
-            return i, count
-        index, count = _find(slots, deltas, count, right[i].producer_id)
+            return i, count, error
+        index, count = find_delta(slots, deltas, count, right[i].producer_id)
         _combine(deltas[index], right[i])
-    return right.size, count
+        found = deltas[index].error_offset
+        if found >= 0 and (error < 0 or found < error):
+            error = found
+    return right.size, count, error
+
+
+@numba.njit(cache=True)
+def write_entries(deltas, order, out):
+    """What deltas[order] make of an empty state, into `out` (ENTRY_DTYPE)."""
+    for i in range(order.size):
+        d = deltas[order[i]]
+        entry = out[i]
+        is_set = d.batch_action == SET
+        entry.producer_id = d.producer_id
+        entry.producer_epoch = d.producer_epoch
+        entry.last_sequence = d.last_sequence if is_set else NONE
+        entry.last_offset = d.last_offset if is_set else NONE
+        entry.offset_delta = d.offset_delta if is_set else 0
+        entry.timestamp = d.timestamp
+        entry.coordinator_epoch = d.coordinator_epoch
+        entry.current_txn_first_offset = d.txn_first_offset
 
 
 @numba.njit(cache=True)

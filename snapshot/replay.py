@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyarrow import fs
 
+from snapshot.batch_kernels import NO_CUT
 from snapshot.log_dir import Segment
 from snapshot.producer_state import ProducerFold
 from snapshot.segment_scan import SegmentEnd, SegmentScan
@@ -23,6 +24,25 @@ class Run:
 
     start_offset: int
     deltas: np.ndarray
+
+
+class _Runs:
+    """The runs of a segment while it is scanned: a `Folding`."""
+
+    def __init__(self, start_offset: int, cuts: Sequence[int]) -> None:
+        self.done: list[Run] = []
+        self.cuts = list(cuts)
+        self._start_offset = start_offset
+        self.producers = ProducerFold()
+
+    @property
+    def stop_at(self) -> int:
+        return self.cuts[0] if self.cuts else NO_CUT
+
+    def cut(self) -> None:
+        self.done.append(Run(self._start_offset, self.producers.deltas()))
+        if self.cuts:
+            self._start_offset, self.producers = self.cuts.pop(0), ProducerFold()
 
 
 def fold_segment(
@@ -41,28 +61,23 @@ def fold_segment(
     Returns:
         At least one run (the first starts at the base offset), and how the file ended.
     """
+    limit = segment.next_base_offset
+    inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
+    runs = _Runs(segment.base_offset, inside)
     scan = SegmentScan(
         filesystem,
         segment.log.path,
         base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
+        next_base_offset=limit,
         check_crc=check_crc,
+        keep_rows=on_rows is not None,
+        folding=runs,
     )
-    limit = segment.next_base_offset
-    pending = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
-    runs: list[Run] = []
-    start, producers = segment.base_offset, ProducerFold()
     for rows in scan:
         if on_rows is not None:
             on_rows(rows)
-        while pending and rows.size and rows["base_offset"][-1] >= pending[0]:
-            below = int(np.searchsorted(rows["base_offset"], pending[0]))
-            producers.add_batches(rows[:below])
-            runs.append(Run(start, producers.deltas()))
-            start, producers = pending.pop(0), ProducerFold()
-            rows = rows[below:]
-        producers.add_batches(rows)
-    runs.append(Run(start, producers.deltas()))
     log_end = scan.end.last_offset + 1 if limit is None else limit
-    runs.extend(Run(cut, ProducerFold().deltas()) for cut in pending if cut <= log_end)
-    return runs, scan.end
+    left = [cut for cut in runs.cuts if cut <= log_end]
+    runs.cut()
+    runs.done.extend(Run(cut, ProducerFold().deltas()) for cut in left)
+    return runs.done, scan.end

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from pyarrow import fs
 
 from snapshot import batch_kernels as kernels
 from snapshot.findings import Finding, FindingKind
+from snapshot.producer_state import DELTA_DTYPE, ProducerFold
 from snapshot.record_batch import HEADER_LENGTH, RECORD_BATCH_DTYPE
 from snapshot.windows import WINDOW_BYTES, Windows, open_windows
 
 # Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
 _ROWS = 8192
+_PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT)
+_NO_DELTAS = np.empty(0, DELTA_DTYPE)
 
 _MESSAGES = {
     kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
@@ -56,6 +60,26 @@ class SegmentEnd:
     finding: Finding | None
 
 
+class Folding(Protocol):
+    """What becomes of the batches while they are decoded.
+
+    Attributes:
+        producers: takes them in.
+        stop_at: at the first batch at or above this offset, `cut` is called before that batch is folded.
+    """
+
+    producers: ProducerFold
+
+    @property
+    def stop_at(self) -> int:
+        """NO_CUT, or above what was folded."""
+        ...
+
+    def cut(self) -> None:
+        """Go on with other producers and a larger `stop_at`."""
+        ...
+
+
 class SegmentScan:
     """Iterate once for the decoded rows (RECORD_BATCH_DTYPE; each array is valid until the next), then read `end`."""
 
@@ -67,6 +91,8 @@ class SegmentScan:
         base_offset: int,
         next_base_offset: int | None,
         check_crc: bool = True,
+        keep_rows: bool = True,
+        folding: Folding | None = None,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
         """Prepare a scan of the segment file at `path`.
@@ -74,117 +100,108 @@ class SegmentScan:
         Args:
             base_offset: the number in the file's name.
             next_base_offset: base offset of the next segment; None for the active segment.
+            keep_rows: False gives no rows, which is faster for who only folds or checks.
+            folding: folds in the same pass.
         """
         self._filesystem = filesystem
         self._path = path
         self._base_offset = base_offset
         self._next_base_offset = next_base_offset
         self._check_crc = check_crc
+        self._keep_rows = keep_rows
+        self._folding = folding
         self._window_bytes = window_bytes
         self.end: SegmentEnd
 
     def __iter__(self) -> Iterator[np.ndarray]:
+        state = np.zeros(1, kernels.WALK_DTYPE)[0]
+        state["last_offset"] = self._base_offset - 1
+        state["first_timestamp"] = state["max_timestamp"] = -1
         try:
             windows = open_windows(self._filesystem, self._path, may_shrink=self._next_base_offset is None)
         except OSError as error:
-            self.end = self._end(Counts(self._base_offset), 0, _unreadable(self._path, error))
+            self.end = self._end(state, 0, 0, _unreadable(self._path, error))
             return
         try:
-            yield from self._scan(windows)
+            yield from self._scan(windows, state)
         finally:
             windows.close()
 
-    def _scan(self, windows: Windows) -> Iterator[np.ndarray]:
-        counts = Counts(self._base_offset)
-        out = np.empty(min(max(windows.size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
+    def _scan(self, windows: Windows, state: np.void) -> Iterator[np.ndarray]:
+        rows = min(max(windows.size // HEADER_LENGTH, 1), _ROWS)
+        out = np.empty(rows, RECORD_BATCH_DTYPE) if self._keep_rows else kernels.NO_ROWS
         usual = min(self._window_bytes, windows.best_bytes)
-        position, length, reason = 0, usual, kernels.PARTIAL
-        expected = found = 0
+        position, length, valid_bytes, reason = 0, usual, 0, kernels.END
         while position < windows.size:
             try:
                 window = windows.read(position, length)
             except OSError as error:
-                self.end = self._end(counts, windows.size, _unreadable(self._path, error))
+                self.end = self._end(state, windows.size, valid_bytes, _unreadable(self._path, error))
                 return
             at_end = window.size < length or position + window.size >= windows.size
-            cursor = 0
-            reason = kernels.FULL
-            while reason == kernels.FULL:
-                rows, cursor, legacy, last_offset, reason, expected, found = kernels.walk(
-                    window, cursor, position, counts.last_offset, self._check_crc, out
-                )
-                counts.legacy_count += legacy
-                if rows:
-                    counts.add(out[:rows])
-                    yield out[:rows]
-                counts.last_offset = last_offset
-                counts.valid_bytes = position + cursor
+            cursor, reason = 0, kernels.ROWS_FULL
+            while reason in _PAUSES:
+                cursor, reason = self._walk(window, cursor, position, state, out)
+                if reason != kernels.TABLE_FULL and state["row_count"]:
+                    yield out[: state["row_count"]]
+                    state["row_count"] = 0
+            valid_bytes = position + cursor
             if reason not in (kernels.PARTIAL, kernels.END) or at_end:
                 break
             # A batch larger than the window: look again through a larger one.
             length = usual if cursor else length * 2
             position += cursor
-        if windows.size == 0:
-            reason = kernels.END
-        tail_is_zero = reason == kernels.ZEROS and _is_zero(windows, counts.valid_bytes)
-        if reason == kernels.ZEROS and not tail_is_zero:
+        if reason == kernels.ZEROS and not _is_zero(windows, valid_bytes):
             reason = kernels.BAD_SIZE
-        self.end = self._end(counts, windows.size, self._finding(counts, windows.size, reason, expected, found))
+        self.end = self._end(state, windows.size, valid_bytes, self._finding(state, windows.size, valid_bytes, reason))
 
-    def _finding(self, counts: Counts, size: int, reason: int, expected: int, found: int) -> Finding | None:
+    def _walk(self, window: np.ndarray, cursor: int, position: int, state: np.void, out: np.ndarray) -> tuple[int, int]:
+        folding = self._folding
+        if folding is None:
+            stop_at, slots, deltas = kernels.NO_CUT, kernels.NO_SLOTS, _NO_DELTAS
+        else:
+            stop_at, (slots, deltas) = folding.stop_at, folding.producers.table
+            state["producer_count"] = len(folding.producers)
+        cursor, reason = kernels.walk(window, cursor, position, stop_at, self._check_crc, state, out, slots, deltas)
+        if folding is not None:
+            folding.producers.extended_to(int(state["producer_count"]))
+            if reason == kernels.TABLE_FULL:
+                folding.producers.grow()
+            elif reason == kernels.CUT:
+                folding.cut()
+        return cursor, reason
+
+    def _finding(self, state: np.void, size: int, valid_bytes: int, reason: int) -> Finding | None:
         closed = self._next_base_offset is not None
         if reason in _MESSAGES:
             kind, message = _MESSAGES[reason]
-            return Finding(kind, self._path, counts.valid_bytes, message.format(expected=expected, found=found))
+            return Finding(
+                kind, self._path, valid_bytes, message.format(expected=state["expected"], found=state["found"])
+            )
         if not closed:
             return None
         if size == 0:
             return Finding(FindingKind.EMPTY_SEGMENT, self._path, -1, "0 bytes in a closed segment")
-        if counts.valid_bytes < size:
-            message = f"the last batch is cut: {size - counts.valid_bytes} bytes left over in a closed segment"
-            return Finding(FindingKind.TRUNCATED_SEGMENT, self._path, counts.valid_bytes, message)
-        if counts.last_offset >= (self._next_base_offset or 0):
-            message = f"last offset expected below {self._next_base_offset}, found {counts.last_offset}"
+        if valid_bytes < size:
+            message = f"the last batch is cut: {size - valid_bytes} bytes left over in a closed segment"
+            return Finding(FindingKind.TRUNCATED_SEGMENT, self._path, valid_bytes, message)
+        if state["last_offset"] >= (self._next_base_offset or 0):
+            message = f"last offset expected below {self._next_base_offset}, found {state['last_offset']}"
             return Finding(FindingKind.OFFSETS_OVERLAP, self._path, -1, message)
         return None
 
-    def _end(self, counts: Counts, size: int, finding: Finding | None) -> SegmentEnd:
+    def _end(self, state: np.void, size: int, valid_bytes: int, finding: Finding | None) -> SegmentEnd:
         return SegmentEnd(
             size=size,
-            valid_bytes=counts.valid_bytes,
-            batch_count=counts.batch_count,
-            legacy_count=counts.legacy_count,
-            last_offset=counts.last_offset,
-            first_timestamp=counts.first_timestamp,
-            max_timestamp=counts.max_timestamp,
-            has_gaps=counts.has_gaps,
+            valid_bytes=valid_bytes,
+            batch_count=int(state["batch_count"]),
+            legacy_count=int(state["legacy_count"]),
+            last_offset=int(state["last_offset"]),
+            first_timestamp=int(state["first_timestamp"]),
+            max_timestamp=int(state["max_timestamp"]),
+            has_gaps=bool(state["is_missing_records"] or state["is_missing_batches"]),
             finding=finding,
         )
-
-
-class Counts:
-    """Running totals of a scan."""
-
-    def __init__(self, base_offset: int) -> None:
-        self.valid_bytes = 0
-        self.batch_count = 0
-        self.legacy_count = 0
-        self.last_offset = base_offset - 1
-        self.first_timestamp = -1
-        self.max_timestamp = -1
-        self.has_gaps = False
-
-    def add(self, rows: np.ndarray) -> None:
-        """Count decoded rows; call it before `last_offset` moves past them."""
-        if self.batch_count == 0:
-            self.first_timestamp = int(rows["max_timestamp"][0])
-            # Nothing is missing before the first batch, wherever the segment begins.
-            self.last_offset = int(rows["base_offset"][0]) - 1
-        self.batch_count += rows.size
-        greatest, is_missing_records, is_missing_batches = kernels.totals(rows, self.last_offset)
-        self.max_timestamp = max(self.max_timestamp, greatest)
-        # Only the cleaner removes records from a batch or batches from between others.
-        self.has_gaps = self.has_gaps or is_missing_records or (is_missing_batches and self.legacy_count == 0)
 
 
 def _unreadable(path: str, error: OSError) -> Finding:

@@ -103,7 +103,7 @@ SNAPSHOTS = _schema(
     ("found_reason", _TEXT),
     ("provenance", _TEXT),  # of the computed state
     ("folded_from", _LONG),
-    ("entry_count", _LONG),  # after expiry
+    ("entry_count?", _LONG),  # of the written object
     ("crc?", _LONG),  # CRC-32C of the written object
     ("object_key?", _TEXT),  # of the written object, null when none was
     ("run_id", _TEXT),

@@ -7,7 +7,8 @@ import numpy as np
 
 from snapshot import batch_kernels as kernels
 from snapshot import record_batch as rb
-from snapshot.crc32c import checksum
+from snapshot.crc_kernels import checksum
+from snapshot.memory_kernels import read_int16, read_int32, read_int64, read_uint32
 
 MORE = 101  # stop reason: the window ends before the entry does
 # Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
@@ -46,8 +47,8 @@ def walk_all(
             return count, p, last_offset, kernels.END if left <= 0 else kernels.PARTIAL, 0
         if p + rb.SMALLEST_READ > b.size:
             return count, p, last_offset, MORE, 0
-        length = int(kernels.read_int32(b, p + 8))
-        offset = kernels.read_int64(b, p)
+        length = int(read_int32(b, p + 8))
+        offset = read_int64(b, p)
         if length < rb.SMALLEST_LEGACY_SIZE:
             return count, p, last_offset, kernels.ZEROS if length == 0 and offset == 0 else kernels.BAD_SIZE, length
         if rb.LOG_OVERHEAD + length > left:
@@ -60,7 +61,7 @@ def walk_all(
         if max(p + header, end if check_crc else min(end, p + PEEK)) > b.size:
             return count, p, last_offset, MORE, 0
         if count == out.size:
-            return count, p, last_offset, kernels.FULL, 0
+            return count, p, last_offset, kernels.ROWS_FULL, 0
         row = out[count]
         row.position = window_position + p
         row.base_offset = offset
@@ -94,17 +95,17 @@ def walk_all(
 
 @numba.njit(cache=True)
 def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
-    attributes = kernels.read_int16(b, p + 21)
-    row.partition_leader_epoch = kernels.read_int32(b, p + 12)
-    row.crc = kernels.read_uint32(b, p + 17)
+    attributes = read_int16(b, p + 21)
+    row.partition_leader_epoch = read_int32(b, p + 12)
+    row.crc = read_uint32(b, p + 17)
     row.attributes = attributes
-    row.last_offset_delta = kernels.read_int32(b, p + 23)
-    row.base_timestamp = kernels.read_int64(b, p + 27)
-    row.max_timestamp = kernels.read_int64(b, p + 35)
-    producer_id, record_count = kernels.read_int64(b, p + 43), kernels.read_int32(b, p + 57)
+    row.last_offset_delta = read_int32(b, p + 23)
+    row.base_timestamp = read_int64(b, p + 27)
+    row.max_timestamp = read_int64(b, p + 35)
+    producer_id, record_count = read_int64(b, p + 43), read_int32(b, p + 57)
     row.producer_id = producer_id
-    row.producer_epoch = kernels.read_int16(b, p + 51)
-    row.base_sequence = kernels.read_int32(b, p + 53)
+    row.producer_epoch = read_int16(b, p + 51)
+    row.base_sequence = read_int32(b, p + 53)
     row.record_count = record_count
     if not attributes & rb.CONTROL_MASK or record_count <= 0:
         return
@@ -121,11 +122,11 @@ def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
 @numba.njit(cache=True)
 def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
     row.partition_leader_epoch = -1
-    row.crc = kernels.read_uint32(b, p + 12)
+    row.crc = read_uint32(b, p + 12)
     row.attributes = np.int16(np.int8(b[p + 17]))
     row.last_offset_delta = 0
     row.base_timestamp = -1
-    row.max_timestamp = -1 if row.magic == 0 else kernels.read_int64(b, p + 18)
+    row.max_timestamp = -1 if row.magic == 0 else read_int64(b, p + 18)
     row.producer_id = -1
     row.producer_epoch = -1
     row.base_sequence = -1

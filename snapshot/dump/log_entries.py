@@ -123,8 +123,8 @@ class LogEntries:
                 # Cut by its broker meanwhile.
                 limit = position + window.size
             read = partial(_slice, window, position)
-            cursor, reason = 0, kernels.FULL
-            while reason == kernels.FULL:
+            cursor, reason = 0, kernels.ROWS_FULL
+            while reason == kernels.ROWS_FULL:
                 count, cursor, last_offset, reason, found = walk_all(
                     window, cursor, position, limit, windows.size, last_offset, self._check_crc, out
                 )

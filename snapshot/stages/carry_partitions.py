@@ -218,7 +218,6 @@ class PartitionCarry:
     def _settle(self, boundary: Boundary) -> None:
         """Write the boundary's snapshot if it is wanted, and remember its row."""
         options = self._task.options
-        entries = live_entries(boundary.entries, as_of=options.as_of, expiration=options.expiration)
         row: dict[str, Any] = {
             **{name: self._row[name] for name in ("log_dir", "topic", "topic_id", "partition")},
             "end_offset": boundary.offset,
@@ -226,7 +225,7 @@ class PartitionCarry:
             "found_reason": boundary.found.reason,
             "provenance": str(boundary.provenance),
             "folded_from": boundary.folded_from,
-            "entry_count": int(entries.size),
+            "entry_count": None,
             "crc": None,
             "object_key": None,
             "run_id": self._task.run_id,
@@ -240,6 +239,7 @@ class PartitionCarry:
             if not self._errors:
                 self._errors.append(TransientError(f"not tried after: {self._away[0].message}", at=""))
             return
+        entries = live_entries(boundary.entries, as_of=options.as_of, expiration=options.expiration)
         snapshot = SnapshotObject(
             self._row["topic"],
             self._row["topic_id"],

@@ -88,7 +88,11 @@ class DecodeSegments:
         }
         files.begin(identity)
         runs, end = fold_segment(
-            filesystem, segment, cuts=plan["cuts"], check_crc=self.check_crc, on_rows=files.add_rows
+            filesystem,
+            segment,
+            cuts=plan["cuts"],
+            check_crc=self.check_crc,
+            on_rows=files.add_rows if self.keep_headers else None,
         )
         written = [
             {"start_offset": run.start_offset, "row_group": files.add_deltas(run.start_offset, run.deltas)}
@@ -128,7 +132,6 @@ class SegmentFiles:
     def __init__(self, filesystem: fs.FileSystem, folder: str, keep_headers: bool) -> None:
         self.deltas = TableFile(filesystem, folder, "producer_deltas", writable(tables.PRODUCER_DELTAS))
         self.batches = TableFile(filesystem, folder, "record_batches", writable(tables.RECORD_BATCHES))
-        self._keep_headers = keep_headers
         self._headers = BatchColumns(_ROW_GROUP_ROWS if keep_headers else 0)
         self._identity: dict[str, object] = {}
 
@@ -143,8 +146,6 @@ class SegmentFiles:
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Keep decoded rows (valid during the call only) for record_batches."""
-        if not self._keep_headers:
-            return
         while rows.size:
             rows = rows[self._headers.add(rows) :]
             if self._headers.is_full:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from snapshot.crc32c import checksum
+from snapshot.crc_kernels import checksum
 from snapshot.record_batch import CONTROL_MASK, CRC_START, HEADER_LENGTH, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tests.perf.scale import DATA
 

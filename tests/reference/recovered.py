@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from snapshot import batch_kernels as kernels
-from snapshot import record_batch as rb
+from tests.reference.walked import walked
 
 TESTS = Path(__file__).parent.parent
 DATA = TESTS / "data"
@@ -37,7 +36,6 @@ def has_legacy_entries(path: str) -> bool:
 
 def rows_of(segment: bytes) -> np.ndarray:
     """Decoded batches of a sound segment."""
-    out = np.empty(len(segment) // rb.HEADER_LENGTH + 1, rb.RECORD_BATCH_DTYPE)
-    rows, position, *_ = kernels.walk(np.frombuffer(segment, np.uint8), 0, 0, -1, True, out)
+    rows, position, _, _ = walked(segment)
     assert position == len(segment)
-    return out[:rows]
+    return rows

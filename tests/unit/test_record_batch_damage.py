@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
 from snapshot import batch_kernels as kernels
-from snapshot import record_batch as rb
 from snapshot.findings import FindingKind
 from snapshot.segment_scan import SegmentEnd, SegmentScan
 from snapshot.windows import WINDOW_BYTES
 from tests.reference import log_builder as lb
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
+from tests.reference.walked import walked
 
 pytestmark = pytest.mark.unit
 
@@ -281,11 +280,8 @@ def test_a_gap_between_batches_is_seen_whatever_the_window(scan, window_bytes: i
 
 
 def _fast(data: bytes, last_offset: int = -1, *, check_crc: bool = True) -> tuple[list[tuple[int, ...]], int, int, int]:
-    out = np.empty(len(data) // rb.HEADER_LENGTH + 1, rb.RECORD_BATCH_DTYPE)
-    rows, position, legacy, last, reason, _, _ = kernels.walk(
-        np.frombuffer(data, np.uint8), 0, 0, last_offset, check_crc, out
-    )
-    return out[:rows].tolist(), position, legacy, last, reason
+    rows, position, reason, state = walked(data, last_offset=last_offset, check_crc=check_crc)
+    return rows.tolist(), position, int(state["legacy_count"]), int(state["last_offset"]), reason
 
 
 REASONS = {

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from snapshot import snapshot_file
-from snapshot.crc32c import checksum_by_library, checksum_by_table, crc32c
+from snapshot.crc32c import crc32c
+from snapshot.crc_kernels import checksum_by_library, checksum_by_table
 from snapshot.errors import CorruptSnapshotError, ExitCode
 from snapshot.producer_state import ENTRY_DTYPE
 from tests.reference.recovered import DATA

@@ -1,0 +1,87 @@
+"""Folding in the scan: the same as folding decoded rows afterwards, wherever it is cut and however many producers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from snapshot.carry import PartitionState
+from snapshot.log_dir import FileRef, Segment
+from snapshot.producer_state import fold
+from snapshot.replay import Run, fold_segment
+from tests.reference.log_builder import data_batch
+from tests.reference.logs import Log, logs
+from tests.reference.recovered import rows_of
+
+pytestmark = pytest.mark.unit
+
+
+def segment_of(folder: Path, data: bytes, base: int, end: int | None) -> Segment:
+    path = folder / f"{base:020d}.log"
+    path.write_bytes(data)
+    return Segment(base, end, FileRef(str(path), len(data), 0))
+
+
+def run_of(log: Log, start: int, stop: int) -> list[tuple[int, ...]]:
+    return fold(rows_of(b"".join(data for offset, data in log.entries if start <= offset < stop))).tolist()
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(logs(), st.lists(st.integers(-3, 200), max_size=5), st.booleans(), st.booleans())
+def test_every_run_is_the_fold_of_its_batches_with_and_without_rows_kept(
+    tmp_path: Path, log: Log, at: list[int], is_closed: bool, keep: bool
+) -> None:
+    cuts = sorted({log.base + cut for cut in at})
+    kept: list[np.ndarray] = []
+    runs, end = fold_segment(
+        fs.LocalFileSystem(),
+        segment_of(tmp_path, log.bytes, log.base, log.end if is_closed else None),
+        cuts=cuts,
+        on_rows=(lambda rows: kept.append(rows.copy())) if keep else None,
+    )
+    edges = [log.base, *(cut for cut in cuts if log.base < cut < log.end + (not is_closed))]
+    assert [run.start_offset for run in runs] == edges
+    for run, following in zip(runs, [*edges[1:], log.end], strict=True):
+        assert run.deltas.tolist() == run_of(log, run.start_offset, following)
+    if keep:
+        whole = rows_of(log.bytes).tolist()
+        assert [row for rows in kept for row in rows.tolist()] == whole
+        assert end.batch_count == len(whole)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_segment_of_more_producers_than_a_new_table_holds_is_folded_whole(tmp_path: Path, keep: bool) -> None:
+    data = b"".join(data_batch(offset, 1, offset % 5000, 0, offset // 5000) for offset in range(12_000))
+    runs, end = fold_segment(
+        fs.LocalFileSystem(),
+        segment_of(tmp_path, data, 0, 12_000),
+        cuts=[7000],
+        on_rows=(lambda _: None) if keep else None,
+    )
+    rows = rows_of(data)
+    assert end.finding is None
+    assert [run.start_offset for run in runs] == [0, 7000]
+    assert [run.deltas.tolist() for run in runs] == [fold(rows[:7000]).tolist(), fold(rows[7000:]).tolist()]
+
+
+def test_entries_of_a_boundary_that_the_carry_has_passed_are_refused_and_those_asked_for_in_time_stay() -> None:
+    def run(offset: int) -> Run:
+        return Run(offset, fold(rows_of(data_batch(offset, 1, 7, 0, offset))))
+
+    def boundary(offset: int):
+        return state.boundary(offset, read_snapshot=lambda _: None, written_at=0)
+
+    state = PartitionState(log_start=0)
+    state.advance(run(0))
+    asked, not_asked = boundary(1), boundary(1)
+    assert asked.entries["last_offset"].tolist() == [0]
+    state.advance(run(1))
+    assert asked.entries["last_offset"].tolist() == [0]
+    assert boundary(2).entries["last_offset"].tolist() == [1]
+    with pytest.raises(RuntimeError, match="passed"):
+        _ = not_asked.entries
