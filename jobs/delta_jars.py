@@ -37,12 +37,16 @@ def artifact() -> tuple[str, str]:
     return f"delta-spark_{major}.{minor}_2.13", version("delta-spark")
 
 
+def user_cache() -> Path:
+    """Where tiersnap keeps what it can make or fetch again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiersnap"
+
+
 def folder() -> Path:
     """Where the jars are or will be: below TIERSNAP_JARS, or the user's cache."""
     given = os.environ.get("TIERSNAP_JARS")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiersnap" / "jars"
     name, revision = artifact()
-    return (Path(given) if given else cache) / f"{name}-{revision}"
+    return (Path(given) if given else user_cache() / "jars") / f"{name}-{revision}"
 
 
 def jars() -> list[str]:
