@@ -10,6 +10,7 @@ it goes on without one otherwise. Delta's jars come first in a session that has 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -109,10 +110,15 @@ def make() -> Path:
 
 
 def drop_others(kept: Path) -> None:
-    """Remove what was made for the same jars with other versions; a JVM that has mapped one keeps it."""
+    """Remove what was made for the same jars with other versions, or is not whole; a JVM that has mapped one keeps it.
+
+    One that fits as well stays: two that make one at once would remove each other's.
+    """
+    fitting = kept.name.rsplit("-", 1)[0]
     for other in kept.parent.glob(f"{kept.name.split('-', 1)[0]}-*.jsa"):
-        if other != kept:
-            other.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if not (other.name.startswith(fitting) and _is_whole(other)):
+                other.unlink()
 
 
 def run_session(written: str) -> None:

@@ -119,5 +119,7 @@ def test_what_was_made_for_other_versions_of_the_same_spark_is_dropped():
     old = put_archive(f"{place}-spark-4.0.1-java-17.0.15-0123")
     cut = put_archive(said=11)
     foreign = put_archive("ffffffffffff-spark-4.1.1-java-17.0.15-0123")
+    made_meanwhile = put_archive(size=12, said=12)
     class_archive.drop_others(kept)
     assert [path.exists() for path in (kept, old, cut, foreign)] == [True, False, False, True]
+    assert made_meanwhile.exists()
