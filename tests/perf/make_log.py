@@ -77,7 +77,8 @@ def made(shape: LogShape) -> MadeLog:
     return MadeLog(**{**json.loads(done.read_text()), "path": str(folder / "logs")})
 
 
-def _batch_dtype(records_bytes: int) -> np.dtype:
+def batch_dtype(records_bytes: int) -> np.dtype:
+    """A batch on disk with so many bytes of records."""
     return np.dtype(
         [
             ("base_offset", ">i8"),
@@ -120,7 +121,7 @@ class BlockWriter:
     def __init__(self, shape: LogShape, seed: int = 1) -> None:
         records = shape.batch_bytes - HEADER_LENGTH
         self._kind = np.dtype(
-            [("data", _batch_dtype(records), (BLOCK - 1,)), ("marker", _batch_dtype(len(_MARKER_RECORD)))]
+            [("data", batch_dtype(records), (BLOCK - 1,)), ("marker", batch_dtype(len(_MARKER_RECORD)))]
         )
         assert self._kind.itemsize == shape.block_bytes
         most = max(1, _PIECE_BYTES // self._kind.itemsize)

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.perf.kafka_replay import seconds_with_start
-from tests.perf.make_log import BlockWriter, LogShape, MadeLog, made, write_segment
+from tests.perf.make_log import LogShape, MadeLog, made
+from tests.perf.make_sparse_log import SparseShape, append_segment
+from tests.perf.make_sparse_log import made as made_sparse
 from tests.perf.measure import Row, warm_cache
 from tests.perf.scale import DATA, MIB, Scale
 
 _TIMEOUT = 1200
+_SEGMENT_BYTES = 128 * MIB  # of which there are many
 
 
 def run(log: MadeLog, work: Path, *options: str) -> tuple[float, dict[str, float]]:
@@ -28,12 +31,17 @@ def run(log: MadeLog, work: Path, *options: str) -> tuple[float, dict[str, float
         *("--layout", "local-tiered-storage"),
         *("--warehouse", str(work / "warehouse"), "--report", str(work / "report"), *options),
     ]
-    started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-    seconds = time.perf_counter() - started
+    # Into files: a pipe would be waited for until the JVM, too, has let go of it.
+    with (work / "out").open("w+") as out, (work / "err").open("w+") as err:
+        started = time.perf_counter()
+        done = subprocess.run(command, stdout=out, stderr=err, timeout=_TIMEOUT, check=False)
+        seconds = time.perf_counter() - started
+    said = (work / "out").read_text()
     if done.returncode:
-        raise RuntimeError(f"{command[-1]} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return seconds, json.loads(done.stdout)["result"]["seconds"]
+        raise RuntimeError(
+            f"{options} ended with {done.returncode}: {said[-2000:]}{(work / 'err').read_text()[-2000:]}"
+        )
+    return seconds, json.loads(said)["result"]["seconds"]
 
 
 def rows(scale: Scale) -> Iterator[Row]:
@@ -73,8 +81,8 @@ def rows(scale: Scale) -> Iterator[Row]:
 
 def rerun_rows(scale: Scale) -> Iterator[Row]:
     """The run after one new segment, over the first run's decode and carry; the same for Spark and local."""
-    shape = LogShape(300, scale.many_segments * MIB, MIB)
-    log = made(shape)
+    shape = SparseShape(scale.many_segments, _SEGMENT_BYTES)
+    log = made_sparse(shape)
     base = 0.0
     for engine in ("local", "spark"):
         with tempfile.TemporaryDirectory(dir=DATA) as name:
@@ -84,12 +92,12 @@ def rerun_rows(scale: Scale) -> Iterator[Row]:
             _, first = run(grown, work, *options)
             # On Spark the first decode includes the start of the session, which would flatter the ratio.
             base = base or first["decode"] + first["carry"]
-            _append_segment(grown, shape)
+            append_segment(shape, grown.partition)
             second_whole, second = run(grown, work, *options)
             idle_whole, _ = run(grown, work, *options)
         beyond = (second_whole - idle_whole) / base
         yield Row(
-            f"run after one new segment in {log.segments}, engine {engine}",
+            f"run after one new segment in {log.segments} of {shape.segment_bytes // MIB} MiB, engine {engine}",
             "≤ 2 % of the first decode and carry",
             f"{second_whole - idle_whole:+.2f} s ({second_whole:.1f} s, {idle_whole:.1f} s with nothing new)",
             f"{base:.1f} s (first decode and carry, in this process)",
@@ -104,9 +112,3 @@ def _linked(log: MadeLog, work: Path) -> MadeLog:
     target = work / "logs" / "perf-0"
     shutil.copytree(log.partition, target, copy_function=lambda source, to: Path(to).hardlink_to(source))
     return MadeLog(str(work / "logs"), log.batches, log.size, log.segments)
-
-
-def _append_segment(log: MadeLog, shape: LogShape) -> None:
-    newest = max(log.partition.glob("*.log"))
-    count = newest.stat().st_size // shape.block_bytes * 100
-    write_segment(shape, BlockWriter(shape, seed=2), log.partition, int(newest.stem) + count)

@@ -22,7 +22,7 @@ class Scale:
         run_bytes: of the log for the whole `run`.
         table_rows: of the record_batches table.
         wide_producers: of the partition with many producers.
-        many_segments: of the partition with many small segments.
+        many_segments: of the partition with many segments.
         carry: segments and producers of the long carry.
         upload_bytes: per repetition.
         repetitions: of each measurement, of which the median counts.
