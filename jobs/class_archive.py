@@ -2,7 +2,7 @@
 
 Most of a session's start is the JVM reading, verifying and linking classes. With class data sharing (JEP 350, Java 13
 and newer) it writes at its end those that it has loaded, and the next one maps them. `python -m jobs.class_archive`
-makes the file, about 140 MB; `make install` calls it. It is only comfort: without it everything runs, later.
+makes the file, about 63 MB; `make install` calls it. It is only comfort: without it everything runs, later.
 
 The JVM takes an archive only if its own class path begins with the one that the archive was made with, jar by jar, and
 it goes on without one otherwise. Delta's jars come first in a session that has them, so those start as they always did.
@@ -123,15 +123,15 @@ def drop_others(kept: Path) -> None:
 
 def run_session(written: str) -> None:
     """In a process of its own: what every job does on Spark, with a JVM that leaves its classes in `written`."""
+    from pyspark import SparkContext
+
     from jobs import session
-    from snapshot.spark.engine import SparkEngine
 
     options = f'{session.QUICK_START} -Xlog:disable -Xlog:all=error "-XX:ArchiveClassesAtExit={written}"'
-    conf = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": options}
-    spark = session.build(app_name="tiersnap-classes", conf=conf, with_delta=False)
+    engine = session.spark_engine("local[2]", (f"spark.driver.extraJavaOptions={options}",))
     plan = pa.table({"path": ["a", "b"], "size": [1, 2], "parts": [[b"1"], []]})
-    SparkEngine(spark, 2).map("classes", plan, _unchanged, plan.schema)
-    spark.stop()
+    engine.map("classes", plan, _unchanged, plan.schema)
+    SparkContext.getOrCreate().stop()
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ from jobs.output import Output
 from jobs.params import output_option
 from snapshot import __version__
 from snapshot.errors import ExitCode, TiersnapError
+from snapshot.without_pandas import without_pandas
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
@@ -107,6 +108,8 @@ def _loadable_commands(ctx: click.Context) -> dict[str, click.Command]:
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
+    if argv is None:
+        without_pandas()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

@@ -37,22 +37,36 @@ def build(*, app_name: str, conf: Mapping[str, str], with_delta: bool = True) ->
     Raises:
         MissingExtraError: pyspark is not installed.
     """
-    is_local = conf.get("spark.master", "local").startswith("local")
-    if is_local:
+    _prepare(conf)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise _no_pyspark() from error
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in _settings(conf, delta_jars.jars() if with_delta else []).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _is_local(conf: Mapping[str, str]) -> bool:
+    return conf.get("spark.master", "local").startswith("local")
+
+
+def _prepare(conf: Mapping[str, str]) -> None:
+    """The environment of a session on this host."""
+    if _is_local(conf):
         # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
         # spark.pyspark.python or the archive to say.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise _no_pyspark() from error
+
+
+def _settings(conf: Mapping[str, str], jars: list[str]) -> dict[str, str]:
     settings = {**defaults(), **conf}
-    jars = delta_jars.jars() if with_delta else []
     log4j = resources.files("conf").joinpath("log4j2.properties")
     java_options = settings.get("spark.driver.extraJavaOptions", "")
-    if is_local and not java_options:
+    if _is_local(conf) and not java_options:
         java_options = QUICK_START
         if not jars:
             java_options = f"{java_options} {class_archive.java_options()}"
@@ -63,10 +77,7 @@ def build(*, app_name: str, conf: Mapping[str, str], with_delta: bool = True) ->
     else:
         settings.pop("spark.sql.extensions", None)
         settings.pop("spark.sql.catalog.spark_catalog", None)
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return settings
 
 
 def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
@@ -86,11 +97,18 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
         raise _no_pyspark()
 
     def make() -> Engine:
+        from pyspark import SparkConf, SparkContext
+
         from snapshot.spark.engine import SparkEngine
 
-        # The tables are read and committed by delta-rs.
-        spark = build(app_name="tiersnap", conf={"spark.master": master, **conf}, with_delta=False)
-        return SparkEngine(spark, spark.sparkContext.defaultParallelism)
+        # The tables are read and committed by delta-rs, and tasks need no SQL, which takes seconds to get ready.
+        wanted = {"spark.master": master, **conf}
+        if _is_local(wanted):
+            # On a cluster the package may reach the workers after their daemon has started.
+            wanted.setdefault("spark.python.daemon.module", "snapshot.spark.daemon")
+        _prepare(wanted)
+        settings = SparkConf().setAppName("tiersnap").setAll(list(_settings(wanted, []).items()))
+        return SparkEngine(SparkContext.getOrCreate(settings))
 
     return make() if _has_session() else LazyEngine(make)
 

@@ -204,6 +204,12 @@ class SegmentScan:
         )
 
 
+def load_kernels() -> None:
+    """Load the compiled walk, a third of a second, before there is anything to scan."""
+    state, window = np.zeros(1, kernels.WALK_DTYPE)[0], np.frombuffer(b"", np.uint8)
+    kernels.walk(window, 0, 0, kernels.NO_CUT, True, state, kernels.NO_ROWS, kernels.NO_SLOTS, _NO_DELTAS)
+
+
 def _unreadable(path: str, error: OSError) -> Finding:
     return Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
@@ -27,14 +30,43 @@ def look_around(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_each_plan_row_is_a_task_of_its_own_that_sees_the_plans_columns(spark: SparkSession) -> None:
-    seen = SparkEngine(spark, 2).map("look", PLAN, look_around, SEEN)
+    seen = SparkEngine(spark.sparkContext).map("look", PLAN, look_around, SEEN)
     assert sorted(seen["segment"].to_pylist()) == PLAN["segment"].to_pylist()
     assert sorted(seen["task"].to_pylist()) == list(range(PLAN.num_rows))
     assert set(seen["rows"].to_pylist()) == {1}
     assert set(seen["columns"].to_pylist()) == {"segment size"}
 
 
+def test_a_task_that_fails_fails_the_stage_with_what_it_said(spark: SparkSession) -> None:
+    def fail(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError("no such thing as orders-3")
+
+    with pytest.raises(Py4JJavaError, match="no such thing as orders-3"):
+        SparkEngine(spark.sparkContext).map("fail", PLAN, fail, SEEN)
+
+
 def test_a_plan_of_one_row_is_one_task_and_an_empty_plan_none(spark: SparkSession) -> None:
-    engine = SparkEngine(spark, 2)
+    engine = SparkEngine(spark.sparkContext)
     assert engine.map("look", PLAN.slice(3, 1), look_around, SEEN)["task"].to_pylist() == [0]
     assert engine.map("look", PLAN.slice(0, 0), look_around, SEEN) == SEEN.empty_table()
+
+
+LOCAL = """
+import pyarrow as pa
+from jobs.session import spark_engine
+
+def seen(batches):
+    import sys
+    jars = [entry for entry in sys.path if entry.endswith(".jar")]
+    ready = {name for name in ("snapshot.batch_kernels", "pyarrow.parquet") if name in sys.modules}
+    has_pandas = "pandas" in sys.modules
+    yield pa.record_batch([[len(jars)], [len(ready)], [has_pandas]], schema=SEEN)
+
+SEEN = pa.schema([("jars", pa.int64()), ("ready", pa.int64()), ("has_pandas", pa.bool_())])
+print(spark_engine("local[1]", ()).map("look", pa.table({"a": [1]}), seen, SEEN).to_pylist())
+"""
+
+
+def test_workers_of_a_local_run_are_forked_ready_and_do_without_jars_and_pandas() -> None:
+    done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[{'jars': 0, 'ready': 2, 'has_pandas': False}]", done.stderr
