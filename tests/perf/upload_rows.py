@@ -26,7 +26,11 @@ BUCKET = "perf"
 
 
 def rows(scale: Scale) -> Iterator[Row]:
-    """One segment, 16 MiB parts, 4 at once on both sides."""
+    """One segment, 16 MiB parts, 4 at once on both sides.
+
+    Plain boto3 has each part checked; asked for a checksum of the whole object, the server does for it what it does for
+    us, which for moto is another pass over the object.
+    """
     log = made(LogShape(4096, scale.upload_bytes, scale.upload_bytes))
     segment = next(iter(sorted(log.partition.glob("*.log"))))
     warm_cache([segment])
@@ -34,20 +38,21 @@ def rows(scale: Scale) -> Iterator[Row]:
         with server() as url:
             if server is embedded_s3:
                 make_bucket(url, BUCKET)
-            ours, theirs = _measure(url, segment, scale.repetitions)
+            ours, plain, whole = _measure(url, segment, scale.repetitions)
         size = segment.stat().st_size
-        ratio = theirs / ours
-        yield Row(
-            f"upload of {size >> 20} MiB to {name}, CRC-32C checked",
-            "≥ 0.9\N{MULTIPLICATION SIGN}",
-            f"{size / ours / 1e6:.0f} MB/s",
-            f"{size / theirs / 1e6:.0f} MB/s (boto3 upload_file)",
-            ratio,
-            ratio >= 0.9,
-        )
+        for peer, theirs in (("boto3 upload_file", plain), ("boto3 upload_file, checksum of the whole", whole)):
+            ratio = theirs / ours
+            yield Row(
+                f"upload of {size >> 20} MiB to {name}, CRC-32C checked",
+                "≥ 0.9\N{MULTIPLICATION SIGN}" if peer == "boto3 upload_file" else "",
+                f"{size / ours / 1e6:.0f} MB/s",
+                f"{size / theirs / 1e6:.0f} MB/s ({peer})",
+                ratio,
+                ratio >= 0.9 if peer == "boto3 upload_file" else None,
+            )
 
 
-def _measure(url: str, segment: Path, repetitions: int) -> tuple[float, float]:
+def _measure(url: str, segment: Path, repetitions: int) -> list[float]:
     settings = S3Settings(endpoint_url=url, region="us-east-1", path_style=True, max_concurrency=4)
     store = S3Store(BUCKET, "ours/", settings)
     client = boto3.client("s3", endpoint_url=url, region_name="us-east-1")
@@ -63,13 +68,15 @@ def _measure(url: str, segment: Path, repetitions: int) -> tuple[float, float]:
             store.put_file_if_absent(key, file, source.size)
         client.delete_object(Bucket=BUCKET, Key=f"ours/{key}")
 
-    def theirs() -> None:
+    def theirs(**arguments: str) -> None:
         key = f"theirs/{next(numbers)}"
-        client.upload_file(str(segment), BUCKET, key, Config=config)
+        client.upload_file(str(segment), BUCKET, key, Config=config, ExtraArgs=arguments)
         client.delete_object(Bucket=BUCKET, Key=key)
 
-    first, second = interleaved(repetitions, timed(ours), timed(theirs))
-    return first, second
+    def whole() -> None:
+        theirs(ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+
+    return interleaved(repetitions, timed(ours), timed(theirs), timed(whole))
 
 
 @contextmanager
