@@ -26,10 +26,11 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Processes of this host; a single plan row runs right here."""
+    """Processes of this host, the same ones for all stages; a single plan row runs right here."""
 
     def __init__(self, processes: int) -> None:
         self.parallelism = processes
+        self._pool: ProcessPoolExecutor | None = None
 
     def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
         """Run each plan row in some process."""
@@ -37,12 +38,15 @@ class LocalEngine:
         if self.parallelism == 1 or len(rows) <= 1:
             results = [_run(task, row) for row in rows]
         else:
-            # Not fork: Arrow's and boto3's threads do not survive it.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(self.parallelism, len(rows)), mp_context=context) as pool:
-                results = list(pool.map(_run, [task] * len(rows), rows))
+            results = list(self._started().map(_run, [task] * len(rows), rows))
         batches = [batch for result in results for batch in result]
         return pa.Table.from_batches(batches, schema=schema)
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            # Not fork: Arrow's and boto3's threads do not survive it. The processes end with the engine, or with us.
+            self._pool = ProcessPoolExecutor(self.parallelism, mp_context=multiprocessing.get_context("spawn"))
+        return self._pool
 
 
 def _run(task: Task, row: pa.Table) -> list[pa.RecordBatch]:

@@ -17,6 +17,8 @@ from snapshot.findings import FindingKind
 from snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
 
 _LEAST_TASK_BYTES = 64 << 20
+# A single process decodes this much in about the time that Spark takes to start, from a slow disk in a little more.
+_LITTLE_BYTES = 512 << 20
 _MOST_TASK_BYTES = 4 << 30
 # A file system's seek and a Parquet row group cost about as much as reading this much.
 _SEGMENT_OVERHEAD_BYTES = 1 << 20
@@ -46,7 +48,7 @@ def decode_changed(engine: Engine, warehouse: Warehouse, partitions: pa.Table, s
     if changed.num_rows == 0:
         return Decoded(known, 0, 0)
     if known.num_rows:
-        engine = suited(engine, int(pc.sum(changed["size_bytes"]).as_py()), little=_LEAST_TASK_BYTES)
+        engine = suited(engine, int(pc.sum(changed["size_bytes"]).as_py()), little=_LITTLE_BYTES)
     plan = _plan(changed, engine.parallelism)
     now = max(settings.now, after(known, "decoded_at"))
     task = DecodeSegments(settings.warehouse, settings.keep_headers, settings.check_crc, now)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from tests.perf import carry_rows, decode_rows, memory_rows, page, run_rows, table_rows, upload_rows
+from tests.perf import carry_rows, decode_rows, memory_rows, page, profile_rows, run_rows, table_rows, upload_rows
 from tests.perf.measure import Row, load, machine
 from tests.perf.scale import DATA, Scale, current
 
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "upload": upload_rows.rows,
     "run": run_rows.rows,
     "rerun": run_rows.rerun_rows,
+    "profile": profile_rows.rows,
 }
 
 

@@ -17,9 +17,11 @@ from pyarrow import fs
 
 from snapshot import snapshot_file
 from snapshot.producer_state import ProducerFold
+from snapshot.replay import fold_segment
 from snapshot.segment_scan import SegmentScan
 from tests.perf import yardsticks
 from tests.perf.carry_rows import deltas_of
+from tests.perf.decode_rows import partition_of
 from tests.perf.make_log import LogShape, made
 from tests.perf.make_table import batch_rows
 from tests.perf.measure import Seconds, best_in_turns
@@ -35,14 +37,22 @@ _PRODUCERS = 20_000
 def pairs() -> Iterator[tuple[str, Seconds, Seconds]]:
     """Name, the product's loop, its yardstick."""
     log = made(LogShape(300, 64 * MIB, 32 * MIB))
-    path = min(log.partition.glob("*.log"))
+    segment = partition_of(log).segments[0]
+    path = segment.log.path
     headers = np.empty((8192, 61), np.uint8)
 
     def decode() -> None:
-        for _ in SegmentScan(fs.LocalFileSystem(), str(path), base_offset=0, next_base_offset=1 << 40, check_crc=False):
+        for _ in SegmentScan(fs.LocalFileSystem(), path, base_offset=0, next_base_offset=1 << 40, check_crc=False):
             pass
 
-    yield "decode", timed(decode), timed(lambda: yardsticks.hop(np.memmap(path, mode="r"), headers))
+    def decode_and_fold() -> None:
+        fold_segment(fs.LocalFileSystem(), segment, check_crc=False)
+
+    def hop() -> None:
+        yardsticks.hop(np.memmap(path, mode="r"), headers)
+
+    yield "decode", timed(decode), timed(hop)
+    yield "decode and fold", timed(decode_and_fold), timed(hop)
 
     rows = batch_rows(8192, 0, 1)
     ids, offsets = rows["producer_id"].copy(), rows["base_offset"].copy()

@@ -6,9 +6,8 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -19,7 +18,7 @@ from remote_storage.s3_settings import S3Settings
 from remote_storage.s3_store import S3Store
 from remote_storage.source_file import SourceFile
 from tests.perf.make_log import LogShape, made
-from tests.perf.measure import Row, interleaved, timed, warm_cache
+from tests.perf.measure import Row, Seconds, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
 
 BUCKET = "perf"
@@ -31,15 +30,15 @@ def rows(scale: Scale) -> Iterator[Row]:
     Plain boto3 has each part checked; asked for a checksum of the whole object, the server does for it what it does for
     us, which for moto is another pass over the object.
     """
-    log = made(LogShape(4096, scale.upload_bytes, scale.upload_bytes))
-    segment = next(iter(sorted(log.partition.glob("*.log"))))
-    warm_cache([segment])
     for name, server in (("moto", embedded_s3), ("a server that drops what it reads", _sink)):
         with server() as url:
             if server is embedded_s3:
                 make_bucket(url, BUCKET)
-            ours, plain, whole = _measure(url, segment, scale.repetitions)
-        size = segment.stat().st_size
+            uploads = Uploads(url, scale)
+            warm_cache([uploads.segment])
+            ways = (uploads.ours, uploads.theirs, uploads.whole)
+            ours, plain, whole = interleaved(scale.repetitions, *(uploads.seconds(way) for way in ways))
+        size = uploads.source.size
         for peer, theirs in (("boto3 upload_file", plain), ("boto3 upload_file, checksum of the whole", whole)):
             ratio = theirs / ours
             yield Row(
@@ -52,31 +51,37 @@ def rows(scale: Scale) -> Iterator[Row]:
             )
 
 
-def _measure(url: str, segment: Path, repetitions: int) -> list[float]:
-    settings = S3Settings(endpoint_url=url, region="us-east-1", path_style=True, max_concurrency=4)
-    store = S3Store(BUCKET, "ours/", settings)
-    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1")
-    config = TransferConfig(
-        multipart_threshold=settings.part_size, multipart_chunksize=settings.part_size, max_concurrency=4
-    )
-    numbers = itertools.count()
-    source = SourceFile(fs.LocalFileSystem(), str(segment), segment.stat().st_size)
+class Uploads:
+    """One segment to one server, our way and boto3's; each returns the key of the object."""
 
-    def ours() -> None:
-        key = str(next(numbers))
-        with source.open() as file:
-            store.put_file_if_absent(key, file, source.size)
-        client.delete_object(Bucket=BUCKET, Key=f"ours/{key}")
+    def __init__(self, url: str, scale: Scale) -> None:
+        log = made(LogShape(4096, scale.upload_bytes, scale.upload_bytes))
+        self.segment = min(log.partition.glob("*.log"))
+        self.source = SourceFile(fs.LocalFileSystem(), str(self.segment), self.segment.stat().st_size)
+        self._keys = map(str, itertools.count())
+        settings = S3Settings(endpoint_url=url, region="us-east-1", path_style=True, max_concurrency=4)
+        self._store = S3Store(BUCKET, "", settings)
+        self._client = boto3.client("s3", endpoint_url=url, region_name="us-east-1")
+        self._config = TransferConfig(
+            multipart_threshold=settings.part_size, multipart_chunksize=settings.part_size, max_concurrency=4
+        )
 
-    def theirs(**arguments: str) -> None:
-        key = f"theirs/{next(numbers)}"
-        client.upload_file(str(segment), BUCKET, key, Config=config, ExtraArgs=arguments)
-        client.delete_object(Bucket=BUCKET, Key=key)
+    def ours(self, key: str) -> str:
+        with self.source.open() as file:
+            self._store.put_file_if_absent(key, file, self.source.size)
+        return key
 
-    def whole() -> None:
-        theirs(ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+    def theirs(self, key: str, **arguments: str) -> str:
+        self._client.upload_file(str(self.segment), BUCKET, key, Config=self._config, ExtraArgs=arguments)
+        return key
 
-    return interleaved(repetitions, timed(ours), timed(theirs), timed(whole))
+    def whole(self, key: str) -> str:
+        """boto3's, and a checksum of the whole object asked for."""
+        return self.theirs(key, ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+
+    def seconds(self, way: Callable[[str], str]) -> Seconds:
+        """An upload, and the deletion of what it left."""
+        return timed(lambda: self._client.delete_object(Bucket=BUCKET, Key=way(next(self._keys))))
 
 
 @contextmanager

@@ -56,17 +56,17 @@ import pyarrow as pa
 from jobs.session import spark_engine
 
 def seen(batches):
-    import sys
-    jars = [entry for entry in sys.path if entry.endswith(".jar")]
+    import os, sys
+    archives = [entry for entry in [*sys.path, *sys.path_importer_cache] if "spark" in entry and os.path.isfile(entry)]
     ready = {name for name in ("snapshot.batch_kernels", "pyarrow.parquet") if name in sys.modules}
     has_pandas = "pandas" in sys.modules
-    yield pa.record_batch([[len(jars)], [len(ready)], [has_pandas]], schema=SEEN)
+    yield pa.record_batch([[len(archives)], [len(ready)], [has_pandas]], schema=SEEN)
 
-SEEN = pa.schema([("jars", pa.int64()), ("ready", pa.int64()), ("has_pandas", pa.bool_())])
+SEEN = pa.schema([("archives", pa.int64()), ("ready", pa.int64()), ("has_pandas", pa.bool_())])
 print(spark_engine("local[1]", ()).map("look", pa.table({"a": [1]}), seen, SEEN).to_pylist())
 """
 
 
-def test_workers_of_a_local_run_are_forked_ready_and_do_without_jars_and_pandas() -> None:
+def test_workers_of_a_local_run_are_forked_ready_and_do_without_archives_and_pandas() -> None:
     done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "[{'jars': 0, 'ready': 2, 'has_pandas': False}]", done.stderr
+    assert done.stdout.strip() == "[{'archives': 0, 'ready': 2, 'has_pandas': False}]", done.stderr
