@@ -19,7 +19,8 @@ from snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
 _LEAST_TASK_BYTES = 64 << 20
 # A single process decodes this much in about the time that Spark takes to start, from a slow disk in a little more.
 _LITTLE_BYTES = 512 << 20
-_MOST_TASK_BYTES = 4 << 30
+# Minutes over a network, so that a lost task costs minutes; smaller ones would be millions for a fleet.
+_MOST_TASK_BYTES = 64 << 30
 # A file system's seek and a Parquet row group cost about as much as reading this much.
 _SEGMENT_OVERHEAD_BYTES = 1 << 20
 _UNREADABLE = str(FindingKind.UNREADABLE_FILE)
