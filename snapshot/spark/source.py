@@ -4,35 +4,29 @@
 
     spark.dataSource.register(KafkaSegmentDataSource)
     (
-        spark.read.format("kafkasegment").load("s3://broker-volumes/kafka-1")
-        .where("topic = 'orders' and base_offset >= 1000000")
+        spark.read.format("kafkasegment")
+        .option("topic", "orders").option("fromOffset", 1_000_000)
+        .load("s3://broker-volumes/kafka-1")
     )
 
-Options: `path` (or load's argument), one log directory on file:, s3: or hdfs:; `checkCrc` (true); `taskBytes`
-(134217728): segments are packed into tasks of about that size. Filters on topic, partition, segment_base_offset and
-base_offset are pushed down: a segment that cannot hold a wanted row is not opened. Columns are those of
-tables.RECORD_BATCHES; a damaged segment gives its rows up to the damage.
+Options: `path` (or load's argument), one log directory on file:, s3: or hdfs:; `topic`, a regular expression for the
+whole name; `partition`, a number; `fromOffset` (inclusive) and `untilOffset` (exclusive), of the batches' base offsets:
+segments that hold none are not opened; `checkCrc` (true); `taskBytes` (134217728): segments are packed into tasks of
+about that size. Columns are those of tables.RECORD_BATCHES; a damaged segment gives its rows up to the damage.
+
+Filters of a query are left to Spark. Pushed down they would select segments too, but Spark 4.1 keeps the selection that
+one query made for the next one on the same DataFrame, which then lacks rows if it has no filter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from snapshot import tables
@@ -42,9 +36,57 @@ from snapshot.segment_scan import SegmentScan
 from snapshot.spark.schemas import RECORD_BATCHES
 
 DEFAULT_TASK_BYTES = 128 << 20
-Comparison = EqualTo | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
-Value = Any  # of a column: text or number
-_PRUNED = ("topic", "partition", "segment_base_offset", "base_offset")
+_NO_LIMIT = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read of a log directory.
+
+    Attributes:
+        topic: matches the whole name; None for all.
+        partition: None for all.
+        from_offset, until_offset: of base offsets, inclusive and exclusive.
+    """
+
+    topic: re.Pattern[str] | None = None
+    partition: int | None = None
+    from_offset: int = 0
+    until_offset: int = _NO_LIMIT
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Selection:
+        """The selection of a reader's options, names in lower case.
+
+        Raises:
+            ValueError: one is not what it should be.
+        """
+        try:
+            topic = re.compile(options["topic"]) if "topic" in options else None
+        except re.error as error:
+            raise ValueError(f"kafkasegment: topic {options['topic']!r} is no regular expression: {error}") from error
+        partition = options.get("partition")
+        return cls(
+            topic,
+            None if partition is None else _number("partition", partition),
+            _number("fromOffset", options.get("fromoffset", "0")),
+            _number("untilOffset", options.get("untiloffset", str(_NO_LIMIT))),
+        )
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Whether the partition is read."""
+        return (self.topic is None or bool(self.topic.fullmatch(topic))) and self.partition in (None, partition)
+
+    def can_be_in(self, segment: Segment) -> bool:
+        """Whether the segment may hold a batch that is read."""
+        begins_early = segment.base_offset < self.until_offset
+        return begins_early and (segment.next_base_offset is None or segment.next_base_offset > self.from_offset)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"kafkasegment: {name} {text!r} is no number from 0 on")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -87,46 +129,39 @@ class KafkaSegmentDataSource(DataSource):
             raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
         return KafkaSegmentReader(
             options["path"],
+            Selection.of(options),
             check_crc=options.get("checkcrc", "true").lower() == "true",
-            task_bytes=int(options.get("taskbytes", DEFAULT_TASK_BYTES)),
+            task_bytes=_number("taskBytes", options.get("taskbytes", str(DEFAULT_TASK_BYTES))),
         )
 
 
 class KafkaSegmentReader(DataSourceReader):
     """Plans tasks on the driver, decodes on executors."""
 
-    def __init__(self, path: str, *, check_crc: bool, task_bytes: int) -> None:
-        self._path, self._check_crc, self._task_bytes = path, check_crc, task_bytes
-        self._filters: list[Comparison] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what prunes segments; Spark still applies each, because pruning keeps whole segments."""
-        for each in filters:
-            if isinstance(each, Comparison) and len(each.attribute) == 1 and each.attribute[0] in _PRUNED:
-                self._filters.append(each)
-            yield each
+    def __init__(self, path: str, selection: Selection, *, check_crc: bool, task_bytes: int) -> None:
+        self._path, self._selection, self._check_crc, self._task_bytes = path, selection, check_crc, task_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Segments that can hold a wanted row, packed by size in the order of the log."""
-        tasks: list[list[SegmentRef]] = []
-        size = self._task_bytes
+        """Segments that can hold a selected row, packed by size in the order of the log."""
+        tasks: list[list[SegmentRef]] = [[]]
+        size = 0
         for segment in self._segments():
-            if size + segment.size > self._task_bytes:
+            if tasks[-1] and size + segment.size > self._task_bytes:
                 tasks.append([])
                 size = 0
             tasks[-1].append(segment)
             size += segment.size
-        return [SegmentTask(task) for task in tasks] or [SegmentTask([])]
+        return [SegmentTask(task) for task in tasks]
 
     def _segments(self) -> Iterator[SegmentRef]:
         log_dir = open_log_dir(self._path)
         for folder in log_dir.folders:
             topic, _, number = folder.rpartition("-")
-            if not self._can_match("topic", topic, topic) or not self._can_match("partition", int(number), int(number)):
+            if not self._selection.has_partition(topic, int(number)):
                 continue
             partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
             for segment in partition.segments:
-                if self._holds_wanted_offsets(segment):
+                if self._selection.can_be_in(segment):
                     yield SegmentRef(
                         self._path,
                         partition.topic,
@@ -136,15 +171,6 @@ class KafkaSegmentReader(DataSourceReader):
                         segment.log.path,
                         segment.log.size,
                     )
-
-    def _holds_wanted_offsets(self, segment: Segment) -> bool:
-        last = None if segment.next_base_offset is None else segment.next_base_offset - 1
-        base = segment.base_offset
-        return self._can_match("segment_base_offset", base, base) and self._can_match("base_offset", base, last)
-
-    def _can_match(self, column: str, least: Value, greatest: Value | None) -> bool:
-        """Whether a value in [least, greatest] (None: no upper end) passes all filters on the column."""
-        return all(_overlaps(each, least, greatest) for each in self._filters if each.attribute[0] == column)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode the segments of a task."""
@@ -165,27 +191,8 @@ class KafkaSegmentReader(DataSourceReader):
                 "segment_base_offset": segment.base_offset,
             }
             for rows in scan:
-                table = batches_to_table(rows, identity, tables.RECORD_BATCHES)
+                offsets = rows["base_offset"]
+                first, end = np.searchsorted(offsets, (self._selection.from_offset, self._selection.until_offset))
+                table = batches_to_table(rows[first:end], identity, tables.RECORD_BATCHES)
                 # Spark casts nothing, and reads no dictionaries.
                 yield from table.cast(tables.RECORD_BATCHES).combine_chunks().to_batches()
-
-
-def _overlaps(each: Comparison, least: Value, greatest: Value | None) -> bool:
-    """Whether some value in [least, greatest] (None: no upper end) passes the filter."""
-    match each:
-        case EqualTo():
-            return _holds(least, greatest, each.value)
-        case In():
-            return any(_holds(least, greatest, value) for value in each.value)
-        case GreaterThan():
-            return greatest is None or bool(greatest > each.value)
-        case GreaterThanOrEqual():
-            return greatest is None or bool(greatest >= each.value)
-        case LessThan():
-            return bool(least < each.value)
-        case LessThanOrEqual():
-            return bool(least <= each.value)
-
-
-def _holds(least: Value, greatest: Value | None, value: Value) -> bool:
-    return bool(least <= value and (greatest is None or value <= greatest))

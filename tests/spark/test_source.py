@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 
 from snapshot.spark import schemas, transforms
-from snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader
+from snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
 from snapshot.tables import PRODUCER_DELTAS, RECORD_BATCHES
+from tests.reference.command import tiersnap
 from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
@@ -43,29 +44,57 @@ def test_every_batch_of_the_log_is_a_row_with_the_readable_decoders_values(batch
     assert [tuple(row) for row in rows] == expected
 
 
-def test_a_filter_on_the_offset_opens_only_segments_that_can_hold_it() -> None:
-    reader = KafkaSegmentReader(str(LOGS), check_crc=True, task_bytes=1)
-    list(reader.pushFilters([EqualTo(("topic",), "tv2"), GreaterThanOrEqual(("base_offset",), 700)]))
-    opened = [segment.base_offset for task in reader.partitions() for segment in task.segments]
-    assert opened == [634, 961, 1271]
+def reader(path: Path, *, task_bytes: int, **options: str) -> KafkaSegmentReader:
+    return KafkaSegmentReader(str(path), Selection.of(options), check_crc=True, task_bytes=task_bytes)
 
 
-def test_filters_on_partition_and_topic_prune_folders() -> None:
-    reader = KafkaSegmentReader(str(LOGS), check_crc=True, task_bytes=1 << 30)
-    list(reader.pushFilters([In(("topic",), ("orders", "payments")), EqualTo(("partition",), 1)]))
-    list(reader.pushFilters([LessThan(("segment_base_offset",), 200)]))
-    (task,) = reader.partitions()
+def test_only_segments_that_can_hold_the_selected_offsets_are_opened() -> None:
+    tasks = reader(LOGS, task_bytes=1, topic="tv2", fromoffset="700", untiloffset="1271").partitions()
+    assert [segment.base_offset for task in tasks for segment in task.segments] == [634, 961]
+
+
+def test_topic_and_partition_select_folders() -> None:
+    (task,) = reader(LOGS, task_bytes=1 << 30, topic="orders|payments", partition="1", untiloffset="200").partitions()
     assert [(segment.topic, segment.partition, segment.base_offset) for segment in task.segments] == [
         ("orders", 1, 0),
         ("payments", 1, 0),
     ]
 
 
-def test_pushed_filters_change_no_answer(batches: DataFrame) -> None:
-    pushed = batches.where("topic = 'churn' and base_offset >= 300 and base_offset < 500").count()
+def test_a_log_that_begins_with_an_empty_segment_is_read(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020d}.log").touch()
+    tasks = reader(tmp_path, task_bytes=100).partitions()
+    assert [[segment.size for segment in task.segments] for task in tasks] == [[0]]
+
+
+def test_the_selected_offsets_are_the_rows(spark: SparkSession, batches: DataFrame) -> None:
+    options = {"topic": "churn", "fromOffset": "300", "untilOffset": "500"}
+    selected = spark.read.format("kafkasegment").options(**options).load(str(LOGS))
     read = [read_segment(path.read_bytes(), base - 1) for base, path in segments("churn")]
-    everything = [batch for segment in read for batch in segment.batches]
-    assert pushed == sum(300 <= batch.base_offset < 500 for batch in everything)
+    expected = [batch.base_offset for segment in read for batch in segment.batches if 300 <= batch.base_offset < 500]
+    assert [row.base_offset for row in selected.orderBy("base_offset").collect()] == expected
+    filtered = batches.where("topic = 'churn' and base_offset >= 300 and base_offset < 500")
+    assert filtered.count() == len(expected)
+
+
+def test_a_filtered_query_leaves_nothing_out_of_the_next_one(spark: SparkSession) -> None:
+    spark.dataSource.register(KafkaSegmentDataSource)
+    frame = spark.read.format("kafkasegment").load(str(LOGS))
+    assert frame.where("topic = 'payments'").count() < frame.count()
+    topics = {path.name.rpartition("-")[0] for path in LOGS.glob("*-*/") if any(path.glob("*.log"))}
+    assert {row.topic for row in frame.select("topic").distinct().collect()} <= topics
+    assert frame.where("topic = 'churn'").count() + frame.where("topic <> 'churn'").count() == frame.count()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("partition", "one", "partition 'one'"), ("fromOffset", "-1", "fromOffset '-1'"), ("topic", "(", "topic '\\('")],
+)
+def test_an_option_that_is_wrong_is_named(spark: SparkSession, option: str, value: str, said: str) -> None:
+    spark.dataSource.register(KafkaSegmentDataSource)
+    with pytest.raises(AnalysisException, match=said):
+        spark.read.format("kafkasegment").option(option, value).load(str(LOGS)).count()
 
 
 def test_a_missing_path_and_a_wrong_path_say_so(spark: SparkSession) -> None:
@@ -84,6 +113,27 @@ def test_the_fold_of_the_table_is_the_reference_fold_of_each_segment(batches: Da
     read = {base: read_segment(path.read_bytes(), base - 1) for base, path in segments("payments")}
     expected = {base: len(fold(segment.batches)) for base, segment in read.items()}
     assert by_segment == {base: count for base, count in expected.items() if count}
+
+
+def test_the_fold_of_the_tables_files_gives_the_rows_of_the_fold_of_its_rows(
+    spark: SparkSession, batches: DataFrame, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "a warehouse"
+    ran = tiersnap(
+        *("run", "--source", LOGS, "--warehouse", warehouse, "--remote", tmp_path / "remote"),
+        *("--report", tmp_path / "report", "--engine", "local", "--keep", "headers"),
+    )
+    assert ran.exit_code == 0, ran.err
+    names = [path.name for path in (warehouse / "record_batches").glob("*.parquet")]
+    files = spark.createDataFrame([(name,) for name in names], "path string").repartition(2)
+    folded = transforms.fold_files(files, table=str(warehouse / "record_batches"))
+    assert folded.schema == schemas.PRODUCER_DELTAS
+    key = ("topic", "partition", "run_offset", "producer_id")
+    by_rows = transforms.fold(batches)
+    columns = [name for name in PRODUCER_DELTAS.names if name != "log_dir"]
+    found, expected = (each.select(*columns).orderBy(*key).collect() for each in (folded, by_rows))
+    assert found == expected
+    assert found
 
 
 def test_carrying_the_deltas_gives_the_reference_state_at_every_boundary(batches: DataFrame) -> None:
