@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Protocol
@@ -33,20 +35,42 @@ class LocalEngine:
         self._pool: ProcessPoolExecutor | None = None
 
     def map(self, name: str, plan: pa.Table, task: Task, schema: pa.Schema) -> pa.Table:
-        """Run each plan row in some process."""
+        """Run each plan row in some process; when one fails, nothing runs any more as that is raised."""
         rows = [plan.slice(row, 1) for row in range(plan.num_rows)]
         if self.parallelism == 1 or len(rows) <= 1:
             results = [_run(task, row) for row in rows]
         else:
-            results = list(self._started().map(_run, [task] * len(rows), rows))
+            try:
+                results = list(self._started().map(_run, [task] * len(rows), rows))
+            except BaseException:
+                self._end()
+                raise
         batches = [batch for result in results for batch in result]
         return pa.Table.from_batches(batches, schema=schema)
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            # Not fork: Arrow's and boto3's threads do not survive it. The processes end with the engine, or with us.
-            self._pool = ProcessPoolExecutor(self.parallelism, mp_context=multiprocessing.get_context("spawn"))
+            # Not fork: Arrow's and boto3's threads do not survive it.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.parallelism, mp_context=context, initializer=_end_with_parent)
         return self._pool
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its processes, so they watch it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _run(task: Task, row: pa.Table) -> list[pa.RecordBatch]:

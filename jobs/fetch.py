@@ -178,7 +178,13 @@ def _same(one: Path, other: Path) -> bool:
 
 def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
     fetch_log(store, copy, path)
-    scan = SegmentScan(fs.LocalFileSystem(), str(path), base_offset=copy.start_offset, next_base_offset=copy.end_offset)
+    scan = SegmentScan(
+        fs.LocalFileSystem(),
+        str(path),
+        base_offset=copy.start_offset,
+        next_base_offset=copy.end_offset,
+        keep_rows=False,
+    )
     for _ in scan:
         pass
     if scan.end.finding is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib import resources
@@ -103,8 +104,8 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
 
         # The tables are read and committed by delta-rs, and tasks need no SQL, which takes seconds to get ready.
         wanted = {"spark.master": master, **conf}
-        if _is_local(wanted):
-            # On a cluster the package may reach the workers after their daemon has started.
+        if re.fullmatch(r"local(\[.*\])?", master) and "spark.submit.pyFiles" not in conf:
+            # Elsewhere the package may reach the workers after their daemon has started.
             wanted.setdefault("spark.python.daemon.module", "snapshot.spark.daemon")
         _prepare(wanted)
         settings = SparkConf().setAppName("tiersnap").setAll(list(_settings(wanted, []).items()))

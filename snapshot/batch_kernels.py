@@ -49,7 +49,9 @@ WALK_DTYPE = np.dtype(
 )
 NO_ROWS = np.empty(0, RECORD_BATCH_DTYPE)
 NO_SLOTS = np.empty(0, np.int32)
-NO_CUT = 2**63 - 1
+# The CRC does not cover the base offset, so any number may stand there; there must be an offset after the last.
+LARGEST_OFFSET = 2**63 - 1
+NO_CUT = LARGEST_OFFSET
 
 
 @numba.njit(cache=True)
@@ -146,7 +148,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
                 if computed != stored:
                     reason, expected, found = BAD_CRC, np.int64(stored), np.int64(computed)
                     break
-            if base_offset <= last_offset:
+            if base_offset <= last_offset or base_offset == LARGEST_OFFSET:
                 reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
                 break
             last_offset = base_offset
@@ -166,7 +168,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
                 reason, expected, found = BAD_CRC, np.int64(crc), np.int64(computed)
                 break
         last_offset_delta = read_int32(b, p + 23)
-        if base_offset <= last_offset or last_offset_delta < 0:
+        if base_offset <= last_offset or last_offset_delta < 0 or base_offset >= LARGEST_OFFSET - last_offset_delta:
             reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
             break
         attributes = read_int16(b, p + 21)

@@ -1,4 +1,8 @@
-"""A place for numba's compiled kernels where the user of a broker has none.
+"""Where numba keeps compiled kernels: a folder for exactly these kernels, also where the user of a broker has none.
+
+A kernel takes in what it calls of other modules when it is compiled, and numba compiles it anew only when its own file
+is another one. A fold that was compiled of last week's rules must not run today, so the folder is named after the
+content of all kernel modules.
 
 numba refuses to import a cached kernel when it can write neither beside the source nor below the home directory, and a
 broker's user often can do neither. The kernels then go to a folder of this user in the temporary directory. They are
@@ -7,20 +11,40 @@ loaded as code, so that folder counts only if nobody else can write to it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
 VARIABLE = "NUMBA_CACHE_DIR"
+_PACKAGE = Path(__file__).parent
 
 
 def ensure_place() -> None:
-    """Set NUMBA_CACHE_DIR if numba would find no place; call it before numba is imported."""
-    if os.environ.get(VARIABLE):
+    """Set NUMBA_CACHE_DIR to a folder for these kernels; below what it was set to, if it was."""
+    name = f"tiersnap-{_digest()}"
+    given = os.environ.get(VARIABLE)
+    if given and Path(given).name == name:
         return
-    if not _is_writable(Path(__file__).parent / "__pycache__") and not _is_writable(_cache_of_user()):
-        os.environ[VARIABLE] = str(_private_folder())
+    os.environ[VARIABLE] = str((Path(given) if given else _place()) / name)
+    if "numba" in sys.modules:
+        sys.modules["numba"].config.reload_config()
+
+
+def _digest() -> str:
+    content = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*_kernels.py")):
+        content.update(path.read_bytes())
+    return content.hexdigest()[:12]
+
+
+def _place() -> Path:
+    for folder in (_PACKAGE / "__pycache__", _cache_of_user()):
+        if folder is not None and _is_writable(folder):
+            return folder
+    return _private_folder()
 
 
 def _cache_of_user() -> Path | None:
@@ -30,10 +54,8 @@ def _cache_of_user() -> Path | None:
         return None
 
 
-def _is_writable(folder: Path | None) -> bool:
+def _is_writable(folder: Path) -> bool:
     """As numba finds out."""
-    if folder is None:
-        return False
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

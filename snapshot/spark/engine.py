@@ -23,7 +23,10 @@ class SparkEngine:
         if not rows:
             return schema.empty_table()
         self._context.setJobDescription(f"tiersnap: {name}")
-        results = self._context.parallelize(rows, len(rows)).mapPartitions(_OverIpc(task, schema)).collect()
+        try:
+            results = self._context.parallelize(rows, len(rows)).mapPartitions(_OverIpc(task, schema)).collect()
+        finally:
+            self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
         return pa.Table.from_batches([batch for result in results for batch in _from_ipc(result)], schema=schema)
 
 

@@ -104,7 +104,7 @@ def rerun_rows(scale: Scale) -> Iterator[Row]:
             f"run after one new segment in {log.segments} of {shape.segment_bytes // MIB} MiB, engine {engine}",
             "≤ 2 % of the first decode and carry",
             f"{second_whole - idle_whole:+.2f} s ({second_whole:.1f} s, {idle_whole:.1f} s with nothing new)",
-            f"{base:.1f} s (first decode and carry, in this process)",
+            f"{base:.1f} s (first decode and carry, --engine local)",
             beyond,
             beyond <= 0.02,
             ", ".join(f"{stage} {value:.2f} s" for stage, value in second.items()),

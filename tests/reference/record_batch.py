@@ -57,6 +57,9 @@ class Segment:
         return [astuple(batch) for batch in self.batches]
 
 
+_LARGEST_OFFSET = 2**63 - 1
+
+
 class _MalformedError(Exception):
     pass
 
@@ -92,7 +95,7 @@ def read_segment(data: bytes, last_offset: int = -1) -> Segment:
         if magic < 2:
             if zlib.crc32(entry[16:]) != struct.unpack_from(">I", entry, 12)[0]:
                 return stop("crc")
-            if offset <= last_offset:
+            if offset <= last_offset or offset == _LARGEST_OFFSET:
                 return stop("offset")
             legacy_count += 1
             last_offset = offset
@@ -100,7 +103,7 @@ def read_segment(data: bytes, last_offset: int = -1) -> Segment:
             fields = _HEADER.unpack_from(entry)
             if crc32c(entry[21:]) != fields[4]:
                 return stop("crc")
-            if offset <= last_offset or fields[6] < 0:
+            if offset <= last_offset or fields[6] < 0 or offset + fields[6] >= _LARGEST_OFFSET:
                 return stop("offset")
             try:
                 control = _control(entry, *fields[5:10], record_count=fields[12])

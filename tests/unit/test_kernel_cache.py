@@ -38,8 +38,8 @@ def test_a_user_without_a_writable_home_gets_a_folder_of_his_own(installed):
 
     found = place_found(installed, HOME=str(installed.parent / "home"))
 
-    assert found == str(installed.parent / f"tiersnap-kernels-{os.geteuid()}")
-    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert Path(found).parent == installed.parent / f"tiersnap-kernels-{os.geteuid()}"
+    assert Path(found).parent.stat().st_mode & 0o777 == 0o700
     assert place_found(installed, HOME=str(installed.parent / "home")) == found, "and the same one again"
 
 
@@ -51,13 +51,29 @@ def test_a_folder_that_others_can_write_to_is_not_used(installed):
 
     found = place_found(installed, HOME=str(installed.parent / "home"))
 
-    assert found != str(foreign)
-    assert Path(found).stat().st_mode & 0o777 == 0o700
+    assert Path(found).parent != foreign
+    assert Path(found).parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_writable_home_is_left_to_numba(installed):
-    assert place_found(installed, HOME=str(installed.parent)) == ""
+def test_a_writable_home_keeps_them_where_numba_would(installed):
+    found = Path(place_found(installed, HOME=str(installed.parent)))
+    assert found.parent == installed.parent / ".cache/numba"
 
 
-def test_a_folder_that_was_named_is_kept(installed):
-    assert place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR="/somewhere") == "/somewhere"
+def test_a_folder_that_was_named_is_used_once_whoever_inherits_it(installed):
+    found = place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR="/somewhere")
+    assert Path(found).parent == Path("/somewhere")
+    assert place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR=found) == found
+
+
+def test_another_rule_in_any_kernel_module_is_another_folder(installed):
+    before = place_found(installed, HOME=str(installed.parent))
+    (installed / "snapshot").chmod(0o755)
+    (installed / "snapshot/fold_kernels.py").write_text("KEEP = 1\n")
+    assert place_found(installed, HOME=str(installed.parent)) != before
+
+
+def test_numba_that_was_loaded_before_uses_the_folder_too(tmp_path):
+    ask = "import numba, snapshot, os; print(numba.config.CACHE_DIR == os.environ['NUMBA_CACHE_DIR'])"
+    done = run_obeying_modes("-c", ask, cwd=Path(snapshot.__file__).parent.parent, env={"HOME": str(tmp_path)})
+    assert done.stdout.strip() == "True", done.stderr

@@ -276,6 +276,23 @@ def test_a_gap_between_batches_is_seen_whatever_the_window(scan, window_bytes: i
     assert end.has_gaps
 
 
+@pytest.mark.parametrize("offset", [2**63 - 1, 2**63 - 2])
+@pytest.mark.parametrize("entry", [lb.data_batch(0, 2, 7, 0, 0), lb.legacy_entry(0, 1)])
+def test_an_offset_after_which_there_is_none_is_a_finding(scan, entry: bytes, offset: int) -> None:
+    # Neither the CRC of a batch nor that of an entry covers its offset.
+    damaged = with_field(entry, 0, offset.to_bytes(8, "big"))
+    good = lb.data_batch(0, 1, 7, 0, 0)
+    rows, end = scan(good + damaged, None, base_offset=0)
+    assert len(rows) == 1
+    is_last_possible = entry[16] == 1 and offset == 2**63 - 2
+    assert (end.finding is None) == is_last_possible
+    if not is_last_possible:
+        assert end.finding is not None
+        assert end.finding.kind is FindingKind.BAD_OFFSET
+        assert end.valid_bytes == len(good)
+    assert _fast(good + damaged)[4] == REASONS[read_segment(good + damaged).why]
+
+
 # --- both decoders, on everything
 
 

@@ -14,6 +14,7 @@ from snapshot.carry import PartitionState
 from snapshot.log_dir import FileRef, Segment
 from snapshot.producer_state import fold
 from snapshot.replay import Run, fold_segment
+from snapshot.windows import MappedWindows
 from tests.reference.log_builder import data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
@@ -54,16 +55,44 @@ def test_every_run_is_the_fold_of_its_batches_with_and_without_rows_kept(
         assert end.batch_count == len(whole)
 
 
+@pytest.mark.parametrize("window", [100, 150, 1000])
+def test_runs_are_the_same_whatever_windows_the_segment_is_read_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(MappedWindows, "best_bytes", window)
+    batches = [data_batch(offset, 1, offset % 7, 0, offset // 7) for offset in range(50)]
+    runs, end = fold_segment(fs.LocalFileSystem(), segment_of(tmp_path, b"".join(batches), 0, 50), cuts=[20, 21])
+    assert end.batch_count == 50
+    for run, (start, stop) in zip(runs, [(0, 20), (20, 21), (21, 50)], strict=True):
+        assert run.start_offset == start
+        assert run.deltas.tolist() == fold(rows_of(b"".join(batches[start:stop]))).tolist()
+
+
+@pytest.mark.parametrize("damage", ["its CRC", "its offset"])
+def test_a_cut_at_a_damaged_batch_leaves_the_state_before_it(tmp_path: Path, damage: str) -> None:
+    batches = [data_batch(offset, 1, 7, 0, offset) for offset in range(4)]
+    wrong = batches[2][:-1] + b"\xff" if damage == "its CRC" else b"\x7f" + b"\xff" * 7 + batches[2][8:]
+    for end_offset in (4, None):
+        data = b"".join([*batches[:2], wrong, batches[3]])
+        runs, end = fold_segment(fs.LocalFileSystem(), segment_of(tmp_path, data, 0, end_offset), cuts=[2])
+        assert end.finding is not None
+        assert [run.start_offset for run in runs] == [0, 2]
+        assert runs[0].deltas.tolist() == fold(rows_of(b"".join(batches[:2]))).tolist()
+        assert runs[1].deltas.size == 0
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_segment_of_more_producers_than_a_new_table_holds_is_folded_whole(tmp_path: Path, keep: bool) -> None:
     data = b"".join(data_batch(offset, 1, offset % 5000, 0, offset // 5000) for offset in range(12_000))
+    kept: list[np.ndarray] = []
     runs, end = fold_segment(
         fs.LocalFileSystem(),
         segment_of(tmp_path, data, 0, 12_000),
         cuts=[7000],
-        on_rows=(lambda _: None) if keep else None,
+        on_rows=(lambda rows: kept.append(rows.copy())) if keep else None,
     )
     rows = rows_of(data)
+    assert not keep or np.concatenate(kept).tolist() == rows.tolist()
     assert end.finding is None
     assert [run.start_offset for run in runs] == [0, 7000]
     assert [run.deltas.tolist() for run in runs] == [fold(rows[:7000]).tolist(), fold(rows[7000:]).tolist()]
