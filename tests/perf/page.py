@@ -36,7 +36,7 @@ replay of the same log in the same JVM; the first replay is what a broker does a
 cache but those of the run after it, which are holes that the kernel fills with zeros. Numbers are medians; a ratio is
 peer time over ours, for memory peak over budget, for the run after it its time beyond a run with nothing new over the
 first run's decode and carry, and in the last table a share of the whole. A run after it starts no Spark where as
-little is new as one segment of 128 MiB, so both engines do the same there.
+little is new as one segment of 256 MiB, so both engines do the same there.
 
 ![ratios](benchmarks.svg)
 
