@@ -14,9 +14,9 @@ from jobs import params
 from jobs.atomic_file import cannot_write, sync_directory, write_atomically
 from jobs.output import Output
 from jobs.remote_params import s3_options
-from jobs.restore_files import PART, fetch_log
-from jobs.restore_params import LAYOUTS, once
-from jobs.restore_plan import find_partitions
+from jobs.restoring.files import PART, fetch_log
+from jobs.restoring.params import LAYOUTS, once
+from jobs.restoring.plan import find_partitions
 from remote_storage.errors import ObjectNotFoundError
 from remote_storage.layout import IndexType
 from remote_storage.object_store import ObjectStore

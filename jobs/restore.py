@@ -12,11 +12,11 @@ from jobs import params
 from jobs.log_dir_lock import locked
 from jobs.output import Output, human_bytes
 from jobs.remote_params import s3_options
-from jobs.restore_folder import build_folder, compare_folder, discard
-from jobs.restore_params import LAYOUTS, once
-from jobs.restore_plan import Action, RestorePlan, find_partitions, known_log_start, plan_pieces, plan_restore
-from jobs.restore_target import PRODUCER_STATES, Target, choose_destination, open_target
-from jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
+from jobs.restoring.folder import build_folder, compare_folder, discard
+from jobs.restoring.params import LAYOUTS, once
+from jobs.restoring.plan import Action, RestorePlan, find_partitions, known_log_start, plan_pieces, plan_restore
+from jobs.restoring.target import PRODUCER_STATES, Target, choose_destination, open_target
+from jobs.restoring.tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
 from remote_storage.cluster_record import read_cluster_id
 from remote_storage.keys import ObjectKeys
 from remote_storage.object_store import ObjectStore

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.atomic_file import cannot_write, sync_directory, write_atomically
-from jobs.restore_errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
+from jobs.restoring.errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
 from remote_storage.segment_metadata import is_uuid
 from snapshot import meta_properties
 from snapshot.checkpoints import TopicPartition, format_offsets, is_topic_id, parse_offsets

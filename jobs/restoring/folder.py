@@ -26,8 +26,8 @@ from typing import Protocol
 from pyarrow import fs
 
 from jobs.atomic_file import cannot_write, sync_directory
-from jobs.restore_errors import FolderDiffersError
-from jobs.restore_files import fetch_piece, same_content
+from jobs.restoring.errors import FolderDiffersError
+from jobs.restoring.files import fetch_piece, same_content
 from remote_storage.layout import IndexType
 from remote_storage.object_store import ObjectStore
 from remote_storage.remote_copies import read_indexes

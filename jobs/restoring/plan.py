@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from jobs.restore_folder import FolderPlan, folder_differs
-from jobs.restore_target import Destination, Target
+from jobs.restoring.folder import FolderPlan, folder_differs
+from jobs.restoring.target import Destination, Target
 from remote_storage.errors import ObjectNotFoundError
 from remote_storage.layout import IndexType
 from remote_storage.object_store import ObjectStore

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobs.output import Output, human_bytes
-from jobs.restore_plan import RestorePlan
+from jobs.restoring.plan import RestorePlan
 from snapshot.restored_log import OpenTransaction, RestoredLog
 
 _MOST_NAMED = 10
