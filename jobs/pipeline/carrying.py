@@ -17,12 +17,12 @@ from jobs.pipeline.verdicts import REMOTE_KEY, keep_verdicts
 from jobs.warehouse import Warehouse, after, newest
 from snapshot import tables
 from snapshot.readiness import Verdict
-from snapshot.stages.carry_partitions import (
+from snapshot.stages.carry_partitions import CarryPartitions
+from snapshot.stages.carry_plan import (
     CARRIED,
     KNOWN_SNAPSHOT,
     PARTITION_PLAN,
     TIERED_SEGMENT,
-    CarryPartitions,
     outcome_fingerprint,
 )
 from snapshot.stages.decoded_segments import DECODED_SEGMENT

@@ -28,7 +28,7 @@ from remote_storage.stores import open_store
 from snapshot.errors import ExitCode
 from snapshot.log_dir import located
 from snapshot.readiness import Verdict
-from snapshot.stages.carry_partitions import CarryOptions
+from snapshot.stages.carry_plan import CarryOptions
 
 MOST_LINES = 20
 _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)

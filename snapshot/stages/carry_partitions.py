@@ -11,88 +11,22 @@ from pyarrow import fs
 
 from snapshot import snapshot_file, tables
 from snapshot.carry import Boundary, StartState
-from snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas, writable
+from snapshot.delta_rows import writable
 from snapshot.errors import TiersnapError, TransientError
 from snapshot.examine import Examination, compaction_reason, conclude
 from snapshot.findings import FindingKind
 from snapshot.log_dir import Partition, Segment, resolve
 from snapshot.partition_replay import Replay, replay_partition, snapshot_reader
-from snapshot.partition_rows import PARTITIONS, fingerprint, from_row, to_table
+from snapshot.partition_rows import from_row, to_table
 from snapshot.producer_state import live_entries
 from snapshot.replay import Run
 from snapshot.segment_scan import SegmentEnd
-from snapshot.stages.decoded_segments import DECODED_SEGMENT, DeltaFiles, segment_end
+from snapshot.stages.carry_plan import CARRIED, CarryOptions
+from snapshot.stages.decoded_segments import DeltaFiles, segment_end
+from snapshot.stages.kept_state import KeptState
 from snapshot.stages.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
-from snapshot.table_file import WRITTEN_FILE, TableFile
+from snapshot.table_file import TableFile
 from snapshot.trust import Comparison, SnapshotVerdict
-
-KNOWN_SNAPSHOT = pa.struct(
-    [
-        ("end_offset", pa.int64()),
-        ("found", pa.string()),
-        ("found_reason", pa.string()),
-        ("provenance", pa.string()),
-        ("object_key", pa.string()),
-    ]
-)
-TIERED_SEGMENT = pa.struct([("base_offset", pa.int64()), ("end_offset", pa.int64())])  # both inclusive
-# Null as a whole for a partition that was never carried, so each field must be nullable as well.
-PREVIOUS_STATE = pa.struct([field.with_nullable(True) for field in tables.PARTITION_STATES])
-PARTITION_PLAN = pa.struct(
-    [
-        *PARTITIONS,
-        ("decoded", pa.list_(DECODED_SEGMENT)),
-        ("previous", PREVIOUS_STATE),
-        ("known", pa.list_(KNOWN_SNAPSHOT)),
-        ("tiered", pa.list_(TIERED_SEGMENT)),
-    ]
-)
-PLAN = pa.schema([("partitions", pa.list_(PARTITION_PLAN))])
-CARRIED = pa.schema(
-    [
-        ("state", pa.struct(list(tables.PARTITION_STATES))),
-        ("snapshots", pa.list_(pa.struct(list(tables.SNAPSHOTS)))),
-        ("readiness", pa.list_(pa.struct(list(tables.READINESS)))),
-        ("findings", pa.list_(PARTITIONS.field("findings").type.value_type)),
-        ("errors", pa.list_(pa.string())),
-        ("is_transient", pa.bool_()),  # all errors may pass
-        ("written", pa.int64()),
-        ("files", pa.list_(WRITTEN_FILE)),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class CarryOptions:
-    """Settings of the stage; all but `as_of` change what a partition's outcome is.
-
-    Attributes:
-        expiration: ms, producers idle that long at `as_of` (ms) are left out of what is written; None keeps all.
-        every_boundary: write every aligned boundary, not only those that lack a snapshot.
-        replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
-    """
-
-    expiration: int | None
-    as_of: int
-    producer_expiration: int | None
-    every_boundary: bool
-    replace: bool
-
-    def digest(self, *, writes: bool) -> str:
-        """Part of a partition's fingerprint."""
-        return fingerprint(self.expiration, self.producer_expiration, self.every_boundary, self.replace, writes)
-
-
-def outcome_fingerprint(
-    listing: str, topic_id: str | None, decoded_at: int | None, options: CarryOptions, *, writes: bool
-) -> str:
-    """Equal for two runs that would say and write the same of a partition.
-
-    Args:
-        listing: PARTITIONS.fingerprint.
-        decoded_at: ms, when the last of its segments was decoded; None without segments.
-    """
-    return fingerprint(listing, topic_id, decoded_at, options.digest(writes=writes))
 
 
 @dataclass(frozen=True)
@@ -147,6 +81,7 @@ class PartitionCarry:
         self._snapshot_file = snapshot_reader(source, self._partition)
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._decoded = {segment["base_offset"]: segment for segment in row["decoded"]}
+        self._kept = KeptState(row, self._partition, task.options)
         self._start = self._start_state()
         known = row["known"] if self._start is not None else []
         limit = self._start.offset if self._start is not None else -1
@@ -175,7 +110,15 @@ class PartitionCarry:
         trusted = {offset: _as_tiered(row, self._task.options.replace) for offset, row in rows.items()}
         examination = conclude(self._partition, replay, trusted, self._tiered())
         return {
-            "state": self._state_row(replay.closed_state),
+            # Errors leave the partition unfinished, and so does a snapshot file that could not be read: neither its
+            # size nor its time will say when it can be.
+            "state": self._kept.keep(
+                replay.closed_state,
+                self._states,
+                is_finished=not (self._errors or self._is_unread),
+                writes=self._task.sink is not None,
+                now=self._task.now,
+            ),
             "snapshots": list(self._new.values()),
             "readiness": list(self._readiness(examination, rows)),
             "findings": [finding.as_dict() for finding in examination.findings],
@@ -291,71 +234,8 @@ class PartitionCarry:
             self._errors.append(error)
 
     def _start_state(self) -> StartState | None:
-        """The state of the last run, if everything below it is as it was and the high watermark is not."""
-        previous = self._row["previous"]
-        if previous is None or previous["state_end_offset"] is None:
-            return None
-        offset = previous["state_end_offset"]
-        high_watermark = self._partition.high_watermark
-        if high_watermark is not None and high_watermark < offset:
-            return None
-        if previous["chain"] != self._chain(offset) or self._lacks_objects(offset):
-            return None
-        row_group = previous["state_row_group"]
-        groups = [row_group] if row_group >= 0 else []
-        path = f"{self._folder}/producer_states/{previous['state_file']}"
-        try:
-            deltas = table_to_deltas(self._deltas.read(path, groups, DELTA_COLUMNS))
-        except FileNotFoundError:
-            # Somebody cleaned up the table: what the state was made of is still there.
-            return None
-        return StartState(offset, deltas, previous["history_from"], previous["has_adopted"], previous["last_timestamp"])
-
-    def _chain(self, offset: int) -> str:
-        """Digest of all that the state at `offset`, and what is known of the snapshots below it, were made of."""
-        segments = [
-            (row["base_offset"], row["size_bytes"], row["modified_ns"])
-            for row in self._row["segments"]
-            if row["base_offset"] < offset
-        ]
-        snapshots = [
-            (row["end_offset"], row["size_bytes"], row["modified_ns"])
-            for row in self._row["snapshots"]
-            if row["end_offset"] <= offset
-        ]
-        judged = (self._partition.topic_id, self._partition.cleaner_offset, self._task.options.producer_expiration)
-        return fingerprint(segments, snapshots, offset in self._bases, judged)
-
-    def _state_row(self, state: StartState | None) -> dict[str, Any]:
-        # Errors leave the partition unfinished: without a fingerprint the next run carries it again. So does a
-        # snapshot file that could not be read: neither its size nor its time will say when it can be.
-        decoded_at = [self._decoded[base]["decoded_at"] for base in self._bases]
-        digest = outcome_fingerprint(
-            self._row["fingerprint"],
-            self._row["topic_id"],
-            max(decoded_at, default=None),
-            self._task.options,
-            writes=self._task.sink is not None,
-        )
-        is_unfinished = bool(self._errors) or self._is_unread
-        row: dict[str, Any] = {
-            **{name: self._row[name] for name in tables.PARTITION_KEY},
-            "fingerprint": "" if is_unfinished else digest,
-            "recorded_at": self._task.now,
-        }
-        if state is None or is_unfinished:
-            return row
-        identity = {**{name: self._row[name] for name in tables.PARTITION_KEY}, "end_offset": state.offset}
-        row_group = self._states.write(deltas_to_table(state.deltas, identity, tables.PRODUCER_STATES))
-        return row | {
-            "state_end_offset": state.offset,
-            "state_file": self._states.name,
-            "state_row_group": row_group,
-            "history_from": state.history_from,
-            "has_adopted": state.has_adopted,
-            "last_timestamp": state.last_timestamp,
-            "chain": self._chain(state.offset),
-        }
+        start = self._kept.start(self._folder, self._deltas)
+        return None if start is None or self._lacks_objects(start.offset) else start
 
     def _readiness(self, examination: Examination, rows: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         replay, partition = examination.replay, self._partition

@@ -14,7 +14,7 @@ from remote_storage.aiven_layout import AivenLayout
 from remote_storage.layout import Layout
 from remote_storage.object_store import ObjectStore
 from remote_storage.stores import open_store
-from snapshot.stages.carry_partitions import CarryOptions
+from snapshot.stages.carry_plan import CarryOptions
 from tests.reference.log_builder import TIMESTAMP
 
 DAY = 86_400_000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import class_archive
+from jobs import make_class_archive
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("a cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        return class_archive.make()
+        return make_class_archive.make()
 
 
 def shared_classes_of_a_session(cache: Path, logs: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import class_archive
+from jobs import class_archive, make_class_archive
 
 pytestmark = pytest.mark.unit
 
@@ -85,13 +85,15 @@ def test_another_folder_of_jars_and_one_more_jar_have_another(machine: Path, mon
 def test_a_java_that_is_too_old_is_named(version: str, machine: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAVA_HOME", str(java(machine, version)))
     with pytest.raises(RuntimeError, match=f"Java {version}, and it takes 13"):
-        class_archive.make()
+        make_class_archive.make()
     assert class_archive.archive() is None
 
 
 def test_without_java_the_command_says_so_and_is_content(machine: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAVA_HOME", str(machine / "nowhere"))
-    done = subprocess.run([sys.executable, "-m", "jobs.class_archive"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs.make_class_archive"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Class archive: none, Spark starts without: no Java")
 
@@ -110,7 +112,7 @@ def test_java_is_found_by_the_path_through_links(machine: Path, monkeypatch: pyt
 
 def test_making_it_does_nothing_when_it_is_there():
     path = put_archive()
-    assert class_archive.make() == path
+    assert make_class_archive.make() == path
 
 
 def test_what_was_made_for_other_versions_of_the_same_spark_is_dropped():
@@ -120,6 +122,6 @@ def test_what_was_made_for_other_versions_of_the_same_spark_is_dropped():
     cut = put_archive(said=11)
     foreign = put_archive("ffffffffffff-spark-4.1.1-java-17.0.15-0123")
     made_meanwhile = put_archive(size=12, said=12)
-    class_archive.drop_others(kept)
+    make_class_archive.drop_others(kept)
     assert [path.exists() for path in (kept, old, cut, foreign)] == [True, False, False, True]
     assert made_meanwhile.exists()
