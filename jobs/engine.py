@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -42,7 +43,11 @@ class LocalEngine:
         else:
             try:
                 results = list(self._started().map(_run, [task] * len(rows), rows))
-            except BaseException:
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    # Interrupted: what runs is not waited for, since the next run goes on from anywhere.
+                    for process in multiprocessing.active_children():
+                        process.terminate()
                 self._end()
                 raise
         batches = [batch for result in results for batch in result]
@@ -62,7 +67,8 @@ class LocalEngine:
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot end its processes, so they watch it."""
+    """A parent that is killed cannot end its processes, so they watch it; Ctrl-C is for the parent to tell of."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -109,9 +112,31 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
             wanted.setdefault("spark.python.daemon.module", "snapshot.spark.daemon")
         _prepare(wanted)
         settings = SparkConf().setAppName("tiersnap").setAll(list(_settings(wanted, []).items()))
-        return SparkEngine(SparkContext.getOrCreate(settings))
+        with _interrupts_later():
+            context = SparkContext.getOrCreate(settings)
+        return SparkEngine(context)
 
     return make() if _has_session() else LazyEngine(make)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C while Spark starts counts when it has started.
+
+    Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
+    the jobs, whose failure then hides that it was Ctrl-C.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _has_session() -> bool:

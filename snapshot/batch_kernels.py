@@ -77,7 +77,7 @@ def control_record(b, p, end):
     """
     bad = (np.int16(-2), np.int32(-1), np.int64(0))
     length, p = varint(b, p, end)
-    if p < 0 or length < 1 or p + length > end:
+    if p < 0 or length < 1 or length > end - p:
         return bad
     end = p + length
     delta, p = varint(b, p + 1, end)  # one byte of record attributes first
@@ -87,7 +87,7 @@ def control_record(b, p, end):
     if p < 0:
         return bad
     key, p = varint(b, p, end)
-    if p < 0 or key < 4 or p + key > end:
+    if p < 0 or key < 4 or key > end - p:
         return bad
     version, kind = read_int16(b, p), read_int16(b, p + 2)
     value, p = varint(b, p + key, end)
@@ -95,7 +95,7 @@ def control_record(b, p, end):
         return bad
     if kind > COMMIT:
         return kind, np.int32(-1), delta
-    if value < 6 or p + value > end or read_int16(b, p) < 0:
+    if value < 6 or value > end - p or read_int16(b, p) < 0:
         return bad
     return kind, read_int32(b, p + 2), delta
 

@@ -23,25 +23,26 @@ _PACKAGE = Path(__file__).parent
 
 
 def ensure_place() -> None:
-    """Set NUMBA_CACHE_DIR to a folder for these kernels; below what it was set to, if it was."""
+    """Set NUMBA_CACHE_DIR to a folder for these kernels; below what it was set to, where that can be written."""
     name = f"tiersnap-{_digest()}"
     given = os.environ.get(VARIABLE)
     if given and Path(given).name == name:
         return
-    os.environ[VARIABLE] = str((Path(given) if given else _place()) / name)
+    os.environ[VARIABLE] = str(_place(Path(given) if given else None) / name)
     if "numba" in sys.modules:
         sys.modules["numba"].config.reload_config()
 
 
 def _digest() -> str:
     content = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*_kernels.py")):
-        content.update(path.read_bytes())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        if path.name.endswith(("_kernels.py", "record_batch.py")):  # the latter has their constants
+            content.update(path.read_bytes())
     return content.hexdigest()[:12]
 
 
-def _place() -> Path:
-    for folder in (_PACKAGE / "__pycache__", _cache_of_user()):
+def _place(given: Path | None) -> Path:
+    for folder in (given, _PACKAGE / "__pycache__", _cache_of_user()):
         if folder is not None and _is_writable(folder):
             return folder
     return _private_folder()

@@ -151,8 +151,12 @@ class SegmentScan:
             # A batch larger than the window: look again through a larger one.
             length = usual if cursor else length * 2
             position += cursor
-        if reason == kernels.ZEROS and not _is_zero(windows, valid_bytes):
-            reason = kernels.BAD_SIZE
+        try:
+            if reason == kernels.ZEROS and not _is_zero(windows, valid_bytes):
+                reason = kernels.BAD_SIZE
+        except OSError as error:
+            self.end = self._end(state, windows.size, valid_bytes, _unreadable(self._path, error))
+            return
         self.end = self._end(state, windows.size, valid_bytes, self._finding(state, windows.size, valid_bytes, reason))
 
     def _walk(self, window: np.ndarray, cursor: int, position: int, state: np.void, out: np.ndarray) -> tuple[int, int]:
@@ -217,7 +221,9 @@ def _unreadable(path: str, error: OSError) -> Finding:
 def _is_zero(windows: Windows, position: int) -> bool:
     while position < windows.size:
         window = windows.read(position, WINDOW_BYTES)
-        if window.size == 0 or window.any():
+        if window.any():
             return False
+        if window.size == 0:  # cut off meanwhile
+            return True
         position += window.size
     return True

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from snapshot.spark.engine import SparkEngine
+from tests.reference.recovered import DATA
 
 pytestmark = pytest.mark.spark
 
@@ -70,3 +75,20 @@ print(spark_engine("local[1]", ()).map("look", pa.table({"a": [1]}), seen, SEEN)
 def test_workers_of_a_local_run_are_forked_ready_and_do_without_archives_and_pandas() -> None:
     done = subprocess.run([sys.executable, "-c", LOCAL], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[{'archives': 0, 'ready': 2, 'has_pandas': False}]", done.stderr
+
+
+def test_a_run_that_is_interrupted_while_spark_starts_ends_with_130_and_leaves_no_jvm(tmp_path: Path) -> None:
+    # The end of stdout is the end of all that inherited it.
+    program = "import sys; from jobs.cli import main; sys.exit(main())"
+    options = ["--source", str(DATA / "kafka-3.9.1" / "logs"), "--remote", str(tmp_path / "remote")]
+    options += ["--warehouse", str(tmp_path / "warehouse"), "--report", str(tmp_path / "report")]
+    command = [sys.executable, "-c", program, "--output", "json", "run", *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as run:
+        assert run.stderr is not None
+        assert run.stderr.readline().startswith("listed ")
+        time.sleep(0.3)
+        os.kill(run.pid, signal.SIGINT)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert said == ""

@@ -61,9 +61,16 @@ def test_a_writable_home_keeps_them_where_numba_would(installed):
 
 
 def test_a_folder_that_was_named_is_used_once_whoever_inherits_it(installed):
-    found = place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR="/somewhere")
-    assert Path(found).parent == Path("/somewhere")
+    named = installed.parent / "named"
+    found = place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR=str(named))
+    assert Path(found).parent == named
     assert place_found(installed, HOME="/dev/null", NUMBA_CACHE_DIR=found) == found
+
+
+def test_a_folder_that_was_named_and_cannot_be_written_to_is_not_used(installed):
+    # numba would quietly take another one, which is not for these kernels alone.
+    found = place_found(installed, HOME=str(installed.parent), NUMBA_CACHE_DIR="/proc/nowhere")
+    assert Path(found).parent == installed.parent / ".cache/numba"
 
 
 def test_another_rule_in_any_kernel_module_is_another_folder(installed):

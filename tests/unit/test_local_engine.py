@@ -28,6 +28,8 @@ def write_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             raise ValueError("the task says no")
         if what == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if what == "stay":
+            time.sleep(60)
         if what.startswith("/"):
             time.sleep(1)
             Path(what).touch()
@@ -79,3 +81,30 @@ def test_processes_end_with_a_run_that_is_killed() -> None:
         run.kill()
         # The end of what they inherited as stdout is the end of all of them.
         assert run.stdout.read() == ""
+
+
+@pytest.mark.parametrize("whom", ["the run alone", "all of its processes"])
+def test_an_interrupted_run_ends_at_once_and_its_processes_say_nothing(whom: str) -> None:
+    program = (
+        "import sys\n"
+        "from jobs.engine import LocalEngine\n"
+        "from tests.unit.test_local_engine import SCHEMA, plan, write_late\n"
+        "if __name__ == '__main__':\n"
+        "    engine = LocalEngine(2)\n"
+        "    engine.map('stage', plan('a', 'b'), write_late, SCHEMA)\n"
+        "    print('ready', flush=True)\n"
+        "    try:\n"
+        "        engine.map('stage', plan('stay', 'stay'), write_late, SCHEMA)\n"
+        "    except KeyboardInterrupt:\n"
+        "        sys.exit(130)\n"
+    )
+    command = [sys.executable, "-c", program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        (os.kill if whom == "the run alone" else os.killpg)(run.pid, signal.SIGINT)
+        _, said = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "Traceback" not in said
