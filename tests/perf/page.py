@@ -99,6 +99,13 @@ def write(parts: Mapping[str, Mapping[str, Any]]) -> None:
     _picture([Row(**row) for name in ("decode", "table", "upload", "run") for row in parts[name]["rows"]])
 
 
+def _label(row: Row) -> str:
+    """What was measured, and beside which peer where it is said in brackets."""
+    _, bracket, peer = row.peer.rpartition("(")
+    is_speed = not bracket or "MB/s" in peer
+    return row.what if is_speed else f"{row.what}; {peer.rstrip(')')}"
+
+
 def _picture(rows: list[Row]) -> None:
     import matplotlib as mpl
 
@@ -106,11 +113,12 @@ def _picture(rows: list[Row]) -> None:
     mpl.rcParams["svg.hashsalt"] = "tiersnap"
     from matplotlib import pyplot as plt
 
-    figure, (axes, growth) = plt.subplots(2, figsize=(11, 0.4 * len(rows) + 6), height_ratios=[0.4 * len(rows) + 1, 5])
+    figure, (axes, growth) = plt.subplots(2, figsize=(14, 0.3 * len(rows) + 6), height_ratios=[0.3 * len(rows) + 1, 5])
     colours = {True: "#2a7f62", False: "#b3402a", None: "#7a8794"}
     rows = rows[::-1]
     ratios = [row.ratio for row in rows]
-    bars = axes.barh([row.what for row in rows], ratios, color=[colours[row.is_met] for row in rows])
+    bars = axes.barh(range(len(rows)), ratios, color=[colours[row.is_met] for row in rows])
+    axes.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=8)
     axes.bar_label(bars, labels=[f"{row.ratio:.1f} {row.budget and '(' + row.budget + ')'}" for row in rows], padding=3)
     axes.set_xscale("log")
     axes.set_xlim(0.3, max(ratios) * 4)
@@ -119,7 +127,7 @@ def _picture(rows: list[Row]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     for name, points in kept().get("growth", {}).items():
         growth.loglog(*zip(*points, strict=True), marker="o", label=f"{name}: slope {slope(points):.2f}")
-        growth.legend()
+        growth.legend(loc="center right", bbox_to_anchor=(-0.12, 0.5))
     growth.set_xlabel("how many")
     growth.set_ylabel("seconds")
     growth.grid(alpha=0.3)
