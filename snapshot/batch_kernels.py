@@ -176,7 +176,10 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
         producer_id, producer_epoch = read_int64(b, p + 43), read_int16(b, p + 51)
         base_sequence, record_count = read_int32(b, p + 53), read_int32(b, p + 57)
         control_type, coordinator_epoch, control_timestamp = np.int16(NO_CONTROL_TYPE), np.int32(-1), np.int64(-1)
-        if attributes & CONTROL_MASK and record_count > 0:
+        if attributes & CONTROL_MASK and record_count != 0:
+            if record_count < 0:
+                reason, found = BAD_CONTROL, np.int64(record_count)
+                break
             if attributes & CODEC_MASK:
                 reason, found = BAD_CONTROL, np.int64(attributes & CODEC_MASK)
                 break

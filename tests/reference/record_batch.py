@@ -125,8 +125,10 @@ def _control(
     record_count: int,
 ) -> tuple[int, int, int]:
     """Type, coordinator epoch and timestamp of a control batch's first record, -1 each for anything else."""
-    if not attributes & 0x20 or record_count <= 0:
+    if not attributes & 0x20 or record_count == 0:
         return -1, -1, -1
+    if record_count < 0:
+        raise _MalformedError("DefaultRecordBatch.RecordIterator throws InvalidRecordException")
     if attributes & 0x07:
         raise _MalformedError("compressed")
     record = Cursor(bytes(entry[61:]))

@@ -221,6 +221,7 @@ def test_without_crc_checks_only_the_structure_is_damage(scan) -> None:
         lb.raw_batch(
             0, last_offset_delta=0, record_count=1, records=b"\x08\0\0\0\2\0", attributes=lb.CONTROL, producer_id=7
         ),
+        lb.raw_batch(0, last_offset_delta=0, record_count=-1, records=b"", attributes=lb.CONTROL, producer_id=7),
     ],
     ids=[
         "a KRaft record with a producer id",
@@ -233,6 +234,7 @@ def test_without_crc_checks_only_the_structure_is_damage(scan) -> None:
         "an endless varint",
         "a record longer than the batch",
         "a key of one byte",
+        "fewer than no records",
     ],
 )
 def test_a_wrong_control_record_is_a_finding_at_its_batch(scan, batch: bytes) -> None:
