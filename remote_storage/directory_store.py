@@ -28,6 +28,7 @@ from remote_storage.object_store import (
     PutResult,
     UnfinishedUpload,
 )
+from snapshot.crc32c import crc32c_of_file
 from snapshot.errors import ObjectExistsError, RemoteStorageError, TransientError
 
 UNFINISHED = ".tiersnap-unfinished"
@@ -102,7 +103,7 @@ class DirectoryStore:
         path = self._path(key)
         with _translated(path):
             try:
-                return _info(key, path.stat(), _crc_of_file(path))
+                return _info(key, path.stat(), crc32c_of_file(path))
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
@@ -182,7 +183,7 @@ class DirectoryStore:
                     yield _info(key, entry.stat(), None)
 
     def _same(self, path: Path, key: str, size: int, crc: int) -> PutResult:
-        if path.stat().st_size == size and _crc_of_file(path) == crc:
+        if path.stat().st_size == size and crc32c_of_file(path) == crc:
             return PutResult(PutOutcome.ALREADY_SAME, size, crc)
         raise ObjectExistsError(
             f"{path} exists with other content",
@@ -212,14 +213,6 @@ def _copy(source: ByteSource, size: int, path: Path, deadline: Deadline) -> int:
             file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    return crc
-
-
-def _crc_of_file(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        while data := file.read(_READ_SIZE):
-            crc = google_crc32c.extend(crc, data)
     return crc
 
 

@@ -33,6 +33,7 @@ END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFS
 # What a walk knows when it stops, and goes on from; one record for the whole of a segment.
 WALK_DTYPE = np.dtype(
     [
+        ("valid_bytes", "<i8"),  # of the segment, up to the end of the last good entry
         ("last_offset", "<i8"),  # of the last good entry
         ("batch_count", "<i8"),
         ("legacy_count", "<i8"),  # entries of magic 0 and 1
@@ -241,6 +242,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
         p = end
     state.row_count, state.producer_count = rows, producers
     state.batch_count, state.legacy_count = batches, legacy
+    state.valid_bytes = position_of_buffer + p
     state.last_offset = last_offset
     state.max_timestamp = max_timestamp_of_all
     state.is_missing_records, state.is_missing_batches = is_missing_records, is_missing_batches

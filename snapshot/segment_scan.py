@@ -7,6 +7,7 @@ it is damage. Damage ends the scan where a broker's recovery would cut the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,27 +118,24 @@ class SegmentScan:
         state = np.zeros(1, kernels.WALK_DTYPE)[0]
         state["last_offset"] = self._base_offset - 1
         state["first_timestamp"] = state["max_timestamp"] = -1
+        size = 0
         try:
-            windows = open_windows(self._filesystem, self._path, may_shrink=self._next_base_offset is None)
+            with closing(
+                open_windows(self._filesystem, self._path, may_shrink=self._next_base_offset is None)
+            ) as windows:
+                size = windows.size
+                yield from self._scan(windows, state)
         except OSError as error:
-            self.end = self._end(state, 0, 0, _unreadable(self._path, error))
-            return
-        try:
-            yield from self._scan(windows, state)
-        finally:
-            windows.close()
+            finding = Finding(FindingKind.UNREADABLE_FILE, self._path, -1, error.strerror or str(error))
+            self.end = self._end(state, size, finding)
 
     def _scan(self, windows: Windows, state: np.void) -> Iterator[np.ndarray]:
         rows = min(max(windows.size // HEADER_LENGTH, 1), _ROWS)
         out = np.empty(rows, RECORD_BATCH_DTYPE) if self._keep_rows else kernels.NO_ROWS
         usual = min(self._window_bytes, windows.best_bytes)
-        position, length, valid_bytes, reason = 0, usual, 0, kernels.END
+        position, length, reason = 0, usual, kernels.END
         while position < windows.size:
-            try:
-                window = windows.read(position, length)
-            except OSError as error:
-                self.end = self._end(state, windows.size, valid_bytes, _unreadable(self._path, error))
-                return
+            window = windows.read(position, length)
             at_end = window.size < length or position + window.size >= windows.size
             cursor, reason = 0, kernels.ROWS_FULL
             while reason in _PAUSES:
@@ -145,19 +143,14 @@ class SegmentScan:
                 if reason != kernels.TABLE_FULL and state["row_count"]:
                     yield out[: state["row_count"]]
                     state["row_count"] = 0
-            valid_bytes = position + cursor
             if reason not in (kernels.PARTIAL, kernels.END) or at_end:
                 break
             # A batch larger than the window: look again through a larger one.
             length = usual if cursor else length * 2
             position += cursor
-        try:
-            if reason == kernels.ZEROS and not _is_zero(windows, valid_bytes):
-                reason = kernels.BAD_SIZE
-        except OSError as error:
-            self.end = self._end(state, windows.size, valid_bytes, _unreadable(self._path, error))
-            return
-        self.end = self._end(state, windows.size, valid_bytes, self._finding(state, windows.size, valid_bytes, reason))
+        if reason == kernels.ZEROS and not _is_zero(windows, int(state["valid_bytes"])):
+            reason = kernels.BAD_SIZE
+        self.end = self._end(state, windows.size, self._finding(state, windows.size, reason))
 
     def _walk(self, window: np.ndarray, cursor: int, position: int, state: np.void, out: np.ndarray) -> tuple[int, int]:
         folding = self._folding
@@ -175,8 +168,8 @@ class SegmentScan:
                 folding.cut()
         return cursor, reason
 
-    def _finding(self, state: np.void, size: int, valid_bytes: int, reason: int) -> Finding | None:
-        closed = self._next_base_offset is not None
+    def _finding(self, state: np.void, size: int, reason: int) -> Finding | None:
+        closed, valid_bytes = self._next_base_offset is not None, int(state["valid_bytes"])
         if reason in _MESSAGES:
             kind, message = _MESSAGES[reason]
             return Finding(
@@ -194,10 +187,10 @@ class SegmentScan:
             return Finding(FindingKind.OFFSETS_OVERLAP, self._path, -1, message)
         return None
 
-    def _end(self, state: np.void, size: int, valid_bytes: int, finding: Finding | None) -> SegmentEnd:
+    def _end(self, state: np.void, size: int, finding: Finding | None) -> SegmentEnd:
         return SegmentEnd(
             size=size,
-            valid_bytes=valid_bytes,
+            valid_bytes=int(state["valid_bytes"]),
             batch_count=int(state["batch_count"]),
             legacy_count=int(state["legacy_count"]),
             last_offset=int(state["last_offset"]),
@@ -212,10 +205,6 @@ def load_kernels() -> None:
     """Load the compiled walk, a third of a second, before there is anything to scan."""
     state, window = np.zeros(1, kernels.WALK_DTYPE)[0], np.frombuffer(b"", np.uint8)
     kernels.walk(window, 0, 0, kernels.NO_CUT, True, state, kernels.NO_ROWS, kernels.NO_SLOTS, _NO_DELTAS)
-
-
-def _unreadable(path: str, error: OSError) -> Finding:
-    return Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))
 
 
 def _is_zero(windows: Windows, position: int) -> bool:

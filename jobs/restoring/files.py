@@ -14,6 +14,7 @@ from remote_storage.object_store import ObjectStore
 from remote_storage.remote_copies import RemoteCopy
 from remote_storage.segment_chain import Piece
 from remote_storage.uploader import fetch_segment
+from snapshot.crc32c import crc32c_of_file
 from snapshot.errors import CorruptDataError, TransientError
 from snapshot.segment_scan import SegmentScan
 
@@ -118,19 +119,11 @@ def same_content(store: ObjectStore, piece: Piece, path: Path, scratch: Path) ->
             return False
         stored = store.head(key)
         if stored is not None and stored.crc32c is not None:
-            return stored.crc32c == _crc_of(path)
+            return stored.crc32c == crc32c_of_file(path)
     other = scratch / path.name
     try:
         fetch_piece(store, piece, other)
-        return other.stat().st_size == path.stat().st_size and _crc_of(other) == _crc_of(path)
+        return other.stat().st_size == path.stat().st_size and crc32c_of_file(other) == crc32c_of_file(path)
     finally:
         shutil.rmtree(scratch)
         scratch.mkdir()
-
-
-def _crc_of(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        while data := file.read(_COPY_BYTES):
-            crc = google_crc32c.extend(crc, data)
-    return crc

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -25,23 +23,12 @@ from tests.reference.restoring import (
     expected_snapshot,
     new_disk,
     restore,
-    tiered_store,
 )
 from tests.reference.tiered import LOCAL, folded_snapshots, tier
 
 pytestmark = pytest.mark.unit
 
 LAYOUTS = {"aiven": AivenLayout(), "local-tiered-storage": LocalTieredStorageLayout()}
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return tiered_store(tmp_path / "remote")
-
-
-@pytest.fixture
-def disk(tmp_path) -> Path:
-    return new_disk(tmp_path / "disk")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -18,21 +18,10 @@ from tests.reference.restoring import (
     TOPIC,
     new_disk,
     restore,
-    tiered_store,
 )
 from tests.reference.tiered import tier
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return tiered_store(tmp_path / "remote")
-
-
-@pytest.fixture
-def disk(tmp_path) -> Path:
-    return new_disk(tmp_path / "disk")
 
 
 def test_what_is_not_there_is_said(store, disk, tmp_path):

@@ -18,23 +18,11 @@ from tests.reference.restoring import (
     ORIGINAL,
     TOPIC,
     expected_snapshot,
-    new_disk,
     restore,
-    tiered_store,
 )
 from tests.reference.tiered import tier
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def store(tmp_path) -> DirectoryStore:
-    return tiered_store(tmp_path / "remote")
-
-
-@pytest.fixture
-def disk(tmp_path) -> Path:
-    return new_disk(tmp_path / "disk")
 
 
 def only_manifest(store: DirectoryStore, base: int) -> Path:
