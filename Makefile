@@ -19,8 +19,8 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
-	$(BIN)/python -m jobs.delta_jars
-	$(BIN)/python -m jobs.make_class_archive
+	$(BIN)/python -m tiersnap.jobs.delta_jars
+	$(BIN)/python -m tiersnap.jobs.make_class_archive
 	@touch $@
 
 demo: install ## The main job on bundled real logs against an embedded S3, ending with the report

@@ -1,7 +1,7 @@
 """Spark's classes as the JVM keeps them in memory, in a file: a local session that maps it starts much sooner.
 
 Most of a session's start is the JVM reading, verifying and linking classes. With class data sharing (JEP 350, Java 13
-and newer) it writes at its end those that it has loaded, and the next one maps them. `jobs.make_class_archive` makes
+and newer) it writes at its end those that it has loaded, and the next one maps them. `make_class_archive` makes
 the file, about 63 MB. It is only comfort: without it everything runs, later.
 
 The JVM takes an archive only if its own class path begins with the one that the archive was made with, jar by jar, and
@@ -18,7 +18,7 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jobs import delta_jars
+from tiersnap.jobs import delta_jars
 
 _OLDEST_JAVA = 13
 NOT_TO_BE_HAD = (OSError, RuntimeError, PackageNotFoundError)

@@ -9,31 +9,31 @@ from pathlib import Path
 
 import click
 
-from jobs import config_file
-from jobs.config_file import options_of, variable_of
-from jobs.output import Output
-from jobs.params import output_option
-from snapshot import __version__
-from snapshot.errors import ExitCode, TiersnapError
-from snapshot.without_pandas import without_pandas
+from tiersnap.jobs import config_file
+from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.options.common import output_option
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.without_pandas import without_pandas
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
-    "demo": ("jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
-    "scan": ("jobs.scan", "List segments, snapshots and verdicts of a log directory."),
-    "dump": ("jobs.dump", "Print any Kafka storage file."),
-    "repair": ("jobs.repair", "Rebuild the missing producer snapshots of one host."),
-    "verify": ("jobs.verify", "Compare the snapshots that are there with the log."),
-    "run": ("jobs.run", "Decode, snapshot, tier and report: the main job."),
-    "tier": ("jobs.tier", "The segments of chosen topics into remote storage, without a report."),
-    "publish": ("jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
-    "unblock": ("jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
-    "install": ("jobs.install", "Bring the snapshots that a run stored back to a broker host."),
-    "restore": ("jobs.restore", "Rebuild a lost partition from its remote segments."),
-    "fetch": ("jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
-    "report": ("jobs.report", "Write the readiness report of the last run."),
-    "config": ("jobs.config", "Show every setting, its value and where it is from."),
-    "version": ("jobs.version", "Print the version."),
+    "demo": ("tiersnap.jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
+    "scan": ("tiersnap.jobs.scan", "List segments, snapshots and verdicts of a log directory."),
+    "dump": ("tiersnap.jobs.dump", "Print any Kafka storage file."),
+    "repair": ("tiersnap.jobs.repair", "Rebuild the missing producer snapshots of one host."),
+    "verify": ("tiersnap.jobs.verify", "Compare the snapshots that are there with the log."),
+    "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
+    "tier": ("tiersnap.jobs.tier", "The segments of chosen topics into remote storage, without a report."),
+    "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
+    "unblock": ("tiersnap.jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
+    "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
+    "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
+    "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
+    "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
+    "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
+    "version": ("tiersnap.jobs.version", "Print the version."),
 }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-from jobs import params
-from jobs.config_file import options_of, variable_of
-from jobs.output import Output
+from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
 
 _SOURCES = {
     ParameterSource.DEFAULT: "default",

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 import yaml
 
-from snapshot.errors import UsageError
+from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
 NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "help", "version", "config"})

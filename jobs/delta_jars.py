@@ -1,6 +1,6 @@
 """Delta Lake's jars for Spark: resolved once into a folder, so that no session asks the network when it starts.
 
-`python -m jobs.delta_jars` fills the folder; `make install` calls it. Where it cannot be filled, a session still runs
+`python -m tiersnap.jobs.delta_jars` fills the folder; `make install` calls it. Where it cannot, a session still runs
 every job, but without `spark.read.format("delta")`.
 """
 

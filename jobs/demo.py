@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from jobs.cli import run as tiersnap
-from jobs.embedded_s3 import embedded_s3, make_bucket
-from jobs.output import Output
-from snapshot.errors import ExitCode, SourceNotFoundError
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 
 BUCKET = "tiersnap-demo"
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
@@ -18,15 +18,14 @@ TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
 
 def find_logs() -> Path:
-    """The bundled `ledger-2.7.2` log directory: inside the wheel, or in a checkout.
+    """The bundled `ledger-2.7.2` log directory.
 
     Raises:
-        SourceNotFoundError: neither is there.
+        SourceNotFoundError: it is not installed.
     """
-    here = Path(__file__).resolve().parent
-    for logs in (here / "demo_data", here.parent / "tests" / "data" / "ledger-2.7.2" / "logs"):
-        if logs.is_dir():
-            return logs
+    logs = Path(__file__).resolve().parent / "demo_data"
+    if logs.is_dir():
+        return logs
     raise SourceNotFoundError("the bundled logs are not installed", hint="run the demo from a checkout")
 
 

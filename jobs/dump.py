@@ -9,11 +9,11 @@ from enum import StrEnum
 import click
 from rich.console import Console
 
-from jobs.output import Format, Output
-from snapshot.dump import render
-from snapshot.dump.contents import Contents, Options, Text
-from snapshot.dump.files import StorageFile, identify
-from snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.jobs.output import Format, Output
+from tiersnap.snapshot.dump import render
+from tiersnap.snapshot.dump.contents import Contents, Options, Text
+from tiersnap.snapshot.dump.files import StorageFile, identify
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
 
 class DumpFormat(StrEnum):

@@ -10,22 +10,28 @@ from pathlib import Path
 import click
 from pyarrow import fs
 
-from jobs import params
-from jobs.atomic_file import cannot_write, sync_directory, write_atomically
-from jobs.output import Output
-from jobs.remote_params import s3_options
-from jobs.restoring.files import PART, fetch_log
-from jobs.restoring.params import LAYOUTS, once
-from jobs.restoring.plan import find_partitions
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.layout import IndexType
-from remote_storage.object_store import ObjectStore
-from remote_storage.remote_copies import RemoteCopy, RemotePartition, read_copies, read_indexes, read_lineage
-from remote_storage.s3_settings import S3Settings
-from remote_storage.stores import open_store
-from snapshot import indexes, snapshot_file, transaction_index
-from snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, UsageError
-from snapshot.segment_scan import SegmentScan
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.once import LAYOUTS, once
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.restore.files import PART, fetch_log
+from tiersnap.remote_storage.restore.plan import find_partitions
+from tiersnap.remote_storage.restore.remote_copies import (
+    RemoteCopy,
+    RemotePartition,
+    read_copies,
+    read_indexes,
+    read_lineage,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, UsageError
+from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
+from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 INDEXES = {str(index).lower().replace("_", "-"): index for index in IndexType}
 STDOUT = "-"

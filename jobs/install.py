@@ -9,26 +9,32 @@ from pathlib import Path
 
 import click
 
-from jobs import params
-from jobs.install_plan import InstallPlanner, Outcome, PlannedInstall, StoredPartition, without_folding
-from jobs.log_dir_lock import locked
-from jobs.output import Output
-from jobs.partitions import selected
-from jobs.remote_params import s3_options
-from jobs.repair import undone_at_start
-from jobs.repair_files import in_place, nowhere
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.keys import NO_TOPIC_ID, ObjectKeys
-from remote_storage.object_store import ObjectStore
-from remote_storage.s3_settings import S3Settings
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.stores import open_store
-from snapshot.errors import ExitCode, UsageError
-from snapshot.examine import examine
-from snapshot.log_dir import LogDir, Partition, open_log_dir
-from snapshot.partition_replay import snapshot_reader
-from snapshot.repair_plan import PlanOptions
-from snapshot.trust import DEFAULT_PRODUCER_EXPIRATION_MS
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.repair import undone_at_start
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.install_plan import (
+    InstallPlanner,
+    Outcome,
+    PlannedInstall,
+    StoredPartition,
+    without_folding,
+)
+from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
+from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.repair.files import in_place, nowhere
+from tiersnap.snapshot.repair.plan import PlanOptions
+from tiersnap.snapshot.state.partition_replay import snapshot_reader
+from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
 
 @click.command()

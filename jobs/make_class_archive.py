@@ -1,4 +1,4 @@
-"""`python -m jobs.make_class_archive`: the archive of Spark's classes, made by a small session; see class_archive.
+"""`python -m tiersnap.jobs.make_class_archive`: makes the archive of Spark's classes; see class_archive.
 
 `make install` calls it. It does nothing when there is one that fits.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from jobs import session
-from jobs.class_archive import NOT_TO_BE_HAD, archive, folder, is_whole, stem
+from tiersnap.jobs import session
+from tiersnap.jobs.class_archive import NOT_TO_BE_HAD, archive, folder, is_whole, stem
 
 _SECONDS = 300
 # Each puts a folder on the class path: Java makes no archive with one that holds a file.

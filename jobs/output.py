@@ -11,7 +11,7 @@ from enum import StrEnum
 from rich.console import Console
 from rich.table import Table
 
-from snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import TiersnapError
 
 SCHEMA_VERSION = 1
 Row = Mapping[str, object]
@@ -96,13 +96,3 @@ class Output:
 def cell(value: object) -> str:
     """A value as text; nothing for None."""
     return "" if value is None else str(value)
-
-
-def human_bytes(count: int) -> str:
-    """1536 -> '1.5 KiB'."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError

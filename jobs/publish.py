@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 import click
 
-from jobs import params
-from jobs.kafka_admin.client import Cluster
-from jobs.kafka_admin.lineage import open_lineage
-from jobs.kafka_admin.metadata_topic import MetadataTopic
-from jobs.kafka_admin.options import cluster_options
-from jobs.kafka_admin.planner import plan_publication
-from jobs.kafka_admin.publish_plan import Action, PartitionPlan
-from jobs.kafka_admin.remote_segments import from_store, from_warehouse, open_warehouse
-from jobs.kafka_admin.topic_checks import COPY_DISABLE
-from jobs.output import Output
-from jobs.remote_params import layout_option, s3_options
-from remote_storage.layout import Layout
-from remote_storage.s3_settings import S3Settings
-from remote_storage.segment_metadata import RemoteLogSegmentMetadata
-from remote_storage.stores import open_store
-from snapshot.errors import ExitCode, SourceNotFoundError, TransientError, UsageError
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.cluster import cluster_options
+from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.remote_segments import from_store, from_warehouse, open_warehouse
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.lineage import open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.planner import plan_publication
+from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, TransientError, UsageError
 
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
 

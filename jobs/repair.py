@@ -12,16 +12,16 @@ from pathlib import Path
 import click
 from pyarrow import fs
 
-from jobs import params
-from jobs.log_dir_lock import locked
-from jobs.output import Output
-from jobs.partitions import selected
-from jobs.repair_files import elsewhere, in_place, nowhere
-from snapshot.errors import ExitCode, UsageError
-from snapshot.examine import Examination, examine
-from snapshot.log_dir import LogDir, Partition, open_log_dir
-from snapshot.partition_replay import snapshot_reader
-from snapshot.repair_plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.gate.examine import Examination, examine
+from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
+from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
+from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
 
 @click.command()

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
-from jobs import params
-from jobs.output import Output
-from jobs.readiness_report import (
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.report import (
     COLUMNS,
     By,
     RunInfo,
@@ -19,8 +21,6 @@ from jobs.readiness_report import (
     topic_rows,
     write_report,
 )
-from snapshot import __version__
-from snapshot.errors import SourceNotFoundError
 
 
 @click.command()
@@ -38,7 +38,7 @@ from snapshot.errors import SourceNotFoundError
 @click.pass_obj
 def report(output: Output, warehouse: str, source: str, remote: str, by: str, folder: Path | None) -> int:
     """Show what the last run said of every segment: verdict, reason, and the command that clears it."""
-    from jobs.warehouse import Warehouse
+    from tiersnap.jobs.warehouse import Warehouse
 
     rows = Warehouse(warehouse).read("readiness")
     if rows.num_rows == 0:

@@ -8,22 +8,30 @@ from pathlib import Path
 
 import click
 
-from jobs import params
-from jobs.log_dir_lock import locked
-from jobs.output import Output, human_bytes
-from jobs.remote_params import s3_options
-from jobs.restoring.folder import build_folder, compare_folder, discard
-from jobs.restoring.params import LAYOUTS, once
-from jobs.restoring.plan import Action, RestorePlan, find_partitions, known_log_start, plan_pieces, plan_restore
-from jobs.restoring.target import PRODUCER_STATES, Target, choose_destination, open_target
-from jobs.restoring.tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
-from remote_storage.cluster_record import read_cluster_id
-from remote_storage.keys import ObjectKeys
-from remote_storage.object_store import ObjectStore
-from remote_storage.s3_settings import S3Settings
-from remote_storage.stores import open_store
-from snapshot.errors import ExitCode, TiersnapError, TransientError, UsageError
-from snapshot.restored_log import RestoredLog
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.once import LAYOUTS, once
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
+from tiersnap.remote_storage.cluster_record import read_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard
+from tiersnap.remote_storage.restore.plan import (
+    Action,
+    RestorePlan,
+    find_partitions,
+    known_log_start,
+    plan_pieces,
+    plan_restore,
+)
+from tiersnap.remote_storage.restore.target import PRODUCER_STATES, Target, choose_destination, open_target
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.restored_log import RestoredLog
+from tiersnap.snapshot.units import human_bytes
 
 _SPARE_BYTES = 64 << 20
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from jobs import params
-from jobs.output import Output
-from jobs.pipeline.command import StageRequest, exit_code, stage_options, tell
-from jobs.pipeline.run import Outcome
-from jobs.pipeline.settings import RunSettings
-from jobs.readiness_report import RunInfo, summarise, write_report
-from snapshot import __version__
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.pipeline.command import StageRequest, exit_code, stage_options, tell
+from tiersnap.jobs.pipeline.run import Outcome
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.report import RunInfo, summarise, write_report
 
 
 @click.command()

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 import click
 from pyarrow import fs
 
-from jobs import params
-from jobs.output import Output, human_bytes
-from jobs.partitions import selected
-from snapshot.errors import ExitCode
-from snapshot.examine import Examination, compaction_reason, examine
-from snapshot.log_dir import Partition, open_log_dir
-from snapshot.readiness import Verdict
-from snapshot.repair_plan import strays
-from snapshot.trust import Comparison, SnapshotVerdict
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.examine import Examination, compaction_reason, examine
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
+from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.repair.plan import strays
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.units import human_bytes
 
 BLOCKING = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 

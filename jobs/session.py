@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from jobs import class_archive, delta_jars
-from jobs.engine import Engine, LazyEngine
-from snapshot.errors import MissingExtraError, UsageError
+from tiersnap.jobs import class_archive, delta_jars
+from tiersnap.jobs.engine import Engine, LazyEngine
+from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,13 +103,13 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
     def make() -> Engine:
         from pyspark import SparkConf, SparkContext
 
-        from snapshot.spark.engine import SparkEngine
+        from tiersnap.snapshot.spark.engine import SparkEngine
 
         # The tables are read and committed by delta-rs, and tasks need no SQL, which takes seconds to get ready.
         wanted = {"spark.master": master, **conf}
         if re.fullmatch(r"local(\[.*\])?", master) and "spark.submit.pyFiles" not in conf:
             # Elsewhere the package may reach the workers after their daemon has started.
-            wanted.setdefault("spark.python.daemon.module", "snapshot.spark.daemon")
+            wanted.setdefault("spark.python.daemon.module", "tiersnap.snapshot.spark.daemon")
         _prepare(wanted)
         settings = SparkConf().setAppName("tiersnap").setAll(list(_settings(wanted, []).items()))
         with _interrupts_later():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from jobs import params
-from jobs.output import Output
-from jobs.pipeline.command import StageRequest, exit_code, stage_options, tell
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.pipeline.command import StageRequest, exit_code, stage_options, tell
 
 
 @click.command()

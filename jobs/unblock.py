@@ -8,27 +8,28 @@ from dataclasses import dataclass, field, replace
 
 import click
 
-from jobs import params
-from jobs.kafka_admin.client import Cluster, Setting
-from jobs.kafka_admin.copier import quiet_seconds, watch
-from jobs.kafka_admin.errors import ClusterRefusedError, StillStuckError
-from jobs.kafka_admin.freeing import End, Freeing, exit_code_of
-from jobs.kafka_admin.lineage import Lineage, open_lineage
-from jobs.kafka_admin.metadata_topic import MetadataReader, MetadataTopic
-from jobs.kafka_admin.options import cluster_options
-from jobs.kafka_admin.planner import plan_publication
-from jobs.kafka_admin.publish_plan import PartitionPlan
-from jobs.kafka_admin.raw_connection import can_speak
-from jobs.kafka_admin.remote_segments import from_warehouse, open_warehouse, remember
-from jobs.kafka_admin.stuck import find_stuck, tiered_topics
-from jobs.kafka_admin.toggle import Begun, Records, own_values, restore, settings_while_off, toggle
-from jobs.output import Output
-from jobs.pipeline.command import StageRequest, exit_code, stage_options, tell_troubles
-from jobs.pipeline.run import Outcome
-from jobs.publish import publish_plans
-from remote_storage.segment_metadata import SegmentState, TopicIdPartition
-from snapshot.errors import ExitCode
-from snapshot.log_dir import open_log_dir, split_folder_name
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.cluster import cluster_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.pipeline.command import StageRequest, exit_code, stage_options, tell_troubles
+from tiersnap.jobs.pipeline.run import Outcome
+from tiersnap.jobs.publish import publish_plans
+from tiersnap.jobs.remote_segments import from_warehouse, open_warehouse, remember
+from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
+from tiersnap.remote_storage.cluster.errors import ClusterRefusedError, StillStuckError
+from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
+from tiersnap.remote_storage.cluster.lineage import Lineage, open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.planner import plan_publication
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
+from tiersnap.remote_storage.cluster.toggle import Begun, Records, own_values, restore, settings_while_off, toggle
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.log_dir import open_log_dir, split_folder_name
+from tiersnap.snapshot.log.selection import matches_topic
 
 COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
 _ROUNDS = 3
@@ -99,12 +100,12 @@ class Unblock:
     def _partitions_in_sources(self) -> list[tuple[str, int]]:
         settings = self.request.settings
         folders = [split_folder_name(name) for uri in settings.sources for name in open_log_dir(uri).folders]
-        return sorted({name for name in folders if name and params.matches_topic(name[0], settings.topic)})
+        return sorted({name for name in folders if name and matches_topic(name[0], settings.topic)})
 
     def _restore_what_was_left(self) -> list[TopicIdPartition]:
         settings = self.request.settings
         records = Records(settings.warehouse)
-        left = [begun for begun in records.all() if params.matches_topic(begun.topic, settings.topic)]
+        left = [begun for begun in records.all() if matches_topic(begun.topic, settings.topic)]
         there = self.cluster.topics({begun.topic for begun in left}) if left else {}
         for begun in left:
             topic = there.get(begun.topic)

@@ -10,16 +10,16 @@ from pathlib import Path
 import click
 import numpy as np
 
-from jobs import params
-from jobs.output import Output
-from jobs.partitions import selected
-from snapshot import snapshot_file
-from snapshot.carry import Boundary
-from snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
-from snapshot.examine import examine
-from snapshot.findings import Finding
-from snapshot.log_dir import open_log_dir
-from snapshot.trust import Comparison, SnapshotVerdict
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.state.carry import Boundary
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 
 
 @click.command()

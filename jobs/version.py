@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from snapshot import __version__
+from tiersnap.snapshot import __version__
 
 
 @click.command()

@@ -19,10 +19,10 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from snapshot import tables
-from snapshot.errors import CorruptDataError, TransientError
-from snapshot.log_dir import resolve
-from snapshot.table_file import TableFile
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.errors import CorruptDataError, TransientError
+from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.table_file import TableFile
 
 TABLES: dict[str, pa.Schema] = {
     "segments": tables.SEGMENTS,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.keys import ObjectKeys
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import TopicIdPartition
-from snapshot.errors import CorruptDataError, ObjectExistsError
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 
 FORMAT_VERSION = 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot.errors import GateError, RemoteStorageError, TiersnapError, UsageError
+from tiersnap.snapshot.errors import GateError, RemoteStorageError, TiersnapError, UsageError
 
 
 class ObjectNotFoundError(RemoteStorageError):

@@ -24,14 +24,15 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from remote_storage.keys import KeyKind, ObjectKeys
-from remote_storage.object_store import ObjectStore, PutOutcome
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import __version__, snapshot_file
-from snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
-from snapshot.trust import Provenance
+from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.trust import Provenance
 
 FORMAT_VERSION = 1
 TOOL = f"tiersnap {__version__}"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from snapshot.producer_state import DELTA_DTYPE
-from snapshot.record_batch import RECORD_BATCH_DTYPE, RECORD_BATCH_FIELDS
-from snapshot.tables import DELTA_FIELDS
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE, RECORD_BATCH_FIELDS
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.tables import DELTA_FIELDS
 
 DELTA_COLUMNS = [name for name, _ in DELTA_FIELDS]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot.findings import Finding, FindingKind
-from snapshot.log_dir import FileRef, Partition, Segment
-from snapshot.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
 
 _LONG, _TEXT = pa.int64(), pa.string()
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from snapshot.producer_state import DELTA_DTYPE
-from snapshot.record_batch import RECORD_BATCH_FIELDS
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
 
 PARTITION_KEY = ("log_dir", "topic", "partition")
 SEGMENT_KEY = (*PARTITION_KEY, "base_offset")

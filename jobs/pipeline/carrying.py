@@ -8,25 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine, suited
-from jobs.pipeline.arrow_plans import explode, key_of, nest, pack, positions, spread_target, to_structs
-from jobs.pipeline.decoding import Decoded
-from jobs.pipeline.listing import Listing
-from jobs.pipeline.settings import RunSettings
-from jobs.pipeline.verdicts import REMOTE_KEY, keep_verdicts
-from jobs.warehouse import Warehouse, after, newest
-from snapshot import tables
-from snapshot.readiness import Verdict
-from snapshot.stages.carry_partitions import CarryPartitions
-from snapshot.stages.carry_plan import (
+from tiersnap.jobs.engine import Engine, suited
+from tiersnap.jobs.pipeline.arrow_plans import explode, key_of, nest, pack, positions, spread_target, to_structs
+from tiersnap.jobs.pipeline.decoding import Decoded
+from tiersnap.jobs.pipeline.listing import Listing
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.verdicts import REMOTE_KEY, keep_verdicts
+from tiersnap.jobs.warehouse import Warehouse, after, newest
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.stages.carry_partitions import CarryPartitions
+from tiersnap.snapshot.stages.carry_plan import (
     CARRIED,
     KNOWN_SNAPSHOT,
     PARTITION_PLAN,
     TIERED_SEGMENT,
     outcome_fingerprint,
 )
-from snapshot.stages.decoded_segments import DECODED_SEGMENT
-from snapshot.stages.snapshot_sink import SnapshotSink
+from tiersnap.snapshot.stages.decoded_segments import DECODED_SEGMENT
+from tiersnap.snapshot.stages.snapshot_sink import SnapshotSink
 
 _SNAPSHOT_KEY = (*tables.PARTITION_KEY, "end_offset")
 _LEAST_TASK_SEGMENTS = 50

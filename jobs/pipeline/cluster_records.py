@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.pipeline.arrow_plans import key_of
-from remote_storage.cluster_record import put_cluster_id
-from remote_storage.keys import ObjectKeys
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import TopicIdPartition
-from snapshot.errors import CorruptCheckpointError
-from snapshot.log_dir import LogDir, read_text
-from snapshot.meta_properties import META_PROPERTIES, parse
-from snapshot.readiness import Verdict
+from tiersnap.jobs.pipeline.arrow_plans import key_of
+from tiersnap.remote_storage.cluster_record import put_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, parse
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.log_dir import LogDir, read_text
 
 _REQUESTS_AT_ONCE = 8
 _PARTITION = ("log_dir", "topic", "topic_id", "partition")

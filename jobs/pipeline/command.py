@@ -14,21 +14,22 @@ from pathlib import Path
 
 import click
 
-from jobs import params
-from jobs.engine import Engine, LocalEngine
-from jobs.output import Output, human_bytes
-from jobs.pipeline.run import Outcome, run_stages
-from jobs.pipeline.settings import RunSettings
-from jobs.pipeline.topic_ids import read_topic_ids
-from jobs.remote_params import layout_option, s3_options
-from remote_storage.layout import Layout
-from remote_storage.object_store import ObjectStore
-from remote_storage.s3_settings import S3Settings
-from remote_storage.stores import open_store
-from snapshot.errors import ExitCode
-from snapshot.log_dir import located
-from snapshot.readiness import Verdict
-from snapshot.stages.carry_plan import CarryOptions
+from tiersnap.jobs.engine import Engine, LocalEngine
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.pipeline.run import Outcome, run_stages
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.stages.carry_plan import CarryOptions
+from tiersnap.snapshot.units import human_bytes
 
 MOST_LINES = 20
 _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -143,7 +144,7 @@ def make_engine(engine: str, master: str, spark_conf: tuple[str, ...]) -> Engine
     """The engine of --engine."""
     if engine == "local":
         return LocalEngine(os.cpu_count() or 1)
-    from jobs.session import spark_engine
+    from tiersnap.jobs.session import spark_engine
 
     return spark_engine(master, spark_conf)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine, suited
-from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
-from jobs.pipeline.settings import RunSettings
-from jobs.warehouse import Warehouse, after, newest
-from snapshot import tables
-from snapshot.findings import FindingKind
-from snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
+from tiersnap.jobs.engine import Engine, suited
+from tiersnap.jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.warehouse import Warehouse, after, newest
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.stages.decode import DECODED, SEGMENT_PLAN, DecodeSegments
 
 _LEAST_TASK_BYTES = 64 << 20
 # A single process decodes this much in about the time that Spark takes to start, from a slow disk in a little more.

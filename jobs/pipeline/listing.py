@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine, LocalEngine
-from jobs.params import matches_topic
-from jobs.pipeline.arrow_plans import key_of
-from jobs.pipeline.settings import RunSettings
-from snapshot.errors import NotALogDirError, UsageError
-from snapshot.log_dir import LogDir, open_log_dir, split_folder_name
-from snapshot.partition_rows import PARTITIONS
-from snapshot.stages.listing import PLAN, ListPartitions
+from tiersnap.jobs.engine import Engine, LocalEngine
+from tiersnap.jobs.pipeline.arrow_plans import key_of
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.errors import NotALogDirError, UsageError
+from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, split_folder_name
+from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.partition_rows import PARTITIONS
+from tiersnap.snapshot.stages.listing import PLAN, ListPartitions
 
 FOLDERS_PER_TASK = 500
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 from pyarrow import fs
 
-from jobs.warehouse import Warehouse
-from remote_storage.layout import Layout
-from remote_storage.object_store import ObjectStore
-from snapshot.errors import TransientError, UsageError
-from snapshot.log_dir import resolve
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import TransientError, UsageError
+from tiersnap.snapshot.log.log_dir import resolve
 
 _TABLE = "remote_log_segments"
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine
-from jobs.pipeline import tiering
-from jobs.pipeline.carrying import Carried, carry_changed
-from jobs.pipeline.cluster_records import record_clusters
-from jobs.pipeline.decoding import Decoded, decode_changed
-from jobs.pipeline.listing import Listing, list_sources
-from jobs.pipeline.one_run import bind_remote, only_run
-from jobs.pipeline.settings import RunSettings
-from jobs.pipeline.snapshot_objects import StoredSnapshots
-from jobs.pipeline.tiering import Tiered
-from jobs.pipeline.verdicts import keep_verdicts, mark_tiered
-from jobs.warehouse import Warehouse
-from remote_storage.layout import Layout
-from remote_storage.object_store import ObjectStore
-from snapshot.readiness import Verdict
+from tiersnap.jobs.engine import Engine
+from tiersnap.jobs.pipeline import tiering
+from tiersnap.jobs.pipeline.carrying import Carried, carry_changed
+from tiersnap.jobs.pipeline.cluster_records import record_clusters
+from tiersnap.jobs.pipeline.decoding import Decoded, decode_changed
+from tiersnap.jobs.pipeline.listing import Listing, list_sources
+from tiersnap.jobs.pipeline.one_run import bind_remote, only_run
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.snapshot_objects import StoredSnapshots
+from tiersnap.jobs.pipeline.tiering import Tiered
+from tiersnap.jobs.pipeline.verdicts import keep_verdicts, mark_tiered
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.gate.readiness import Verdict
 
 
 @dataclass(frozen=True)

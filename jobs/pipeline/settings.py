@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from snapshot.stages.carry_plan import CarryOptions
+from tiersnap.snapshot.stages.carry_plan import CarryOptions
 
 
 @dataclass(frozen=True)

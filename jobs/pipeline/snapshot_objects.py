@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remote_storage.keys import ObjectKeys
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.snapshot_objects import SnapshotRecord, put_manifest, put_snapshot, read_snapshot
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import snapshot_file
-from snapshot.crc32c import crc32c
-from snapshot.errors import CorruptSnapshotError, ObjectExistsError
-from snapshot.producer_state import is_expired
-from snapshot.stages.snapshot_sink import SnapshotObject, StoredSnapshot
-from snapshot.trust import Provenance, compare
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_objects import SnapshotRecord, put_manifest, put_snapshot, read_snapshot
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot.errors import CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.stages.snapshot_sink import SnapshotObject, StoredSnapshot
+from tiersnap.snapshot.state.producer_state import is_expired
+from tiersnap.snapshot.state.trust import Provenance, compare
 
 
 @dataclass(frozen=True)

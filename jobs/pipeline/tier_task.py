@@ -10,17 +10,21 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from remote_storage.bundle import SegmentBundle
-from remote_storage.layout import CopyState, Layout
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
-from remote_storage.source_file import SourceFile
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from remote_storage.uploader import copy_segment, delete_copy, inspect_copy
-from snapshot.errors import TiersnapError, TransientError
-from snapshot.log_dir import resolve
-from snapshot.partition_rows import LEADER_EPOCH, to_table
-from snapshot.trust import Provenance, SnapshotVerdict
+from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, inspect_copy
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.partition_rows import LEADER_EPOCH, to_table
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 _log = logging.getLogger(__name__)
 _LONG, _TEXT = pa.int64(), pa.string()

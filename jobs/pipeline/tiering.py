@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.engine import Engine
-from jobs.pipeline import tier_task
-from jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
-from jobs.pipeline.settings import RunSettings
-from jobs.pipeline.verdicts import REMOTE_KEY
-from jobs.warehouse import Warehouse
-from remote_storage.bundle import epochs_in_range
-from remote_storage.layout import Layout
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import SegmentState, new_segment_id
-from snapshot import tables
-from snapshot.readiness import Verdict
+from tiersnap.jobs.engine import Engine
+from tiersnap.jobs.pipeline import tier_task
+from tiersnap.jobs.pipeline.arrow_plans import explode, key_of, pack, positions, spread_target, to_structs
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.verdicts import REMOTE_KEY
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.gate.readiness import Verdict
 
 # Segments recorded as started in one commit: what a crash can leave to be looked at.
 WAVE_SEGMENTS = 5_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from snapshot.checkpoints import is_topic_id
-from snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.formats.checkpoints import is_topic_id
 
 
 def read_topic_ids(path: Path) -> dict[str, str]:

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.pipeline.arrow_plans import key_of, positions
-from jobs.pipeline.listing import Listing
-from jobs.pipeline.settings import RunSettings
-from jobs.warehouse import Warehouse
-from snapshot import tables
-from snapshot.readiness import Verdict
+from tiersnap.jobs.pipeline.arrow_plans import key_of, positions
+from tiersnap.jobs.pipeline.listing import Listing
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.gate.readiness import Verdict
 
 REMOTE_KEY = ("topic_id", "partition", "base_offset")
 

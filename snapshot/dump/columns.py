@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from snapshot.dump import lines
-from snapshot.dump.lines import Field
+from tiersnap.snapshot.dump import lines
+from tiersnap.snapshot.dump.lines import Field
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from snapshot.dump.columns import Column
-from snapshot.dump.files import StorageFile
-from snapshot.errors import TiersnapError
-from snapshot.findings import Finding
+from tiersnap.snapshot.dump.columns import Column
+from tiersnap.snapshot.dump.files import StorageFile
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.findings import Finding
 
 MOST_DAMAGE_KEPT = 10
 Text = bytes | memoryview

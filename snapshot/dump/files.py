@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from snapshot import log_dir
-from snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.log import log_dir
 
 
 class FileKind(StrEnum):

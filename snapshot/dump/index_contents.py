@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from snapshot import indexes, transaction_index
-from snapshot.dump import kafka_text
-from snapshot.dump.columns import Column, numbers, times
-from snapshot.dump.contents import Judgement, Options, Text
-from snapshot.dump.files import StorageFile
-from snapshot.dump.log_probe import LogProbe, open_log_probe
-from snapshot.errors import CorruptDataError, CorruptIndexError
+from tiersnap.snapshot.dump import kafka_text
+from tiersnap.snapshot.dump.columns import Column, numbers, times
+from tiersnap.snapshot.dump.contents import Judgement, Options, Text
+from tiersnap.snapshot.dump.files import StorageFile
+from tiersnap.snapshot.dump.log_probe import LogProbe, open_log_probe
+from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
+from tiersnap.snapshot.formats import indexes, transaction_index
 
 
 class _IndexContents:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from snapshot import batch_kernels as kernels
-from snapshot import record_batch as rb
-from snapshot.dump import kafka_text
-from snapshot.dump.columns import Column, flags, numbers, times, words
-from snapshot.dump.contents import Judgement, Options, Text
-from snapshot.dump.files import FileKind, StorageFile, next_base_offset
-from snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd, LogEntries, is_valid
-from snapshot.findings import Finding, FindingKind
+from tiersnap.snapshot.dump import kafka_text
+from tiersnap.snapshot.dump.columns import Column, flags, numbers, times, words
+from tiersnap.snapshot.dump.contents import Judgement, Options, Text
+from tiersnap.snapshot.dump.files import FileKind, StorageFile, next_base_offset
+from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd, LogEntries, is_valid
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 
 _DELETE_HORIZON_MASK = 0x40
 _CODECS = (*kafka_text.CODECS, "5", "6", "7")

@@ -1,6 +1,6 @@
 """Every entry of a log file, old formats and damaged ones too, by window.
 
-Where `snapshot.segment_scan` stops at the first damage, as a broker's recovery would cut there, this goes on as
+Where `log.segment_scan` stops at the first damage, as a broker's recovery would cut there, this goes on as
 kafka-dump-log does: an entry whose checksum, magic or offsets are wrong is an entry with a problem. It ends where the
 file has no more whole entry, or where an entry's size cannot be right.
 
@@ -28,10 +28,10 @@ import google_crc32c
 import numpy as np
 from pyarrow import fs
 
-from snapshot import batch_kernels as kernels
-from snapshot import record_batch as rb
-from snapshot.dump.entry_kernels import MORE, PEEK, walk_all
-from snapshot.windows import Windows, open_windows
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.dump_entries import MORE, PEEK, walk_all
+from tiersnap.snapshot.log.windows import Windows, open_windows
 
 # RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
 ENTRY_DTYPE = np.dtype(

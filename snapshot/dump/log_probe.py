@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from snapshot import record_batch as rb
+from tiersnap.snapshot.formats import record_batch as rb
 
 _START = struct.Struct(">qiibIhi")  # baseOffset, batchLength, leader epoch, magic, crc, attributes, lastOffsetDelta
 _SMALLEST_SIZE = 14

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from snapshot.dump import kafka_text
-from snapshot.dump.columns import TextTable, json_objects
-from snapshot.dump.contents import Contents, Options, Text
-from snapshot.dump.files import FileKind, StorageFile
-from snapshot.dump.index_contents import OffsetIndexContents, TimeIndexContents, TransactionIndexContents
-from snapshot.dump.log_contents import LogContents
-from snapshot.dump.state_contents import SnapshotContents, TextContents
+from tiersnap.snapshot.dump import kafka_text
+from tiersnap.snapshot.dump.columns import TextTable, json_objects
+from tiersnap.snapshot.dump.contents import Contents, Options, Text
+from tiersnap.snapshot.dump.files import FileKind, StorageFile
+from tiersnap.snapshot.dump.index_contents import OffsetIndexContents, TimeIndexContents, TransactionIndexContents
+from tiersnap.snapshot.dump.log_contents import LogContents
+from tiersnap.snapshot.dump.state_contents import SnapshotContents, TextContents
 
 SCHEMA_VERSION = 1
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from snapshot import checkpoints, snapshot_file
-from snapshot.dump import kafka_text
-from snapshot.dump.columns import Column, numbers, times, words
-from snapshot.dump.contents import Judgement, Options, Text
-from snapshot.dump.files import FileKind, StorageFile
-from snapshot.errors import CorruptDataError
-from snapshot.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.dump import kafka_text
+from tiersnap.snapshot.dump.columns import Column, numbers, times, words
+from tiersnap.snapshot.dump.contents import Judgement, Options, Text
+from tiersnap.snapshot.dump.files import FileKind, StorageFile
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import checkpoints, snapshot_file
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 
 class SnapshotContents:

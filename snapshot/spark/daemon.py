@@ -12,7 +12,7 @@ import importlib.util
 import re
 import sys
 
-from snapshot.without_pandas import without_pandas
+from tiersnap.snapshot.without_pandas import without_pandas
 
 _ARCHIVE_OF_SPARK = re.compile(r".*(/pyspark\.zip|/py4j-[^/]*-src\.zip|\.jar)")
 
@@ -33,8 +33,7 @@ def main() -> None:
     without_pandas()
     from pyspark import daemon
 
-    from snapshot.segment_scan import load_kernels
-    from snapshot.stages import carry_partitions, decode  # noqa: F401
+    from tiersnap.snapshot.log.segment_scan import load_kernels
 
     load_kernels()
     # PySpark collects garbage after each task, and none of this will ever be any.

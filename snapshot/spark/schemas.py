@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from snapshot import tables
-from snapshot.partition_rows import PARTITIONS as PARTITIONS_ARROW
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.partition_rows import PARTITIONS as PARTITIONS_ARROW
 
 RECORD_BATCHES: StructType = from_arrow_schema(tables.RECORD_BATCHES)
 PRODUCER_DELTAS: StructType = from_arrow_schema(tables.PRODUCER_DELTAS)

@@ -1,6 +1,6 @@
 """`spark.read.format("kafkasegment")`: the batch headers of log segments as a DataFrame.
 
-    from snapshot.spark.source import KafkaSegmentDataSource
+    from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
 
     spark.dataSource.register(KafkaSegmentDataSource)
     (
@@ -29,11 +29,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from snapshot import tables
-from snapshot.delta_rows import batches_to_table
-from snapshot.log_dir import Segment, open_log_dir, read_partition, resolve
-from snapshot.segment_scan import SegmentScan
-from snapshot.spark.schemas import RECORD_BATCHES
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import batches_to_table
+from tiersnap.snapshot.log.log_dir import Segment, open_log_dir, read_partition, resolve
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.spark.schemas import RECORD_BATCHES
 
 DEFAULT_TASK_BYTES = 128 << 20
 _NO_LIMIT = 2**63 - 1

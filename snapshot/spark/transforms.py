@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from snapshot import tables
-from snapshot.delta_rows import table_to_deltas
-from snapshot.producer_state import ENTRY_DTYPE, ProducerFold
-from snapshot.record_batch import RECORD_BATCH_DTYPE
-from snapshot.spark import schemas
-from snapshot.stages.fold_table import FoldTable
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import table_to_deltas
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
+from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.stages.fold_table import FoldTable
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold
 
 ENTRIES = pa.schema(
     [

@@ -9,24 +9,25 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from snapshot import snapshot_file, tables
-from snapshot.carry import Boundary, StartState
-from snapshot.delta_rows import writable
-from snapshot.errors import TiersnapError, TransientError
-from snapshot.examine import Examination, compaction_reason, conclude
-from snapshot.findings import FindingKind
-from snapshot.log_dir import Partition, Segment, resolve
-from snapshot.partition_replay import Replay, replay_partition, snapshot_reader
-from snapshot.partition_rows import from_row, to_table
-from snapshot.producer_state import live_entries
-from snapshot.replay import Run
-from snapshot.segment_scan import SegmentEnd
-from snapshot.stages.carry_plan import CARRIED, CarryOptions
-from snapshot.stages.decoded_segments import DeltaFiles, segment_end
-from snapshot.stages.kept_state import KeptState
-from snapshot.stages.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
-from snapshot.table_file import TableFile
-from snapshot.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import writable
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.examine import Examination, compaction_reason, conclude
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.log_dir import Partition, Segment, resolve
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.partition_rows import from_row, to_table
+from tiersnap.snapshot.stages.carry_plan import CARRIED, CarryOptions
+from tiersnap.snapshot.stages.decoded_segments import DeltaFiles, segment_end
+from tiersnap.snapshot.stages.kept_state import KeptState
+from tiersnap.snapshot.stages.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
+from tiersnap.snapshot.state.carry import Boundary, StartState
+from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.producer_state import live_entries
+from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.table_file import TableFile
 
 
 @dataclass(frozen=True)

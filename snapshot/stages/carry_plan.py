@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot import tables
-from snapshot.partition_rows import PARTITIONS, fingerprint
-from snapshot.stages.decoded_segments import DECODED_SEGMENT
-from snapshot.table_file import WRITTEN_FILE
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.partition_rows import PARTITIONS, fingerprint
+from tiersnap.snapshot.stages.decoded_segments import DECODED_SEGMENT
+from tiersnap.snapshot.table_file import WRITTEN_FILE
 
 KNOWN_SNAPSHOT = pa.struct(
     [

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from snapshot import tables
-from snapshot.delta_rows import BatchColumns, deltas_to_table, writable
-from snapshot.findings import FindingKind
-from snapshot.log_dir import FileRef, Segment, resolve
-from snapshot.partition_rows import to_table
-from snapshot.replay import fold_segment
-from snapshot.table_file import WRITTEN_FILE, TableFile
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import BatchColumns, deltas_to_table, writable
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.log_dir import FileRef, Segment, resolve
+from tiersnap.snapshot.partition_rows import to_table
+from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.table_file import WRITTEN_FILE, TableFile
 
 SEGMENT_PLAN = pa.struct(
     [

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from snapshot import tables
-from snapshot.delta_rows import DELTA_COLUMNS, table_to_deltas
-from snapshot.findings import Finding, FindingKind
-from snapshot.replay import Run
-from snapshot.segment_scan import SegmentEnd
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import DELTA_COLUMNS, table_to_deltas
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.state.replay import Run
 
 _NEEDED = (
     "base_offset",

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from snapshot import tables
-from snapshot.delta_rows import deltas_to_table
-from snapshot.errors import UsageError
-from snapshot.fold_kernels import FoldedColumns
-from snapshot.log_dir import resolve
-from snapshot.producer_state import ProducerFold
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import deltas_to_table
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.kernels.fold import FoldedColumns
+from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.state.producer_state import ProducerFold
 
 FILES = pa.schema([("path", pa.string())])  # inside the table's folder
 IDENTITY = ("log_dir", "topic", "partition", "segment_base_offset")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot import tables
-from snapshot.carry import StartState
-from snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas
-from snapshot.log_dir import Partition
-from snapshot.partition_rows import fingerprint
-from snapshot.stages.carry_plan import CarryOptions, outcome_fingerprint
-from snapshot.stages.decoded_segments import DeltaFiles
-from snapshot.table_file import TableFile
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import DELTA_COLUMNS, deltas_to_table, table_to_deltas
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.partition_rows import fingerprint
+from tiersnap.snapshot.stages.carry_plan import CarryOptions, outcome_fingerprint
+from tiersnap.snapshot.stages.decoded_segments import DeltaFiles
+from tiersnap.snapshot.state.carry import StartState
+from tiersnap.snapshot.table_file import TableFile
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot.log_dir import Checkpoints, read_partition, resolve
-from snapshot.partition_rows import PARTITIONS, to_row, to_table
+from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition, resolve
+from tiersnap.snapshot.partition_rows import PARTITIONS, to_row, to_table
 
 PLAN = pa.schema([("log_dir", pa.string()), ("folders", pa.list_(pa.string()))])
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.s3_client import client_of
 from tests.broker.harness import jars
 from tests.broker.harness.disks import Disks
 from tests.broker.harness.scenarios import write_current_log, write_legacy_log
 from tests.broker.harness.two_disks import Lost, write_and_tier
 from tests.s3.conftest import aws_environment, endpoint, settings_for  # noqa: F401
+from tiersnap.remote_storage.stores.s3_client import client_of
 
 CopyDisks = Callable[[Disks], Disks]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshot.dump import render
-from snapshot.dump.contents import Options
-from snapshot.dump.files import identify
 from tests.broker.harness import jars
 from tests.broker.oracle.dump import dump_log
 from tests.broker.oracle.java import compiled, run_java
 from tests.reference import log_builder as lb
 from tests.reference.dump_cases import DATA, MADE, REAL, SEGMENT, golden_of_made, golden_of_real
+from tiersnap.snapshot.dump import render
+from tiersnap.snapshot.dump.contents import Options
+from tiersnap.snapshot.dump.files import identify
 
 pytestmark = pytest.mark.broker
 

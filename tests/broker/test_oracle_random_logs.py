@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from snapshot import snapshot_file
 from tests.broker.harness.damage import snapshots
 from tests.broker.oracle.fold import fold_oracle
 from tests.broker.oracle.java import JavaProgramError
@@ -19,6 +18,7 @@ from tests.broker.oracle.judge import entries
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.random_log import write_random_partition
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1")]
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import run as tiersnap
-from remote_storage.metadata_records import decode, encode
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
@@ -19,6 +17,8 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, log_start
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.metadata.metadata_records import decode, encode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 

@@ -12,9 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
-from jobs.cli import run as tiersnap
-from remote_storage.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import file_at
 from tests.broker.harness.disks import kraft_disks
@@ -26,6 +23,13 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
-from jobs.cli import run as tiersnap
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, segment_bases
 from tests.broker.harness.remote_log_metadata import states
@@ -27,6 +26,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.cli import run as tiersnap
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 

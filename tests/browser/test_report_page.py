@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.readiness_report import summarise, write_report
 from tests.browser.chromium import Chromium, missing
 from tests.reference.readiness_tables import RUN, sample_table, segments_of
+from tiersnap.snapshot.report import summarise, write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from snapshot import snapshot_file
-from snapshot.carry import PartitionState, carry
-from snapshot.producer_state import DELTA_DTYPE, ProducerFold, from_entries
-from snapshot.replay import Run
 from tests.perf.make_log import START_TIME
 from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import Scale
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.carry import PartitionState, carry
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold, from_entries
+from tiersnap.snapshot.state.replay import Run
 
 DELTAS_PER_SEGMENT = 1000
 WANTED = 100

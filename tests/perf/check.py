@@ -15,10 +15,6 @@ import google_crc32c
 import numpy as np
 from pyarrow import fs
 
-from snapshot import snapshot_file
-from snapshot.producer_state import ProducerFold
-from snapshot.replay import fold_segment
-from snapshot.segment_scan import SegmentScan
 from tests.perf import yardsticks
 from tests.perf.carry_rows import deltas_of
 from tests.perf.decode_rows import partition_of
@@ -27,6 +23,10 @@ from tests.perf.make_table import batch_rows
 from tests.perf.measure import Seconds, best_in_turns
 from tests.perf.measure import cpu_timed as timed
 from tests.perf.scale import MIB
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.state.producer_state import ProducerFold
+from tiersnap.snapshot.state.replay import fold_segment
 
 RECORDED = Path(__file__).with_name("ratios.json")
 ALLOWED = 0.7

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 from pyarrow import fs
 
-from snapshot.log_dir import Partition, open_log_dir, read_partition
-from snapshot.partition_replay import local_replay
-from snapshot.snapshot_file import encode
 from tests.perf.kafka_replay import kafka_replay
 from tests.perf.make_log import LogShape, MadeLog, made
 from tests.perf.measure import Row, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
+from tiersnap.snapshot.formats.snapshot_file import encode
+from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
+from tiersnap.snapshot.state.partition_replay import local_replay
 
 
 def partition_of(log: MadeLog, name: str = "perf-0") -> Partition:

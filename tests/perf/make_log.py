@@ -14,9 +14,15 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from snapshot.crc_kernels import checksum
-from snapshot.record_batch import CONTROL_MASK, CRC_START, HEADER_LENGTH, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tests.perf.scale import DATA
+from tiersnap.snapshot.formats.record_batch import (
+    CONTROL_MASK,
+    CRC_START,
+    HEADER_LENGTH,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_MASK,
+)
+from tiersnap.snapshot.kernels.crc import checksum
 
 BLOCK = 100
 TOPIC_ID = "a1b2c3d4e5f6g7h8i9j0kA"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from snapshot.crc32c import crc32c
-from snapshot.record_batch import CRC_START, HEADER_LENGTH, LOG_OVERHEAD
 from tests.perf.make_log import START_TIME, TOPIC_ID, MadeLog, batch_dtype
 from tests.perf.scale import DATA, MIB
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.record_batch import CRC_START, HEADER_LENGTH, LOG_OVERHEAD
 
 BATCH_BYTES = MIB
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 import botocore.httpsession
 import pyarrow as pa
 
-from jobs.embedded_s3 import embedded_s3, make_bucket
-from snapshot.stages.decode import DecodeSegments
 from tests.perf.decode_rows import partition_of, replay
 from tests.perf.make_log import LogShape, MadeLog, made
 from tests.perf.measure import Row
 from tests.perf.scale import DATA, MIB, Scale
 from tests.perf.upload_rows import BUCKET, Uploads
 from tests.perf.worker import plan_of
+from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.snapshot.stages.decode import DecodeSegments
 
 _LEAST_SHARE = 0.04
 
@@ -28,8 +28,8 @@ _LEAST_SHARE = 0.04
 _SPARK = """
 import time
 import pyarrow as pa
-from jobs.session import spark_engine
-from snapshot.without_pandas import without_pandas
+from tiersnap.jobs.session import spark_engine
+from tiersnap.snapshot.without_pandas import without_pandas
 
 def nothing(batches):
     yield from batches

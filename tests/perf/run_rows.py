@@ -26,7 +26,7 @@ _SEGMENT_BYTES = 256 * MIB  # a quarter of what brokers make by default
 def run(log: MadeLog, work: Path, *options: str) -> tuple[float, dict[str, float]]:
     """One `tiersnap run --apply` with a directory as remote: seconds of the process, and of its stages."""
     command = [
-        *(sys.executable, "-c", "import sys; from jobs.cli import main; sys.exit(main())"),
+        *(sys.executable, "-c", "import sys; from tiersnap.jobs.cli import main; sys.exit(main())"),
         *("--output", "json", "run", "--source", log.path, "--remote", str(work / "remote"), "--apply"),
         *("--layout", "local-tiered-storage"),
         *("--warehouse", str(work / "warehouse"), "--report", str(work / "report"), *options),

@@ -13,13 +13,13 @@ import boto3
 from boto3.s3.transfer import TransferConfig
 from pyarrow import fs
 
-from jobs.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
-from remote_storage.s3_settings import S3Settings
-from remote_storage.s3_store import S3Store
-from remote_storage.source_file import SourceFile
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row, Seconds, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
+from tiersnap.jobs.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.upload.source_file import SourceFile
 
 BUCKET = "perf"
 

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
-from snapshot.carry import PartitionState
-from snapshot.log_dir import open_log_dir, read_partition
-from snapshot.replay import Run, fold_segment
-from snapshot.snapshot_file import encode
-from snapshot.stages.decode import PLAN, DecodeSegments
 from tests.perf.carry_rows import deltas_of
 from tests.perf.measure import print_peak
+from tiersnap.snapshot.formats.snapshot_file import encode
+from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
+from tiersnap.snapshot.stages.decode import PLAN, DecodeSegments
+from tiersnap.snapshot.state.carry import PartitionState
+from tiersnap.snapshot.state.replay import Run, fold_segment
 
 
 def plan_of(log_dir: str, most: int | None = None) -> pa.Table:

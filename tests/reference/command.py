@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.cli import run
+from tiersnap.jobs.cli import run
 
 
 @dataclass(frozen=True)

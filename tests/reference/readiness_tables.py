@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from jobs.readiness_report import RunInfo
-from snapshot.readiness import NEXT_STEP, Verdict
-from snapshot.tables import READINESS
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.report import RunInfo
+from tiersnap.snapshot.tables import READINESS
 
 GIB = 1 << 30
 TIMESTAMP = 1_600_000_000_000  # ms, 2020-09-13

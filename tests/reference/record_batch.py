@@ -1,7 +1,7 @@
 """The record batch format read one field at a time: slow, plain, and the answer that the fast decoder must give.
 
 Reads as org.apache.kafka.common.record.FileLogInputStream does and stops where segment recovery would cut the file.
-Shares nothing with `snapshot.record_batch` but the names of the columns.
+Shares nothing with `tiersnap.snapshot.formats.record_batch` but the names of the columns.
 """
 
 from __future__ import annotations

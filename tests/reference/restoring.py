@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remote_storage.cluster_record import put_cluster_id
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.keys import ObjectKeys
-from remote_storage.segment_metadata import TopicIdPartition
-from snapshot.log_dir import Checkpoints, read_partition
 from tests.reference.command import Ran, tiersnap
 from tests.reference.tiered import LOCAL, tier
+from tiersnap.remote_storage.cluster_record import put_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 DATA = Path(__file__).parents[1] / "data" / "kafka-4.1.1"
 CLUSTER, OTHER_CLUSTER = "EArE95XTQEqfBLWnpGnLIQ", "AnotherClusterAnother_"

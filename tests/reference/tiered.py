@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.bundle import SegmentBundle
-from remote_storage.layout import Layout
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, new_segment_id
-from remote_storage.source_file import SourceFile
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from remote_storage.uploader import copy_segment
-from snapshot import snapshot_file
-from snapshot.log_dir import Checkpoints, FileRef, Partition, read_partition
-from snapshot.partition_replay import local_replay
-from snapshot.trust import Provenance
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    new_segment_id,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.uploader import copy_segment
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
+from tiersnap.snapshot.state.partition_replay import local_replay
+from tiersnap.snapshot.state.trust import Provenance
 
 LOCAL = pafs.LocalFileSystem()
 

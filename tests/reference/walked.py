@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapshot import batch_kernels as kernels
-from snapshot import record_batch as rb
-from snapshot.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
 
 
 def walked(data: bytes, *, last_offset: int = -1, check_crc: bool = True) -> tuple[np.ndarray, int, int, np.void]:

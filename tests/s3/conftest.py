@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.embedded_s3 import embedded_s3
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.object_store import ObjectStore
-from remote_storage.s3_client import client_of
-from remote_storage.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
-from remote_storage.s3_store import S3Store
 from tests.s3.fault_proxy import FaultProxy
+from tiersnap.jobs.embedded_s3 import embedded_s3
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.s3_client import client_of
+from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",

@@ -6,13 +6,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow.fs as pafs
 
-from remote_storage.bundle import SegmentBundle
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, new_segment_id
-from remote_storage.source_file import SourceFile
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import snapshot_file
-from snapshot.producer_state import ENTRY_DTYPE
-from snapshot.trust import Provenance
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    new_segment_id,
+)
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.state.trust import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 EPOCHS = ((0, 0), (3, 500), (4, 1500), (9, 5000))

@@ -9,11 +9,11 @@ import google_crc32c
 import pyarrow.fs as pafs
 import pytest
 
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.object_store import ObjectStore, PutOutcome
-from remote_storage.s3_settings import MIN_PART_SIZE
-from snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
+from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
+from tiersnap.snapshot.errors import ObjectExistsError, TransientError
 
 pytestmark = pytest.mark.s3
 

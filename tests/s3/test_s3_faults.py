@@ -9,13 +9,14 @@ import time
 import google_crc32c
 import pytest
 
-from remote_storage.deadline import Deadline
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.object_store import PutOutcome
-from remote_storage.s3_client import client_of
-from remote_storage.s3_settings import MIN_PART_SIZE, Checksums
-from remote_storage.s3_store import S3Store
-from snapshot.errors import (
+from tests.s3.conftest import settings_for
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.object_store import PutOutcome
+from tiersnap.remote_storage.stores.s3_client import client_of
+from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.snapshot.errors import (
     CorruptDataError,
     ExitCode,
     ObjectExistsError,
@@ -23,7 +24,6 @@ from snapshot.errors import (
     TransientError,
     UsageError,
 )
-from tests.s3.conftest import settings_for
 
 pytestmark = pytest.mark.s3
 

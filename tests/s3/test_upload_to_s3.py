@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.keys import ObjectKeys
-from remote_storage.layout import CopyState, IndexType
-from remote_storage.s3_settings import MIN_PART_SIZE
-from remote_storage.s3_store import S3Store
-from remote_storage.testing import Crash, Fault, FlakyStore
-from remote_storage.uploader import copy_segment, delete_copy, fetch_index, fetch_segment, inspect_copy
-from snapshot.errors import TransientError
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_bundle
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
+from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.upload.uploader import (
+    copy_segment,
+    delete_copy,
+    fetch_index,
+    fetch_segment,
+    inspect_copy,
+)
+from tiersnap.snapshot.errors import TransientError
 
 pytestmark = pytest.mark.s3
 
@@ -73,7 +79,7 @@ def test_after_a_failed_request_of_any_kind_nothing_is_left(proxy, faulty_store,
 
 KILLED = """
 import pickle, sys
-from remote_storage.uploader import copy_segment
+from tiersnap.remote_storage.upload.uploader import copy_segment
 copy_segment(*pickle.load(open(sys.argv[1], "rb")))
 """
 
@@ -112,8 +118,8 @@ def test_memory_of_an_upload_is_a_few_parts(endpoint, bucket, tmp_path):
     code = f"""
 import resource, sys
 import pyarrow.fs as pafs
-from remote_storage.s3_settings import S3Settings
-from remote_storage.s3_store import S3Store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
 store = S3Store({bucket!r}, "", S3Settings(
     endpoint_url={endpoint!r}, path_style=True, part_size={MIN_PART_SIZE}, max_concurrency=2))
 store.put_if_absent("warm", bytes({MIN_PART_SIZE}))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.embedded_s3 import embedded_s3, make_bucket
-from remote_storage.object_store import ObjectStore
-from remote_storage.s3_settings import S3Settings
-from remote_storage.stores import open_store
+from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +31,7 @@ def s3_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(s3_url: str) -> Iterator[object]:
-    from jobs.session import build
+    from tiersnap.jobs.session import build
 
     session = build(
         app_name="tiersnap-tests",

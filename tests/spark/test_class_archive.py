@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs import make_class_archive
+from tiersnap.jobs import make_class_archive
 
 pytestmark = pytest.mark.spark
 
 SESSION = """
 import pyarrow as pa
-from jobs.session import spark_engine
+from tiersnap.jobs.session import spark_engine
 
 def unchanged(batches):
     yield from batches

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from snapshot.spark.engine import SparkEngine
 from tests.reference.recovered import DATA
+from tiersnap.snapshot.spark.engine import SparkEngine
 
 pytestmark = pytest.mark.spark
 
@@ -58,12 +58,12 @@ def test_a_plan_of_one_row_is_one_task_and_an_empty_plan_none(spark: SparkSessio
 
 LOCAL = """
 import pyarrow as pa
-from jobs.session import spark_engine
+from tiersnap.jobs.session import spark_engine
 
 def seen(batches):
     import os, sys
     archives = [entry for entry in [*sys.path, *sys.path_importer_cache] if "spark" in entry and os.path.isfile(entry)]
-    ready = {name for name in ("snapshot.batch_kernels", "pyarrow.parquet") if name in sys.modules}
+    ready = {name for name in ("tiersnap.snapshot.kernels.batch", "pyarrow.parquet") if name in sys.modules}
     has_pandas = "pandas" in sys.modules
     yield pa.record_batch([[len(archives)], [len(ready)], [has_pandas]], schema=SEEN)
 
@@ -79,7 +79,7 @@ def test_workers_of_a_local_run_are_forked_ready_and_do_without_archives_and_pan
 
 def test_a_run_that_is_interrupted_while_spark_starts_ends_with_130_and_leaves_no_jvm(tmp_path: Path) -> None:
     # The end of stdout is the end of all that inherited it.
-    program = "import sys; from jobs.cli import main; sys.exit(main())"
+    program = "import sys; from tiersnap.jobs.cli import main; sys.exit(main())"
     options = ["--source", str(DATA / "kafka-3.9.1" / "logs"), "--remote", str(tmp_path / "remote")]
     options += ["--warehouse", str(tmp_path / "warehouse"), "--report", str(tmp_path / "report")]
     command = [sys.executable, "-c", program, "--output", "json", "run", *options]

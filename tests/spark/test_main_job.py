@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.cli import run as tiersnap
-from snapshot import snapshot_file
 from tests.reference.log_builder import data_batch
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.spark
 

@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.cli import run as tiersnap
-from remote_storage.keys import KeyKind, ObjectKeys
-from remote_storage.segment_metadata import SegmentState, check_transition
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
 
 pytestmark = pytest.mark.spark
 

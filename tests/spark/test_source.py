@@ -8,14 +8,14 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot.spark import schemas, transforms
-from snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
-from snapshot.tables import PRODUCER_DELTAS, RECORD_BATCHES
 from tests.reference.command import tiersnap
 from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
+from tiersnap.snapshot.spark import schemas, transforms
+from tiersnap.snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
+from tiersnap.snapshot.tables import PRODUCER_DELTAS, RECORD_BATCHES
 
 pytestmark = pytest.mark.spark
 

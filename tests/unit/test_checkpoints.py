@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot import checkpoints
-from snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats import checkpoints
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import class_archive, make_class_archive
+from tiersnap.jobs import class_archive, make_class_archive
 
 pytestmark = pytest.mark.unit
 
@@ -92,7 +92,7 @@ def test_a_java_that_is_too_old_is_named(version: str, machine: Path, monkeypatc
 def test_without_java_the_command_says_so_and_is_content(machine: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAVA_HOME", str(machine / "nowhere"))
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.make_class_archive"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tiersnap.jobs.make_class_archive"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Class archive: none, Spark starts without: no Java")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import run
 from tests.reference.dump_cases import DATA, MADE, REAL, golden_of_made, golden_of_real
+from tiersnap.jobs.cli import run
 
 pytestmark = pytest.mark.unit
 

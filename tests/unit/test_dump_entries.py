@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from snapshot import batch_kernels as kernels
-from snapshot import indexes
-from snapshot import record_batch as rb
-from snapshot.dump import lines, render
-from snapshot.dump.contents import Options
-from snapshot.dump.files import identify
-from snapshot.dump.log_entries import ENTRY_DTYPE, LogEntries, is_valid
 from tests.reference import log_builder as lb
 from tests.reference.dump_cases import EVERY_KIND, LOG, SEGMENT
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA, recovered
+from tiersnap.snapshot.dump import lines, render
+from tiersnap.snapshot.dump.contents import Options
+from tiersnap.snapshot.dump.files import identify
+from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, LogEntries, is_valid
+from tiersnap.snapshot.formats import indexes
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels import batch as kernels
 
 pytestmark = pytest.mark.unit
 

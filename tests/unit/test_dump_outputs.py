@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import run
-from snapshot.dump import files
-from snapshot.dump.files import FileKind
-from snapshot.errors import SourceNotFoundError, UsageError
 from tests.reference import log_builder as lb
 from tests.reference.dump_cases import EVERY_KIND, LOG, MADE, SEGMENT
+from tiersnap.jobs.cli import run
+from tiersnap.snapshot.dump import files
+from tiersnap.snapshot.dump.files import FileKind
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 
 pytestmark = pytest.mark.unit
 

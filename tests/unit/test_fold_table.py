@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from snapshot import tables
-from snapshot.delta_rows import BatchColumns, batches_to_table, table_to_deltas, writable
-from snapshot.errors import UsageError
-from snapshot.producer_state import fold
-from snapshot.record_batch import RECORD_BATCH_DTYPE, RECORD_BATCH_FIELDS
-from snapshot.stages.fold_table import FILES, FoldTable, fold_file
-from snapshot.table_file import TableFile
+from tiersnap.snapshot import tables
+from tiersnap.snapshot.delta_rows import BatchColumns, batches_to_table, table_to_deltas, writable
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE, RECORD_BATCH_FIELDS
+from tiersnap.snapshot.stages.fold_table import FILES, FoldTable, fold_file
+from tiersnap.snapshot.state.producer_state import fold
+from tiersnap.snapshot.table_file import TableFile
 
 
 def rows_from(base_offset: int, count: int, seed: int) -> np.ndarray:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot import indexes
-from snapshot.errors import CorruptIndexError
 from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.formats import indexes
 
 pytestmark = pytest.mark.unit
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.keys import ObjectKeys
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.snapshot_objects import put_manifest, put_snapshot
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import snapshot_file
-from snapshot.trust import Provenance
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_objects import put_manifest, put_snapshot
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.trust import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -8,22 +8,30 @@ from pathlib import Path
 
 import pytest
 
-import snapshot
+import tiersnap
 from tests.reference.privileges import run_obeying_modes
 
 pytestmark = pytest.mark.unit
 
-ASK = "import snapshot, os; print(os.environ.get('NUMBA_CACHE_DIR', ''))"
+KEPT = (
+    "__init__.py",
+    "snapshot/__init__.py",
+    "snapshot/kernels/__init__.py",
+    "snapshot/kernels/cache.py",
+    "snapshot/formats/record_batch.py",
+)
+ASK = "import tiersnap.snapshot.kernels, os; print(os.environ.get('NUMBA_CACHE_DIR', ''))"
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A folder with the package, which cannot be written to, as one installed by somebody else."""
-    package = tmp_path / "site/snapshot"
-    package.mkdir(parents=True)
-    for name in ("__init__.py", "kernel_cache.py"):
-        shutil.copy(Path(snapshot.__file__).with_name(name), package)
-    package.chmod(0o555)
+    ours = Path(tiersnap.__file__).parent
+    package = tmp_path / "site/tiersnap"
+    for name in KEPT:
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ours / name, package / name)
+    (package / "snapshot/kernels").chmod(0o555)
     return package.parent
 
 
@@ -75,12 +83,12 @@ def test_a_folder_that_was_named_and_cannot_be_written_to_is_not_used(installed)
 
 def test_another_rule_in_any_kernel_module_is_another_folder(installed):
     before = place_found(installed, HOME=str(installed.parent))
-    (installed / "snapshot").chmod(0o755)
-    (installed / "snapshot/fold_kernels.py").write_text("KEEP = 1\n")
+    (installed / "tiersnap/snapshot/kernels").chmod(0o755)
+    (installed / "tiersnap/snapshot/kernels/fold.py").write_text("KEEP = 1\n")
     assert place_found(installed, HOME=str(installed.parent)) != before
 
 
 def test_numba_that_was_loaded_before_uses_the_folder_too(tmp_path):
-    ask = "import numba, snapshot, os; print(numba.config.CACHE_DIR == os.environ['NUMBA_CACHE_DIR'])"
-    done = run_obeying_modes("-c", ask, cwd=Path(snapshot.__file__).parent.parent, env={"HOME": str(tmp_path)})
+    ask = "import numba, tiersnap.snapshot.kernels, os; print(numba.config.CACHE_DIR == os.environ['NUMBA_CACHE_DIR'])"
+    done = run_obeying_modes("-c", ask, cwd=Path(tiersnap.__file__).parent.parent, env={"HOME": str(tmp_path)})
     assert done.stdout.strip() == "True", done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs.engine import LocalEngine
+from tiersnap.jobs.engine import LocalEngine
 
 pytestmark = pytest.mark.unit
 
@@ -67,7 +67,7 @@ def test_after_a_process_has_died_the_engine_runs_again() -> None:
 def test_processes_end_with_a_run_that_is_killed() -> None:
     program = (
         "import time, sys\n"
-        "from jobs.engine import LocalEngine\n"
+        "from tiersnap.jobs.engine import LocalEngine\n"
         "from tests.unit.test_local_engine import SCHEMA, plan, write_late\n"
         "if __name__ == '__main__':\n"
         "    engine = LocalEngine(2)\n"
@@ -87,7 +87,7 @@ def test_processes_end_with_a_run_that_is_killed() -> None:
 def test_an_interrupted_run_ends_at_once_and_its_processes_say_nothing(whom: str) -> None:
     program = (
         "import sys\n"
-        "from jobs.engine import LocalEngine\n"
+        "from tiersnap.jobs.engine import LocalEngine\n"
         "from tests.unit.test_local_engine import SCHEMA, plan, write_late\n"
         "if __name__ == '__main__':\n"
         "    engine = LocalEngine(2)\n"

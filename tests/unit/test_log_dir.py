@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from snapshot.errors import NotALogDirError, SourceNotFoundError
-from snapshot.findings import FindingKind
-from snapshot.log_dir import Partition, open_log_dir, split_folder_name
 from tests.reference.log_builder import data_batch, offsets_text, write_partition
+from tiersnap.snapshot.errors import NotALogDirError, SourceNotFoundError
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, split_folder_name
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage.errors import InvalidKeyError
-from remote_storage.flexible_encoding import FlexibleReader, compact_bytes, unsigned_varint
-from remote_storage.metadata_records import (
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.metadata.flexible_encoding import FlexibleReader, compact_bytes, unsigned_varint
+from tiersnap.remote_storage.metadata.metadata_records import (
     CorruptMetadataRecordError,
     MetadataRecord,
     PartitionDelete,
@@ -20,7 +20,7 @@ from remote_storage.metadata_records import (
     decode,
     encode,
 )
-from remote_storage.segment_metadata import (
+from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,

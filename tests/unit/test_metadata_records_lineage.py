@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage.lineage import UNDEFINED, end_offset_for, outside_lineage
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.metadata.lineage import UNDEFINED, end_offset_for, outside_lineage
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
 
 pytestmark = pytest.mark.unit
 

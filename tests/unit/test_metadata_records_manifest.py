@@ -6,17 +6,21 @@ import json
 
 import pytest
 
-from jobs.kafka_admin.client import Setting
-from jobs.kafka_admin.options import read_properties
-from jobs.kafka_admin.raw_connection import can_speak
-from jobs.kafka_admin.toggle import Begun, Records, own_values, settings_while_off
-from remote_storage import rsm_manifest
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.keys import KeyKind, ObjectKeys
-from remote_storage.layout import IndexType
-from remote_storage.manifest_segments import decode_metadata, segments_in_store
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
-from snapshot.errors import CorruptDataError, SourceNotFoundError, UsageError
+from tiersnap.jobs.options.cluster import read_properties
+from tiersnap.remote_storage.cluster.client import Setting
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.toggle import Begun, Records, own_values, settings_while_off
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.manifest_segments import decode_metadata, segments_in_store
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, UsageError
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remote_storage.metadata_partitioner import hash_code, metadata_partition, murmur2
-from remote_storage.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.metadata_partitioner import hash_code, metadata_partition, murmur2
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 pytestmark = pytest.mark.unit
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.kafka_admin.copier import Progress, Watched, attempts, blind_attempts, progress_of
-from jobs.kafka_admin.errors import LeaderEpochLineageError, SegmentHoleError
-from jobs.kafka_admin.publish_plan import Action, PartitionPlan, plan_segments
-from remote_storage.metadata_cache import MetadataCache
-from remote_storage.metadata_records import SegmentRecord, SegmentUpdate
-from remote_storage.segment_metadata import (
+from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of
+from tiersnap.remote_storage.cluster.errors import LeaderEpochLineageError, SegmentHoleError
+from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan, plan_segments
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,

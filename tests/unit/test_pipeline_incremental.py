@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.pipeline.run import Outcome
-from snapshot import snapshot_file
 from tests.reference import log_builder
 from tests.reference.log_builder import TIMESTAMP, leader_epochs_text, offsets_text
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Runner
+from tiersnap.jobs.pipeline.run import Outcome
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.warehouse import Warehouse
-from remote_storage.keys import KeyKind, ObjectKeys
-from remote_storage.segment_metadata import SegmentState, check_transition
-from remote_storage.snapshot_objects import SnapshotManifest
-from snapshot.crc32c import crc32c
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
+from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
+from tiersnap.snapshot.formats.crc32c import crc32c
 
 pytestmark = pytest.mark.unit
 

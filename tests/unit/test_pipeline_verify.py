@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import run as tiersnap
 from tests.reference.recovered import DATA
+from tiersnap.jobs.cli import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

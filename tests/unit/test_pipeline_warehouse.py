@@ -10,19 +10,20 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from jobs.cli import run as tiersnap
-from jobs.warehouse import Warehouse
-from remote_storage.keys import ObjectKeys
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
-from remote_storage.object_store import ObjectStore
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.snapshot_objects import SnapshotManifest
-from snapshot import segment_scan, snapshot_file
-from snapshot.crc32c import crc32c
-from snapshot.errors import CorruptDataError, TransientError, UsageError
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Runner
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.warehouse import Warehouse
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log import segment_scan
 
 pytestmark = pytest.mark.unit
 
@@ -266,7 +267,7 @@ def test_a_copy_behind_a_hole_is_finished_when_the_hole_is_closed(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader takes the highest finished segment for the end of what was copied, and skips the hole for good."""
-    from jobs.pipeline import tiering
+    from tiersnap.jobs.pipeline import tiering
 
     monkeypatch.setattr(tiering, "_LEAST_TASK_BYTES", 1)
     monkeypatch.setattr(tiering, "_MOST_TASK_BYTES", 1)  # a task a segment, as large ones have

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot import producer_state as ps
 from tests.reference import fold as reference
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY, Log, logs, replayable_entries
 from tests.reference.record_batch import Batch, read_segment
 from tests.reference.recovered import rows_of
+from tiersnap.snapshot.state import producer_state as ps
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from snapshot.examine import Examination, examine
-from snapshot.log_dir import open_log_dir
-from snapshot.readiness import NEXT_STEP, PartitionFacts, SegmentFacts, Verdict, judge
-from snapshot.trust import SnapshotVerdict
 from tests.reference.log_builder import data_batch, marker, write_partition
+from tiersnap.snapshot.gate.examine import Examination, examine
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, PartitionFacts, SegmentFacts, Verdict, judge
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.readiness_report import (
+from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, row, sample_table, segments_of, table
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report import (
     COLUMNS,
     CSV_COLUMNS,
     By,
@@ -23,10 +26,7 @@ from jobs.readiness_report import (
     topic_rows,
     write_report,
 )
-from jobs.readiness_report.files import json_chunks
-from snapshot.errors import UsageError
-from snapshot.readiness import Verdict
-from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, row, sample_table, segments_of, table
+from tiersnap.snapshot.report.files import json_chunks
 
 pytestmark = pytest.mark.unit
 

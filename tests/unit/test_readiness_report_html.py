@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from jobs.readiness_report import MEANING, Report, summarise, to_html
-from jobs.readiness_report.html_parts import share
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
+from tiersnap.snapshot.report import MEANING, Report, summarise, to_html
+from tiersnap.snapshot.report.html_parts import share
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.readiness_report.next_step import Place, Step, segment_file, steps, text
-from snapshot.readiness import NEXT_STEP, Verdict
 from tests.reference.readiness_tables import RUN
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.report.next_step import Place, Step, segment_file, steps, text
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.readiness_report import LEVEL, SEVERITY, Level, Report, summarise
-from jobs.readiness_report.aggregate import aggregate
-from jobs.readiness_report.model import Count
-from snapshot.errors import UsageError
-from snapshot.readiness import SETTLED, Verdict
 from tests.reference.readiness_tables import (
     GIB,
     LOG_DIR,
@@ -25,6 +20,11 @@ from tests.reference.readiness_tables import (
     segments_of,
     table,
 )
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.readiness import SETTLED, Verdict
+from tiersnap.snapshot.report import LEVEL, SEVERITY, Level, Report, summarise
+from tiersnap.snapshot.report.aggregate import aggregate
+from tiersnap.snapshot.report.model import Count
 
 pytestmark = pytest.mark.unit
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobs.readiness_report import summarise
-from jobs.readiness_report.html_parts import bar, marks, strip
-from jobs.readiness_report.model import Count, PartitionReport, Span
-from jobs.readiness_report.timeline import MAX_SPANS, axis_of, runs, spans
-from snapshot.readiness import Verdict
 from tests.reference.readiness_tables import GIB, RUN, row, segments_of, table
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report import summarise
+from tiersnap.snapshot.report.html_parts import bar, marks, strip
+from tiersnap.snapshot.report.model import Count, PartitionReport, Span
+from tiersnap.snapshot.report.timeline import MAX_SPANS, axis_of, runs, spans
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from snapshot import batch_kernels as kernels
-from snapshot.findings import FindingKind
-from snapshot.segment_scan import SegmentEnd, SegmentScan
-from snapshot.windows import WINDOW_BYTES
 from tests.reference import log_builder as lb
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.reference.walked import walked
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
+from tiersnap.snapshot.log.windows import WINDOW_BYTES
 
 pytestmark = pytest.mark.unit
 

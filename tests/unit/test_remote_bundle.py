@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage.bundle import SegmentBundle, epochs_in_range
-from remote_storage.source_file import SourceFile
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import snapshot_file
-from snapshot.errors import (
+from tests.s3.segments import EPOCHS, attempt, make_bundle, snapshot_bytes, source, trusted
+from tiersnap.remote_storage.upload.bundle import SegmentBundle, epochs_in_range
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot.errors import (
     CorruptIndexError,
     CorruptSnapshotError,
     ExitCode,
@@ -19,9 +19,9 @@ from snapshot.errors import (
     TransientError,
     UsageError,
 )
-from snapshot.producer_state import ENTRY_DTYPE
-from snapshot.trust import Provenance, SnapshotVerdict
-from tests.s3.segments import EPOCHS, attempt, make_bundle, snapshot_bytes, source, trusted
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

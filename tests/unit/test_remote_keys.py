@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage import keys as keys_module
-from remote_storage.errors import InvalidKeyError
-from remote_storage.keys import KeyKind, ObjectKeys, ParsedKey
-from remote_storage.segment_metadata import (
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.layouts import keys as keys_module
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys, ParsedKey
+from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,

@@ -2,17 +2,27 @@ import json
 
 import pytest
 
-from remote_storage import rsm_manifest
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.errors import ObjectNotFoundError
-from remote_storage.keys import ObjectKeys
-from remote_storage.layout import CopyState, IndexType
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
-from remote_storage.uploader import copy_segment, delete_copy, fetch_index, fetch_segment, inspect_copy
-from snapshot.errors import CorruptDataError, RemoteStorageError
 from tests.s3.segments import TOPIC_ID, attempt, make_bundle
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.uploader import (
+    copy_segment,
+    delete_copy,
+    fetch_index,
+    fetch_segment,
+    inspect_copy,
+)
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 
 pytestmark = pytest.mark.unit
 

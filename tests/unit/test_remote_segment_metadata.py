@@ -3,8 +3,8 @@ import itertools
 
 import pytest
 
-from remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
-from remote_storage.segment_metadata import (
+from tiersnap.remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
+from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
@@ -13,7 +13,7 @@ from remote_storage.segment_metadata import (
     is_uuid,
     new_segment_id,
 )
-from snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 

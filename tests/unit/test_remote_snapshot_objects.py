@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.keys import ObjectKeys
-from remote_storage.object_store import PutOutcome
-from remote_storage.segment_metadata import TopicIdPartition
-from remote_storage.snapshot_objects import (
+from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     list_manifests,
@@ -18,11 +17,12 @@ from remote_storage.snapshot_objects import (
     put_snapshot,
     read_snapshot,
 )
-from remote_storage.trusted_snapshot import TrustedSnapshot
-from snapshot import __version__
-from snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
-from snapshot.trust import Provenance
-from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import PutOutcome
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.state.trust import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.directory_store import UNFINISHED, DirectoryStore
-from remote_storage.errors import InvalidKeyError
-from remote_storage.object_store import UnfinishedUpload
-from remote_storage.s3_settings import MIN_PART_SIZE, S3Settings
-from remote_storage.s3_store import S3Store
-from remote_storage.stores import open_store
-from snapshot.errors import RemoteStorageError, TransientError, UsageError
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.stores.directory_store import UNFINISHED, DirectoryStore
+from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.snapshot.errors import RemoteStorageError, TransientError, UsageError
 
 pytestmark = pytest.mark.unit
 
@@ -59,8 +59,8 @@ def test_other_places_are_refused_with_the_list_of_known_ones(uri):
 def test_an_s3_uri_without_boto3_names_the_extra():
     code = (
         "import sys; sys.modules['boto3'] = None\n"
-        "from remote_storage.stores import open_store\n"
-        "from snapshot.errors import MissingExtraError\n"
+        "from tiersnap.remote_storage.stores.open_store import open_store\n"
+        "from tiersnap.snapshot.errors import MissingExtraError\n"
         "open_store('/tmp')\n"
         "try:\n    open_store('s3://bucket/x')\n"
         "except MissingExtraError as error:\n    print(error.hint)\n"
@@ -72,9 +72,11 @@ def test_an_s3_uri_without_boto3_names_the_extra():
 def test_boto3_is_imported_for_s3_alone():
     code = (
         "import sys\n"
-        "import remote_storage.stores, remote_storage.uploader, remote_storage.aiven_layout, remote_storage.testing\n"
-        "import remote_storage.local_tiered_storage_layout, remote_storage.snapshot_objects\n"
-        "remote_storage.stores.open_store('/tmp')\n"
+        "import tiersnap.remote_storage.upload.uploader, tiersnap.remote_storage.layouts.aiven_layout\n"
+        "import tiersnap.remote_storage.layouts.local_tiered_storage_layout\n"
+        "import tiersnap.remote_storage.snapshot_objects\n"
+        "from tiersnap.remote_storage.stores.open_store import open_store\n"
+        "open_store('/tmp')\n"
         "print('boto3' in sys.modules, 'botocore' in sys.modules)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
@@ -135,7 +137,7 @@ def test_a_reader_never_sees_half_a_file(store):
 def test_what_a_killed_process_left_is_listed_and_dropped(store):
     code = (
         "import os, io, sys\nfrom pathlib import Path\n"
-        "from remote_storage.directory_store import DirectoryStore\n"
+        "from tiersnap.remote_storage.stores.directory_store import DirectoryStore\n"
         "class Killed(io.BytesIO):\n"
         "    def read(self, size=-1, /):\n"
         "        if self.tell(): os._exit(9)\n"

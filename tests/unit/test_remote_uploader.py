@@ -5,18 +5,18 @@ import logging
 
 import pytest
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.errors import IllegalStateTransitionError
-from remote_storage.keys import KeyKind, ObjectKeys
-from remote_storage.layout import CopyState
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
-from remote_storage.object_store import ObjectInfo, PutOutcome
-from remote_storage.segment_metadata import SegmentState
-from remote_storage.testing import Crash, Fault, FlakyStore
-from remote_storage.uploader import copy_segment, delete_copy, inspect_copy
-from snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.s3.segments import attempt, make_bundle
+from tiersnap.remote_storage.errors import IllegalStateTransitionError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, inspect_copy
+from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from snapshot import snapshot_file
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import tree
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
 

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from snapshot.carry import PartitionState
-from snapshot.log_dir import FileRef, Segment
-from snapshot.producer_state import fold
-from snapshot.replay import Run, fold_segment
-from snapshot.windows import MappedWindows
 from tests.reference.log_builder import data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
+from tiersnap.snapshot.log.windows import MappedWindows
+from tiersnap.snapshot.state.carry import PartitionState
+from tiersnap.snapshot.state.producer_state import fold
+from tiersnap.snapshot.state.replay import Run, fold_segment
 
 pytestmark = pytest.mark.unit
 

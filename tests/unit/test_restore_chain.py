@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote_storage.bundle import epochs_in_range
-from remote_storage.errors import ObjectNotFoundError, RemoteGapError
-from remote_storage.remote_copies import RemoteCopy, UnusableCopy
-from remote_storage.segment_chain import Chain, newest, plan_chain
-from remote_storage.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState, new_segment_id
 from tests.s3.segments import TOPIC_ID
+from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    new_segment_id,
+)
+from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.restore.segment_chain import Chain, newest, plan_chain
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.cluster_record import put_cluster_id, read_cluster_id
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.keys import ObjectKeys
-from remote_storage.segment_metadata import TopicIdPartition
-from snapshot.errors import CorruptCheckpointError, ObjectExistsError
-from snapshot.meta_properties import MetaProperties, parse
 from tests.reference.command import tiersnap
+from tiersnap.remote_storage.cluster_record import put_cluster_id, read_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptCheckpointError, ObjectExistsError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
 from tests.reference.command import tiersnap
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
 

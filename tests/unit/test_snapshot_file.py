@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from snapshot import snapshot_file
-from snapshot.crc32c import crc32c
-from snapshot.crc_kernels import checksum_by_library, checksum_by_table
-from snapshot.errors import CorruptSnapshotError, ExitCode
-from snapshot.producer_state import ENTRY_DTYPE
 from tests.reference.recovered import DATA
+from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.kernels.crc import checksum_by_library, checksum_by_table
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot import transaction_index as ti
-from snapshot.errors import CorruptIndexError
-from snapshot.producer_state import fold, to_entries
 from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.formats import transaction_index as ti
+from tiersnap.snapshot.state.producer_state import fold, to_entries
 
 pytestmark = pytest.mark.unit
 

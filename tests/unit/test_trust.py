@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from snapshot import trust
-from snapshot.producer_state import ENTRY_DTYPE
-from snapshot.trust import SnapshotVerdict
 from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
+from tiersnap.snapshot.state import trust
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from snapshot import snapshot_file
-from snapshot.errors import CorruptSnapshotError
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.scenarios import TieringOutcome
 from tests.broker.oracle.fold import fold_oracle
+from tiersnap.snapshot.errors import CorruptSnapshotError
+from tiersnap.snapshot.formats import snapshot_file
 
 Entries = list[tuple[int, ...]]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.directory_store import DirectoryStore
 from tests.reference.restoring import new_disk, tiered_store
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 
 @pytest.fixture

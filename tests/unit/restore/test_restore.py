@@ -5,11 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
-from snapshot import snapshot_file, transaction_index
-from snapshot.log_dir import Checkpoints, read_partition
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content
@@ -25,6 +20,11 @@ from tests.reference.restoring import (
     restore,
 )
 from tests.reference.tiered import LOCAL, folded_snapshots, tier
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats import snapshot_file, transaction_index
+from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.aiven_layout import AivenLayout
-from remote_storage.directory_store import DirectoryStore
-from remote_storage.local_tiered_storage_layout import LocalTieredStorageLayout
-from snapshot import snapshot_file
 from tests.reference.restoring import (
     CLUSTER,
     END,
@@ -21,6 +17,10 @@ from tests.reference.restoring import (
     restore,
 )
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
 

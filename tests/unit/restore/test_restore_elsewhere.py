@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from remote_storage.directory_store import DirectoryStore
-from snapshot import snapshot_file
 from tests.reference.restoring import (
     CLUSTER,
     END,
@@ -20,6 +18,8 @@ from tests.reference.restoring import (
     restore,
 )
 from tests.reference.tiered import tier
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
 

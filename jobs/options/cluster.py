@@ -1,0 +1,75 @@
+"""Options of the commands that talk to a cluster, and the client properties they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+
+import click
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+
+# Properties of Kafka's Java clients that librdkafka has under another name.
+_JAVA_NAMES = {
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "ssl.truststore.location": "ssl.ca.location (a PEM file)",
+    "ssl.truststore.password": "nothing: ssl.ca.location is a PEM file",
+    "ssl.keystore.type": "nothing: ssl.keystore.location is a PKCS#12 file",
+}
+
+
+def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--bootstrap-server, --command-config and --broker-id, given as `cluster: Cluster` and `broker_id`."""
+
+    @wraps(command)
+    def with_cluster(*args: object, bootstrap_server: str, command_config: Path | None, **kwargs: object) -> object:
+        properties = read_properties(command_config) if command_config else {}
+        return command(*args, cluster=Cluster(bootstrap_server, properties), **kwargs)
+
+    options = (
+        click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker of the cluster."),
+        click.option(
+            "--command-config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …",
+        ),
+        click.option(
+            "--broker-id",
+            type=int,
+            metavar="N",
+            help="Broker that the records name; the partition's leader by default.",
+        ),
+    )
+    decorated: Callable[..., object] = with_cluster
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Lines `name=value`; `#` begins a comment line.
+
+    Raises:
+        SourceNotFoundError: there is no such file.
+        UsageError: a line has no `=`, or a name is of Kafka's Java clients only.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--command-config names a text file") from error
+    properties: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not name:
+            raise UsageError(f"{path}: line {number} is not `name=value`")  # not shown: it may hold a password
+        if name in _JAVA_NAMES:
+            raise UsageError(
+                f"{path}: line {number}: {name} is a property of Kafka's Java clients",
+                hint=f"librdkafka's is {_JAVA_NAMES[name]}",
+            )
+        properties[name] = value
+    return properties

@@ -1,0 +1,62 @@
+"""Options of the commands that reach remote storage; each arrives as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+import click
+
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+
+_LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
+    "aiven": AivenLayout,
+    "local-tiered-storage": LocalTieredStorageLayout,
+}
+
+
+def layout_option(command: Callable[..., object]) -> Callable[..., object]:
+    """--layout, given to the command as `layout: Layout`."""
+
+    def to_layout(_: click.Context, __: click.Parameter, name: str) -> Layout:
+        return _LAYOUTS[name]()
+
+    return click.option(
+        "--layout",
+        type=click.Choice(list(_LAYOUTS)),
+        default="aiven",
+        show_default=True,
+        callback=to_layout,
+        help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+    )(command)
+
+
+def s3_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The S3 options, given to the command as `s3: S3Settings`."""
+
+    @wraps(command)
+    def with_settings(
+        *args: object, endpoint_url: str | None, region: str | None, path_style: bool, checksums: str, **kwargs: object
+    ) -> object:
+        s3 = S3Settings(endpoint_url=endpoint_url, region=region, path_style=path_style, checksums=Checksums(checksums))
+        return command(*args, s3=s3, **kwargs)
+
+    options = (
+        click.option("--endpoint-url", help="S3 server other than AWS."),
+        click.option("--region", help="S3 region."),
+        click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
+        click.option(
+            "--checksums",
+            type=click.Choice([kind.value for kind in Checksums]),
+            default=Checksums.AWS.value,
+            show_default=True,
+            help="compat for servers that refuse x-amz-checksum headers.",
+        ),
+    )
+    decorated: Callable[..., object] = with_settings
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,144 @@
+"""What `restore` says: rows for programs, sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.restore.plan import RestorePlan
+from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
+from tiersnap.snapshot.units import human_bytes
+
+_MOST_NAMED = 10
+
+
+def partition_row(plan: RestorePlan, found: RestoredLog | None) -> dict[str, object]:
+    """One row a partition; `found` is None for a plan."""
+    chain, opened = plan.folder.chain, plan.told_open if found is None else found.open_transactions
+    stable = min([chain.end_offset, *(each.first_offset for each in opened)])
+    return {
+        "partition": plan.folder.name,
+        "topic_id": plan.folder.topic_id,
+        "cluster_id": plan.source_cluster,
+        "action": plan.action,
+        "is_done": found is not None,
+        "segments": len(chain.pieces),
+        "bytes": chain.size,
+        "size": human_bytes(chain.size),
+        "log_start_offset": chain.log_start_offset,
+        "log_end_offset": chain.end_offset,
+        "last_stable_offset": max(stable, chain.log_start_offset),
+        "leader_epochs": [list(entry) for entry in chain.leader_epochs],
+        "producer_state": "empty" if plan.destination.empty_state else "keep",
+        "producers": None if found is None else found.producers,
+        "largest_producer_id": None if found is None else found.largest_producer_id,
+        "snapshots": None if found is None else found.snapshots,
+        "rebuilt_snapshots": None if found is None else [offset for offset, _ in found.rebuilt_snapshots],
+        "transaction_indexes": None if found is None else found.transaction_indexes,
+        "open_transactions": len(opened),
+        "transactions": [asdict(each) for each in opened],
+        "doubts": None if found is None else found.doubts,
+        "left_out": [asdict(each) for each in chain.left_out],
+    }
+
+
+def segment_rows(plan: RestorePlan) -> Iterator[dict[str, object]]:
+    """A row a segment to be restored, then one a copy that is left out."""
+    for piece in plan.folder.chain.pieces:
+        yield {
+            "partition": plan.folder.name,
+            "base_offset": piece.start_offset,
+            "next_base_offset": piece.end_offset,
+            "bytes": piece.copy.metadata.segment_size,
+            "segment_id": piece.copy.segment_id,
+            "action": "FETCH" if piece.is_whole else "FETCH, CUT",
+        }
+    for copy in plan.folder.chain.left_out:
+        yield {
+            "partition": plan.folder.name,
+            "base_offset": copy.start_offset,
+            "next_base_offset": copy.end_offset,
+            "bytes": None,
+            "segment_id": copy.segment_id,
+            "action": f"LEFT OUT: {copy.reason}",
+        }
+
+
+def tell_plan(output: Output, plan: RestorePlan) -> None:
+    """What a person must know of a partition before it is restored; open transactions are told apart."""
+    folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
+    if chain.missing_below is not None:
+        output.talk(
+            f"{name}: offsets below {chain.missing_below} are not in remote storage (retention deletes the oldest "
+            "segments); the log will start there"
+        )
+    cut = sum(not piece.is_whole for piece in chain.pieces)
+    if cut:
+        output.talk(f"{name}: {cut} segments overlap others and are cut at a batch; their indexes are made anew")
+    for copy in chain.left_out[:_MOST_NAMED]:
+        output.talk(f"{name}: copy {copy.segment_id} from offset {copy.start_offset} is left out: {copy.reason}")
+    if len(chain.left_out) > _MOST_NAMED:
+        output.talk(f"{name}: and {len(chain.left_out) - _MOST_NAMED} copies more: see --segments")
+    for left in plan.leftovers:
+        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
+    if plan.destination.empty_state and plan.destination.is_same_cluster:
+        output.talk(
+            f"{name}: with --producer-state empty whatever a producer sends again is appended a second time, and "
+            "producers that were fenced are no longer known"
+        )
+    if not plan.destination.is_same_cluster:
+        _tell_other_cluster(output, plan)
+    if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
+        output.talk(f"{name}: under the topic id {folder.topic_id} a broker does not find the remote segments it had")
+
+
+def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
+    """What a person must know of a partition that was restored."""
+    chain, name = plan.folder.chain, plan.folder.name
+    output.talk(
+        f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
+        f"{found.snapshots} snapshots ({found.snapshots - len(found.rebuilt_snapshots)} of the tier, "
+        f"{len(found.rebuilt_snapshots)} made from the log), {found.transaction_indexes} transaction indexes"
+    )
+    for doubt in found.doubts[:_MOST_NAMED]:
+        output.warn(f"{name}: {doubt}")
+    if found.doubts:
+        then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
+        output.warn(f"{name}: {len(found.doubts)} contradictions in the tier were settled by the log{then}")
+    if not plan.destination.is_same_cluster:
+        if not plan.destination.empty_state:
+            output.warn(
+                f"{name}: the largest restored producer id is {found.largest_producer_id}: the cluster's next producer "
+                "id must be above it before anybody produces"
+            )
+        output.talk(
+            f"{name}: its batches carry leader epochs up to {found.largest_leader_epoch}. Where the topic's leader "
+            "epoch in this cluster is lower, the broker cuts its leader epochs: consumers read on, but remote "
+            "segments registered under the old epochs are not reachable"
+        )
+    tell_transactions(output, name, found.open_transactions)
+
+
+def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
+    name = plan.folder.name
+    output.talk(f"{name}: comes from cluster {plan.source_cluster}, to be {plan.folder.topic_id} in another")
+    if plan.destination.empty_state:
+        output.talk(
+            f"{name}: no producers are restored, on this replica. A follower that copies the log folds them from it: "
+            "with more than one replica raise the cluster's next producer id above the restored ones instead"
+        )
+
+
+def tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
+    """What pins the last stable offset, and how that ends."""
+    topic, _, partition = name.rpartition("-")
+    for each in opened[:_MOST_NAMED]:
+        output.warn(
+            f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
+            f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when its "
+            "transactional producer ends its next transaction here, or by kafka-transactions abort --topic "
+            f"{topic} --partition {partition} --start-offset {each.first_offset}"
+        )
+    if len(opened) > _MOST_NAMED:
+        output.warn(f"{name}: and {len(opened) - _MOST_NAMED} open transactions more: see --output json")

@@ -1,0 +1,214 @@
+"""A cluster through its admin protocol: topics, settings, offsets. Needs the extra `kafka`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
+
+SECONDS = 30.0
+# No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
+_DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
+_BATCH = 500
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster describes it; `leaders` are broker ids by partition, -1 without a leader."""
+
+    name: str
+    topic_id: str
+    leaders: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A topic's setting: the value in force, and whether the topic itself sets it."""
+
+    value: str | None
+    is_own: bool
+
+
+class Cluster:
+    """Requests to one cluster; connects at the first.
+
+    All methods raise BrokerUnavailableError when nobody answers, ClusterRefusedError when a broker refuses.
+
+    Raises:
+        MissingExtraError: without confluent-kafka.
+    """
+
+    def __init__(self, bootstrap_server: str, properties: Mapping[str, str] | None = None) -> None:
+        self.bootstrap_server = bootstrap_server
+        self.properties = dict(properties or {})
+        self._kafka, self._admin_module = _import_kafka()
+        self._admin: Any = None
+        self._last_trouble = ""
+
+    def client_config(self, **more: object) -> dict[str, object]:
+        """Properties of a client of this cluster."""
+        return {**_DEFAULTS, **self.properties, "bootstrap.servers": self.bootstrap_server, **more}
+
+    def new_client(self, kind: str, config: dict[str, object]) -> Any:  # noqa: ANN401
+        """A Consumer or Producer of confluent-kafka; a property it does not know is a UsageError."""
+        try:
+            return getattr(self._kafka, kind)(config)
+        except self._kafka.KafkaException as error:
+            raise UsageError(
+                f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
+            ) from error
+
+    def topic_partition(self, topic: str, partition: int, offset: int = 0) -> Any:  # noqa: ANN401
+        """confluent-kafka's TopicPartition."""
+        return self._kafka.TopicPartition(topic, partition, offset)
+
+    def partition_counts(self) -> dict[str, int]:
+        """Number of partitions of every topic that may be seen."""
+        metadata = self.ask("list of topics", lambda: self._client().list_topics(timeout=SECONDS))
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Host and port of every broker, as advertised to this client."""
+        metadata = self.ask("list of brokers", lambda: self._client().list_topics(timeout=SECONDS))
+        return {number: (broker.host, broker.port) for number, broker in metadata.brokers.items()}
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of `names` that the cluster has."""
+        there = self.partition_counts()
+        wanted = sorted(set(names) & there.keys())
+        found: dict[str, Topic] = {}
+        for start in range(0, len(wanted), _BATCH):
+            collection = self._kafka.TopicCollection(wanted[start : start + _BATCH])
+            described = self._client().describe_topics(collection, request_timeout=SECONDS)
+            for name, future in described.items():
+                topic = self._result(f"topic {name}", future)
+                leaders = {each.id: each.leader.id if each.leader is not None else -1 for each in topic.partitions}
+                found[name] = Topic(name, _kafka_uuid(str(topic.topic_id)), leaders)
+        return found
+
+    def settings(self, topic: str) -> dict[str, Setting]:
+        """All settings of a topic that its brokers know, by name."""
+        return self._settings(self._resource("TOPIC", topic), f"settings of {topic}")
+
+    def broker_settings(self, broker: int) -> dict[str, Setting]:
+        """All settings of a broker."""
+        return self._settings(self._resource("BROKER", str(broker)), f"settings of broker {broker}")
+
+    def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+        """Set settings of a topic in one step, all or none; None takes the topic's own value away."""
+        operations = self._admin_module.AlterConfigOpType
+        entries = [
+            self._admin_module.ConfigEntry(
+                name, value or "", incremental_operation=operations.DELETE if value is None else operations.SET
+            )
+            for name, value in values.items()
+        ]
+        resource = self._resource("TOPIC", topic, incremental_configs=entries)
+        futures = self._client().incremental_alter_configs(
+            [resource], request_timeout=SECONDS, validate_only=validate_only
+        )
+        self._result(f"settings of {topic}", futures[resource])
+
+    def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """Log start, remote segments included, and log end (exclusive) of each partition."""
+        wanted = list(partitions)
+        spec = self._admin_module.OffsetSpec
+        starts, ends = self._offsets(wanted, spec.earliest()), self._offsets(wanted, spec.latest())
+        return {partition: (starts[partition], ends[partition]) for partition in wanted}
+
+    def _offsets(self, partitions: list[tuple[str, int]], spec: object) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        for start in range(0, len(partitions), _BATCH):
+            wanted = {self.topic_partition(*each): spec for each in partitions[start : start + _BATCH]}
+            listed = self._client().list_offsets(
+                wanted, isolation_level=self._kafka.IsolationLevel.READ_UNCOMMITTED, request_timeout=SECONDS
+            )
+            for at, future in listed.items():
+                found[at.topic, at.partition] = int(
+                    self._result(f"offsets of {at.topic}-{at.partition}", future).offset
+                )
+        return found
+
+    def _settings(self, resource: Any, what: str) -> dict[str, Setting]:  # noqa: ANN401
+        entries = self._result(what, self._client().describe_configs([resource], request_timeout=SECONDS)[resource])
+        own = self._admin_module.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: Setting(entry.value, entry.source == own) for name, entry in entries.items()}
+
+    def _resource(self, kind: str, name: str, **more: object) -> Any:  # noqa: ANN401
+        return self._admin_module.ConfigResource(self._admin_module.ResourceType[kind], name, **more)
+
+    def _client(self) -> Any:  # noqa: ANN401
+        # Held for good: futures of a client that is gone fail.
+        if self._admin is None:
+            try:
+                self._admin = self._admin_module.AdminClient(self.client_config(error_cb=self._on_trouble))
+            except self._kafka.KafkaException as error:
+                raise UsageError(
+                    f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
+                ) from error
+        return self._admin
+
+    def _on_trouble(self, error: Any) -> None:  # noqa: ANN401
+        # Why there is no connection, which the error of a request does not say.
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self._last_trouble = error.str()
+
+    def ask(self, what: str, call: Callable[[], T]) -> T:
+        """The outcome of a call into confluent-kafka, its errors as ours."""
+        try:
+            return call()
+        except self._kafka.KafkaException as error:
+            raise self.to_error(what, _error_of(error)) from error
+
+    def _result(self, what: str, future: Future[T]) -> T:
+        try:
+            return future.result(SECONDS + 5)
+        except TimeoutError as error:
+            raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
+        except self._kafka.KafkaException as error:
+            raise self.to_error(what, _error_of(error)) from error
+
+    def to_error(self, what: str, error: Any) -> TiersnapError:  # noqa: ANN401
+        """A KafkaError as one of ours."""
+        codes = self._kafka.KafkaError
+        local = {codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._TIMED_OUT, codes._RESOLVE}
+        if error.code() in local or error.retriable():
+            self._client().poll(0)
+            why = self._last_trouble if error.code() in local else ""
+            return BrokerUnavailableError(
+                f"{self.bootstrap_server}: {what}: {why or error.str()}",
+                hint="is it a broker's address, and does --command-config say how to log in? Else: run it again",
+            )
+        return ClusterRefusedError(
+            f"{self.bootstrap_server}: {what}: {error.name()}: {error.str()}",
+            hint="the broker's log says more",
+            code=error.name(),
+        )
+
+
+def _kafka_uuid(text: str) -> str:
+    """Kafka's text of a UUID; librdkafka writes it in the other base64 alphabet."""
+    return text.rstrip("=").replace("+", "-").replace("/", "_")
+
+
+def _error_of(exception: Exception) -> Any:  # noqa: ANN401
+    return exception.args[0]
+
+
+def _import_kafka() -> tuple[ModuleType, ModuleType]:
+    try:
+        import confluent_kafka
+        from confluent_kafka import admin
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "confluent_kafka":
+            raise
+        raise MissingExtraError(
+            "talking to a cluster needs confluent-kafka", hint="pip install 'tiersnap[kafka]'"
+        ) from error
+    return confluent_kafka, admin

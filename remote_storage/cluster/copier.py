@@ -1,0 +1,112 @@
+"""What a partition's copier does, as far as `__remote_log_metadata` tells it.
+
+Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
+there, and the next one follows after the task interval: two attempts at what is not in remote storage yet, with no
+finished copy behind them, are a copier that is stuck. One that goes on beginning what others have finished has not
+looked since; whether it still does so takes watching, as such attempts stay in the topic for good.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.errors import ClusterRefusedError
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.cluster.topic_checks import value_of
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+
+STUCK_AFTER = 2
+_INTERVAL = "remote.log.manager.task.interval.ms"
+_DEFAULT_INTERVAL_MS = "30000"
+_MARGIN_SECONDS = 1.0
+_POLL_SECONDS = 0.5
+
+
+class Progress(StrEnum):
+    """What became of a copier since it was switched on again."""
+
+    FAILING = "FAILING"  # at what is in remote storage already: it has not looked
+    MOVED_ON = "MOVED_ON"  # it has copied what comes next
+    QUIET = "QUIET"  # nothing is left to copy, and nothing fails
+    STUCK_AHEAD = "STUCK_AHEAD"  # it fails at what comes next
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A partition whose copier should go on at `next_offset`; `seen` are the attempts of before."""
+
+    partition: TopicIdPartition
+    next_offset: int
+    seen: frozenset[str]
+
+
+def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> list[RemoteLogSegmentMetadata]:
+    """Copies that were begun of what remote storage lacks from `next_offset` on, neither finished nor deleted."""
+    started = cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
+    return [segment for segment in started if segment.end_offset >= next_offset]
+
+
+def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Copies that were begun, and not finished, of what had been finished before: the copier had not looked."""
+    finished = [
+        (each.start_offset, each.end_offset, cache.order(each)[1])
+        for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)
+    ]
+    started = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED))
+    since: dict[int, float] = {}
+    for start in {each.start_offset for each in started}:
+        since[start] = min((done for first, last, done in finished if first <= start <= last), default=math.inf)
+    return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
+
+
+def quiet_seconds(cluster: Cluster, leaders: Iterable[int]) -> float:
+    """How long a copier must make no attempt before it counts as quiet: two task intervals of the slowest leader."""
+    longest = 0
+    for leader in sorted(set(leaders)):
+        try:
+            value = value_of(cluster.broker_settings(leader), _INTERVAL, _DEFAULT_INTERVAL_MS)
+        except ClusterRefusedError:  # no right to describe brokers
+            value = _DEFAULT_INTERVAL_MS
+        longest = max(longest, int(value))
+    return 2 * longest / 1000 + _MARGIN_SECONDS
+
+
+def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, Progress]:
+    """Poll until it is clear of each partition what its copier does; at most `quiet` seconds."""
+    began = time.monotonic()
+    pending = {each.partition: each for each in watched}
+    found: dict[TopicIdPartition, Progress] = {}
+    while pending:
+        is_over = time.monotonic() - began >= quiet
+        cache = reader.read_to_end()
+        for partition, each in list(pending.items()):
+            progress = progress_of(cache, each)
+            if progress is None and is_over:
+                progress = Progress.QUIET
+            if progress is not None:
+                found[partition] = progress
+                del pending[partition]
+        if pending:
+            time.sleep(_POLL_SECONDS)
+    return found
+
+
+def progress_of(cache: MetadataCache, watched: Watched) -> Progress | None:
+    """What the records since tell of a copier, None while they tell nothing."""
+    new = [segment for name, segment in cache.segments(watched.partition).items() if name not in watched.seen]
+    if any(segment.end_offset < watched.next_offset for segment in new):
+        return Progress.FAILING
+    if any(segment.state is SegmentState.COPY_SEGMENT_FINISHED for segment in new):
+        return Progress.MOVED_ON
+    unfinished = [segment for segment in new if segment.state is SegmentState.COPY_SEGMENT_STARTED]
+    return Progress.STUCK_AHEAD if len(unfinished) >= STUCK_AFTER else None

@@ -1,0 +1,123 @@
+"""One stuck partition on its way to being freed, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tiersnap.remote_storage.cluster.copier import Progress, Watched
+from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan
+from tiersnap.remote_storage.cluster.stuck import StuckPartition
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import Verdict
+
+
+class End(StrEnum):
+    """How it ended, or would end."""
+
+    PLANNED = "PLANNED"
+    FREED = "FREED"
+    STUCK_AHEAD = "STUCK_AHEAD"  # the copier goes on behind what was published, and fails there
+    RESTART = "RESTART"  # published, but the cluster does not let copying be switched off
+    BLOCKED = "BLOCKED"  # the segment that is missing cannot be tiered
+    REFUSED = "REFUSED"  # it was tiered and may not be published
+
+
+_CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
+_CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
+_UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
+
+
+@dataclass
+class Freeing:
+    """A partition's plan and outcome.
+
+    Attributes:
+        tier: segments behind those that brokers have tiered, which tiersnap has tiered, or may tier.
+        publish: finished segments that brokers do not know.
+        next_offset: where remote storage ends once they do; exclusive.
+    """
+
+    stuck: StuckPartition
+    tier: int = 0
+    publish: int = 0
+    next_offset: int = 0
+    end: End = End.PLANNED
+    reason: str = ""
+    hint: str = ""
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """Topic and partition number."""
+        return self.stuck.partition.topic, self.stuck.partition.partition
+
+    def needs_restart(self, reason: str) -> None:
+        """The cluster refuses the setting."""
+        self.end, self.reason = End.RESTART, reason
+        self.hint = "restart the leader after this: its copier then goes on behind what was published"
+
+    def plan(
+        self, readiness: Iterable[Mapping[str, Any]], plan: PartitionPlan | None, *, applied: bool, replace: bool
+    ) -> None:
+        """Take in what was tiered and what may be published; `readiness` are the partition's rows of READINESS.
+
+        With `replace` broken snapshots stand in the way no more than missing ones.
+        """
+        rows = sorted(readiness, key=lambda row: int(row["base_offset"]))
+        waiting = [row for row in rows if row["verdict"] != Verdict.ALREADY_TIERED]
+        clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
+        is_stopped = not waiting or waiting[0]["verdict"] not in clearable
+        done = [row for row in rows if row["verdict"] == Verdict.ALREADY_TIERED]
+        counted = done if applied else [row for row in waiting if row["verdict"] in {*clearable, Verdict.GAP_BEFORE}]
+        self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
+        if plan is not None:
+            self.publish = plan.count(Action.PUBLISH) + plan.count(Action.FINISH)
+            ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not Action.DELETED]
+            self.next_offset = max([self.stuck.next_offset, *ends])
+        if plan is not None and plan.refusal is not None:
+            self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint
+        elif not self.publish and not self.stuck.has_not_looked and (applied or is_stopped):
+            first = waiting[0] if waiting else None
+            self.end = End.BLOCKED
+            self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
+            self.hint = first["next_step"] if first else ""
+
+    def watched(self, cache: MetadataCache) -> Watched:
+        """What to look for, from what is known now."""
+        return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
+
+    def conclude(self, progress: Progress) -> None:
+        """Take in what the copier did; FAILING leaves it as it is."""
+        if progress is Progress.STUCK_AHEAD:
+            self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
+            self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"
+        elif progress is not Progress.FAILING:
+            gone_on = progress is Progress.MOVED_ON
+            self.end = End.FREED
+            self.reason = "the copier goes on" if gone_on else "nothing is left to copy, and nothing fails"
+
+    def as_row(self) -> dict[str, object]:
+        """A result row."""
+        topic, number = self.name
+        return {
+            "topic": topic,
+            "partition": number,
+            "remote_ends_at": self.stuck.next_offset,
+            "attempts": self.stuck.attempts,
+            "tier": self.tier,
+            "publish": self.publish,
+            "outcome": self.end,
+            "reason": self.reason,
+            "hint": self.hint,
+        }
+
+
+def exit_code_of(freeings: Iterable[Freeing]) -> ExitCode:
+    """OK, GATE_REFUSED where nothing could be done of any partition, PARTIAL where of some."""
+    ends = {each.end for each in freeings}
+    if ends <= {End.PLANNED, End.FREED}:
+        return ExitCode.OK
+    return ExitCode.GATE_REFUSED if ends <= _UNTOUCHED else ExitCode.PARTIAL

@@ -1,0 +1,224 @@
+"""`__remote_log_metadata` of a cluster: read to its end, again and again, and written in order.
+
+Records of a user partition lie in one partition of the topic, which depends on the number of partitions the topic has,
+so it is asked for, never assumed. The topic is made by brokers; where it is absent nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
+from tiersnap.remote_storage.cluster.errors import (
+    BrokerUnavailableError,
+    DeliveryFailedError,
+    MetadataTopicAbsentError,
+)
+from tiersnap.remote_storage.metadata import metadata_records
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
+from tiersnap.remote_storage.metadata.metadata_records import (
+    METADATA_TOPIC,
+    CorruptMetadataRecordError,
+    MetadataRecord,
+)
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+
+DELIVERY_MS = 60_000
+_BEGINNING = -2
+_FETCH, _FETCH_SECONDS = 1000, 0.1
+
+
+class MetadataTopic:
+    """The topic of one cluster."""
+
+    def __init__(self, cluster: Cluster, partition_count: int) -> None:
+        self._cluster = cluster
+        self.partition_count = partition_count
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> MetadataTopic:
+        """The cluster's topic.
+
+        Raises:
+            MetadataTopicAbsentError: there is none.
+        """
+        count = cluster.partition_counts().get(METADATA_TOPIC)
+        if count is None:
+            raise MetadataTopicAbsentError(
+                f"{cluster.bootstrap_server}: no topic {METADATA_TOPIC} (or no right to describe it)",
+                hint="brokers make it at their start with remote.log.storage.system.enable=true; tiersnap never does",
+            )
+        return cls(cluster, count)
+
+    def partition_of(self, partition: TopicIdPartition) -> int:
+        """Where the records of a user partition lie."""
+        return metadata_partition(partition, self.partition_count)
+
+    def read(self, partitions: Iterable[TopicIdPartition]) -> MetadataReader:
+        """A reader of what the topic says of these partitions."""
+        return MetadataReader(self._cluster, {self.partition_of(partition) for partition in partitions})
+
+    def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
+        """Write records in the order given, of each metadata partition; returns their number once all are there.
+
+        Killed anywhere, what is there is a beginning of what was to come, in each metadata partition.
+
+        Raises:
+            DeliveryFailedError: a record was not acknowledged; those behind it were not sent.
+        """
+        return Publication(self._cluster).send(
+            (self.partition_of(partition), metadata_records.encode(record)) for partition, record in records
+        )
+
+
+class MetadataReader:
+    """Reads some partitions of the topic; a context that closes its consumer."""
+
+    def __init__(self, cluster: Cluster, metadata_partitions: set[int]) -> None:
+        self.cache = MetadataCache()
+        self._cluster = cluster
+        self._partitions = metadata_partitions
+        self._next = dict.fromkeys(metadata_partitions, 0)
+        self._consumer = cluster.new_client(
+            "Consumer",
+            cluster.client_config(
+                **{
+                    "group.id": "tiersnap",  # demanded, never used: nothing is subscribed to, nothing committed
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "earliest",
+                    "isolation.level": "read_uncommitted",
+                }
+            ),
+        )
+        if metadata_partitions:
+            self._consumer.assign(
+                [cluster.topic_partition(METADATA_TOPIC, number, _BEGINNING) for number in sorted(metadata_partitions)]
+            )
+
+    def read_to_end(self) -> MetadataCache:
+        """Take every record up to the present end of each partition into `cache`.
+
+        Raises:
+            BrokerUnavailableError: no record and no end within 30 s.
+            CorruptMetadataRecordError: a record that this version does not know.
+        """
+        ends = {}
+        for number in self._partitions:
+            low, ends[number] = self._watermarks(number)
+            self._next[number] = max(self._next[number], low)
+        heard = time.monotonic()
+        while any(self._next[number] < end for number, end in ends.items()):
+            messages = self._consumer.consume(_FETCH, _FETCH_SECONDS)  # waits for all of them as long as it may
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SECONDS:
+                raise BrokerUnavailableError(
+                    f"{self._cluster.bootstrap_server}: {METADATA_TOPIC} gave nothing for {SECONDS:.0f} s",
+                    hint="run the same command again",
+                )
+            for message in messages:
+                self._take(message)
+        return self.cache
+
+    def _watermarks(self, number: int) -> tuple[int, int]:
+        at = self._cluster.topic_partition(METADATA_TOPIC, number)
+        found = self._cluster.ask(
+            f"offsets of {METADATA_TOPIC}", lambda: self._consumer.get_watermark_offsets(at, SECONDS, cached=False)
+        )
+        return int(found[0]), int(found[1])
+
+    def _take(self, message: Any) -> None:  # noqa: ANN401
+        error = message.error()
+        if error is not None and error.name() != "_PARTITION_EOF":
+            raise self._cluster.to_error(f"reading {METADATA_TOPIC}", error)
+        # An end that is told lies behind what is no record, such as the marker of somebody's transaction.
+        self._next[message.partition()] = message.offset() + (error is None)
+        if error is not None:
+            return
+        try:
+            self.cache.apply(metadata_records.decode(message.value() or b""))
+        except CorruptMetadataRecordError as corrupt:
+            where = f"{METADATA_TOPIC}-{message.partition()} offset {message.offset()}"
+            raise CorruptMetadataRecordError(f"{where}: {corrupt.message}", hint=corrupt.hint) from corrupt
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def __enter__(self) -> MetadataReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Publication:
+    """One producer's work: in order, without duplicates and without gaps."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._errors: list[Any] = []
+        self._delivered = 0
+        self._producer = cluster.new_client(
+            "Producer",
+            cluster.client_config(
+                **{
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    # A record that fails ends the producer: what comes behind it must not get ahead of it.
+                    "enable.gapless.guarantee": True,
+                    "message.timeout.ms": DELIVERY_MS,
+                    "linger.ms": 5,
+                    "on_delivery": self._on_delivery,
+                }
+            ),
+        )
+
+    def send(self, records: Iterable[tuple[int, bytes]]) -> int:
+        """Send (metadata partition, value) pairs; returns how many were acknowledged: all."""
+        sent = 0
+        for partition, value in records:
+            self._produce(partition, value)
+            sent += 1
+            if self._errors:
+                break
+        left = self._producer.flush(DELIVERY_MS / 1000 + 5)
+        if self._errors or left:
+            why = self._errors[0].str() if self._errors else f"no answer within {DELIVERY_MS // 1000} s"
+            raise DeliveryFailedError(
+                f"{self._cluster.bootstrap_server}: {METADATA_TOPIC}: {sent - self._delivered} of {sent} records were "
+                f"not acknowledged: {why}",
+                hint="run the same command again: it publishes what is not there yet",
+                acknowledged=self._delivered,
+            )
+        return sent
+
+    def _produce(self, partition: int, value: bytes) -> None:
+        while True:
+            try:
+                self._producer.produce(METADATA_TOPIC, value, partition=partition)
+            except BufferError:
+                self._producer.poll(1)
+                continue
+            except Exception as error:
+                if self._errors:
+                    return  # the producer has ended; the delivery that failed says why
+                raise DeliveryFailedError(
+                    f"{METADATA_TOPIC}: {error}", hint="run the same command again: it publishes what is not there yet"
+                ) from error
+            self._producer.poll(0)
+            return
+
+    def _on_delivery(self, error: Any, message: Any) -> None:  # noqa: ANN401
+        if error is not None:
+            self._errors.append(error)
+        else:
+            self._delivered += 1

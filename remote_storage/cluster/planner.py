@@ -1,0 +1,69 @@
+"""The plan of a publication, made of what the cluster says now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError
+from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition, plan_segments
+from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_copying_off
+from tiersnap.remote_storage.metadata.lineage import outside_lineage
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.snapshot.errors import GateError, TransientError
+
+
+def plan_publication(
+    cluster: Cluster,
+    cache: MetadataCache,
+    lineage: Lineage,
+    segments: Iterable[RemoteLogSegmentMetadata],
+) -> list[PartitionPlan]:
+    """Plan every partition that has finished segments; what may not be published is refused, not raised.
+
+    A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
+    """
+    wanted = by_partition(segments)
+    topics = cluster.topics({partition.topic for partition in wanted})
+    settings: dict[str, Mapping[str, Setting]] = {}
+    starts = _log_starts(cluster, wanted, topics)
+    plans = []
+    for partition, found in wanted.items():
+        topic = topics.get(partition.topic)
+        plan = PartitionPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
+        try:
+            check_identity(partition, topic)
+            if plan.leader < 0:
+                raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
+            start = starts[partition.topic, partition.partition]
+            answers = lineage.of(partition, plan.leader)
+            why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
+            known = cache.segments(partition)
+            planned = plan_segments(found, known, log_start_offset=start, why_outside=why_outside)
+            plan = replace(plan, segments=planned)
+            if not plan.is_done:
+                if partition.topic not in settings:
+                    settings[partition.topic] = cluster.settings(partition.topic)
+                plan = replace(plan, copying_is_on=not is_copying_off(settings[partition.topic]))
+                check_settings(partition.topic, settings[partition.topic])
+        except (GateError, TransientError) as refusal:
+            plan = replace(plan, refusal=refusal)
+        plans.append(plan)
+    return plans
+
+
+def _log_starts(
+    cluster: Cluster, partitions: Iterable[TopicIdPartition], topics: Mapping[str, Topic]
+) -> dict[tuple[str, int], int]:
+    there = [
+        (each.topic, each.partition)
+        for each in partitions
+        if each.topic in topics
+        and topics[each.topic].topic_id == each.topic_id
+        and topics[each.topic].leaders.get(each.partition, -1) >= 0
+    ]
+    return {partition: start for partition, (start, _) in cluster.log_offsets(there).items()}

@@ -1,0 +1,101 @@
+"""Which partitions of a log directory are stuck: their copier begins a segment again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.copier import (
+    STUCK_AFTER,
+    Progress,
+    Watched,
+    attempts,
+    blind_attempts,
+    quiet_seconds,
+    watch,
+)
+from tiersnap.remote_storage.cluster.errors import CopyingOffError, TieringOffError
+from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
+from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off
+from tiersnap.remote_storage.metadata.lineage import outside_lineage
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StuckPartition:
+    """One of them.
+
+    Attributes:
+        next_offset: where remote storage ends.
+        attempts: that failed, there or at what has been finished since.
+        has_not_looked: all may be published already, and the copier does not know: a run was cut short, or nobody has
+            switched it off and on.
+    """
+
+    partition: TopicIdPartition
+    leader: int
+    next_offset: int
+    attempts: int
+    has_not_looked: bool = False
+
+
+def tiered_topics(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Mapping[str, Setting]]]:
+    """Those of `names` whose copier is on, and their settings."""
+    topics: dict[str, Topic] = {}
+    settings: dict[str, Mapping[str, Setting]] = {}
+    for name, topic in cluster.topics(names).items():
+        found = cluster.settings(name)
+        try:
+            check_settings(name, found)
+        except (TieringOffError, CopyingOffError):
+            continue
+        if not is_copying_off(found):
+            topics[name], settings[name] = topic, found
+    return topics, settings
+
+
+def find_stuck(
+    cluster: Cluster,
+    reader: MetadataReader,
+    lineage: Lineage,
+    candidates: Mapping[TopicIdPartition, int],
+    resumed: Iterable[TopicIdPartition],
+) -> list[StuckPartition]:
+    """Of `candidates`, whose values are leaders, those that are stuck or `resumed`.
+
+    Takes two task intervals where a copier may, or may not, be beginning what is finished.
+    """
+    cache = reader.read_to_end()
+    offsets = cluster.log_offsets((each.topic, each.partition) for each in candidates)
+    ends: dict[TopicIdPartition, int] = {}
+    for each, leader in candidates.items():
+        start, _ = offsets[each.topic, each.partition]
+        why_outside = partial(outside_lineage, end_offset_for=lineage.of(each, leader), log_start_offset=start)
+        ends[each] = first_offset_missing(cache.segments(each).values(), start, why_outside)
+    blind = {each: len(blind_attempts(cache, each)) for each in candidates}
+    not_looked = set(resumed) | _still_failing(cluster, reader, candidates, ends, blind)
+    found = []
+    for each, leader in candidates.items():
+        failed = len(attempts(cache, each, ends[each]))
+        if each in not_looked or failed >= STUCK_AFTER:
+            found.append(StuckPartition(each, leader, ends[each], failed + blind[each], each in not_looked))
+    return found
+
+
+def _still_failing(
+    cluster: Cluster,
+    reader: MetadataReader,
+    leaders: Mapping[TopicIdPartition, int],
+    ends: Mapping[TopicIdPartition, int],
+    blind: Mapping[TopicIdPartition, int],
+) -> set[TopicIdPartition]:
+    suspected = [each for each, count in blind.items() if count >= STUCK_AFTER]
+    if not suspected:
+        return set()
+    watched = [Watched(each, ends[each], frozenset(reader.cache.segments(each))) for each in suspected]
+    found = watch(reader, watched, quiet_seconds(cluster, [leaders[each] for each in suspected]))
+    return {each for each, progress in found.items() if progress is Progress.FAILING}

@@ -1,0 +1,78 @@
+"""Whether segments may be published for a topic as its settings are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tiersnap.remote_storage.cluster.client import Setting, Topic
+from tiersnap.remote_storage.cluster.errors import CopyingOffError, TieringOffError, UnknownTopicError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+
+REMOTE_STORAGE = "remote.storage.enable"
+COPY_DISABLE = "remote.log.copy.disable"
+RETENTION = ("retention.ms", "retention.bytes")
+LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
+AS_TOTAL = "-2"  # local retention as long as the total one
+_UNLIMITED = "-1"
+
+
+def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:
+    """A setting's value; `default` where this version of Kafka does not have it."""
+    setting = settings.get(name)
+    return default if setting is None or setting.value is None else setting.value
+
+
+def is_copying_off(settings: Mapping[str, Setting]) -> bool:
+    """Whether the topic's copier is told to rest."""
+    return value_of(settings, COPY_DISABLE, "false") == "true"
+
+
+def check_identity(partition: TopicIdPartition, topic: Topic | None) -> None:
+    """Refuse a partition that the cluster does not have.
+
+    Raises:
+        UnknownTopicError: no such topic or partition, or another topic by that name.
+    """
+    if topic is None:
+        raise UnknownTopicError(
+            f"{partition}: the cluster has no topic {partition.topic} (or no right to describe it)",
+            hint="is --bootstrap-server a broker of the cluster that wrote this log?",
+        )
+    if topic.topic_id != partition.topic_id:
+        raise UnknownTopicError(
+            f"{partition}: topic id {topic.topic_id} in the cluster, {partition.topic_id} in remote storage",
+            hint="the topic was deleted and made anew, or this is another cluster: its segments are not of this topic",
+        )
+    if partition.partition not in topic.leaders:
+        raise UnknownTopicError(
+            f"{partition}: the topic has {len(topic.leaders)} partitions", hint="is this the cluster of that log?"
+        )
+
+
+def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse to publish where the broker would not read, or would delete, what is published.
+
+    Raises:
+        TieringOffError: remote storage is off, or the topic is compacted.
+        CopyingOffError: copying is off and retention finite.
+    """
+    if "compact" in value_of(settings, "cleanup.policy", "delete"):
+        raise TieringOffError(
+            f"{topic} is compacted: Kafka tiers no compacted topics", hint="leave the topic out with --topic"
+        )
+    if value_of(settings, REMOTE_STORAGE, "false") != "true":
+        raise TieringOffError(
+            f"{topic}: {REMOTE_STORAGE} is off: no broker reads remote segments of it",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; where its copier is then "
+            "stuck for want of a snapshot: tiersnap unblock",
+        )
+    finite = {name: value_of(settings, name, _UNLIMITED) for name in RETENTION}
+    finite = {name: value for name, value in finite.items() if value != _UNLIMITED}
+    if is_copying_off(settings) and finite:
+        listed = ", ".join(f"{name}={value}" for name, value in finite.items())
+        raise CopyingOffError(
+            f"{topic}: {COPY_DISABLE}=true with {listed}: the broker would apply it to the local log alone and delete "
+            "local and remote segments",
+            hint=f"switch copying on (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or "
+            "give the topic endless retention (-1) until it is",
+        )

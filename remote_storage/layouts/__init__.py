@@ -1,0 +1,1 @@
+"""How a segment becomes objects, and their keys."""

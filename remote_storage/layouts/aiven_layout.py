@@ -1,0 +1,93 @@
+"""Three objects a segment, as the Aiven plugin (segment format `kafka`) writes them with nothing compressed.
+
+    .log            the segment file, verbatim
+    .indexes        offset index, time index, producer snapshot, leader epochs, transaction index: one after the other,
+                    no header, the last only if there is one; parts may be empty
+    .rsm-manifest   see rsm_manifest; written last, so that it stands for a complete segment
+
+Follows io.aiven.kafka.tieredstorage.KafkaRemoteStorageManager. The plugin writes no object for a stream without bytes;
+no such object exists here: a bundle has no empty log, and a snapshot has at least 10 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import SegmentBundle, read_part
+from tiersnap.snapshot.errors import CorruptDataError
+
+DEFAULT_CHUNK_SIZE = 4 << 20
+_KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
+
+
+@dataclass(frozen=True, slots=True)
+class AivenLayout:
+    """Objects that a broker with the plugin reads; `keys.prefix` is its `key.prefix`, `chunk_size` is in bytes."""
+
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
+    chunk_size: int = DEFAULT_CHUNK_SIZE
+    name: str = "aiven"
+
+    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+        """See Layout."""
+        parts = {
+            IndexType.OFFSET: read_part(bundle.offset_index),
+            IndexType.TIMESTAMP: read_part(bundle.time_index),
+            IndexType.PRODUCER_SNAPSHOT: bundle.producer_snapshot.data,
+            IndexType.LEADER_EPOCH: bundle.leader_epoch_checkpoint,
+        }
+        if bundle.transaction_index is not None:
+            parts[IndexType.TRANSACTION] = read_part(bundle.transaction_index)
+        sizes = {index: len(part) for index, part in parts.items()}
+        manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
+        log_key, indexes_key, manifest_key = self.object_keys(metadata)
+        return (
+            PlannedObject(log_key, bundle.log),
+            PlannedObject(indexes_key, b"".join(parts.values())),
+            PlannedObject(manifest_key, manifest),
+        )
+
+    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """See Layout."""
+        return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
+
+    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """See Layout."""
+        return self.keys.segment(KeyKind.LOG, metadata)
+
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+        """See Layout; complete is a manifest that is right about the other two."""
+        sizes = {found.key: found.size for found in store.list(self.keys.segment_stem(metadata))}
+        if not sizes:
+            return CopyState.ABSENT
+        log, indexes, manifest_key = self.object_keys(metadata)
+        if manifest_key not in sizes:
+            return CopyState.PARTIAL
+        try:
+            manifest = self._manifest(store, metadata)
+        except (CorruptDataError, ObjectNotFoundError):
+            return CopyState.PARTIAL
+        expected = (metadata.segment_size, metadata.segment_size, manifest.indexes_size)
+        found = (manifest.file_size, sizes.get(log), sizes.get(indexes))
+        return CopyState.COMPLETE if found == expected else CopyState.PARTIAL
+
+    def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
+        """See Layout."""
+        place = self._manifest(store, metadata).indexes[index]
+        if place is None:
+            return None
+        key = self.keys.segment(KeyKind.INDEXES, metadata)
+        data = store.get_range(key, *place)
+        if len(data) != place[1]:
+            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {place[1]} bytes")
+        return data
+
+    def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
+        key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
+        return rsm_manifest.decode(store.get(key), name=store.uri + key)

@@ -1,0 +1,239 @@
+"""Object keys: the only place that builds them, and `parse`, which takes them apart.
+
+Segments, as the Aiven plugin names them (io.aiven.kafka.tieredstorage.ObjectKeyFactory):
+
+    <prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.<log | indexes | rsm-manifest>
+    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
+    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.indexes
+    tiered/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.rsm-manifest
+
+Segments, as Kafka's LocalTieredStorage names them below its directory:
+
+    <prefix>kafka-tiered-storage/<topic>-<partition>-<topic id>/<start offset>-<segment id><suffix>
+    kafka-tiered-storage/payments-7-MWJ6FHTfRYy67jzwZdeqSQ/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
+    suffixes .log .index .timeindex .txnindex .leader_epoch_checkpoint .snapshot
+
+Producer snapshots and what a run says of them, which no plugin knows:
+
+    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
+    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
+    <prefix>snapshots/<topic>-<topic id or no-topic-id>/<partition>/cluster.json
+    tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000005678.snapshot
+    tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
+    tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
+
+Offsets have 20 digits; a snapshot's is exclusive. Ids are 22 characters base64url, one spelling a value: their last
+character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is called.
+
+The prefix is taken as it is, like the plugin's `key.prefix`: `tiered` gives `tieredpayments-…`. Whoever means a folder
+writes `tiered/`. The path of a store's URI is another matter: it is always a folder.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+
+NO_TOPIC_ID = "no-topic-id"
+SNAPSHOTS = "snapshots"
+LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
+
+_ID = "[A-Za-z0-9_-]{21}[AQgw]"
+_OFFSET = "[0-9]{20}"
+_NUMBER = "0|[1-9][0-9]{0,9}"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
+
+
+class KeyKind(StrEnum):
+    """What an object is; the value is how its key ends."""
+
+    LOG = ".log"
+    INDEXES = ".indexes"
+    RSM_MANIFEST = ".rsm-manifest"
+    LOCAL_LOG = "local .log"
+    LOCAL_OFFSET_INDEX = "local .index"
+    LOCAL_TIME_INDEX = "local .timeindex"
+    LOCAL_TRANSACTION_INDEX = "local .txnindex"
+    LOCAL_LEADER_EPOCHS = "local .leader_epoch_checkpoint"
+    LOCAL_SNAPSHOT = "local .snapshot"
+    SNAPSHOT = ".snapshot"
+    SNAPSHOT_MANIFEST = ".json"
+    CLUSTER = "cluster.json"
+
+    @property
+    def suffix(self) -> str:
+        """How the key ends."""
+        return self.value.removeprefix("local ")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether LocalTieredStorage names it."""
+        return self.value.startswith("local ")
+
+
+_AIVEN_KINDS = {kind.suffix: kind for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)}
+_LOCAL_KINDS = {kind.suffix: kind for kind in KeyKind if kind.is_local}
+_AIVEN = re.compile(rf"(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_ID})(\.[a-z-]+)")
+_LOCAL = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({_ID})/({_OFFSET})-({_ID})(\.[a-z_]+)")
+_SNAPSHOT = re.compile(
+    rf"{SNAPSHOTS}/(.+)-({_ID}|{NO_TOPIC_ID})/({_NUMBER})/(?:({_OFFSET})\.snapshot|manifest-(.+)\.json|(cluster)\.json)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedKey:
+    """What a key says; fields that its kind does not have are None.
+
+    Attributes:
+        offset: start offset of a segment, exclusive end offset of a snapshot.
+    """
+
+    kind: KeyKind
+    partition: TopicIdPartition
+    offset: int | None = None
+    segment_id: str | None = None
+    run_id: str | None = None
+
+
+def offset_text(offset: int) -> str:
+    """20 digits, as Kafka names its files.
+
+    Raises:
+        InvalidKeyError: no offset is negative or has more than 63 bits.
+    """
+    if not 0 <= offset < 1 << 63:
+        raise InvalidKeyError(f"{offset} is not an offset")
+    return f"{offset:020d}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKeys:
+    """The keys below one prefix, which is put in front of every key as it is."""
+
+    prefix: str = ""
+
+    def segment(self, kind: KeyKind, metadata: RemoteLogSegmentMetadata) -> str:
+        """Key of one object of a remote segment, of either layout."""
+        return self._segment(kind, metadata.id, metadata.start_offset)
+
+    def segment_stem(self, metadata: RemoteLogSegmentMetadata, *, local: bool = False) -> str:
+        """What the keys of all objects of a remote segment begin with, and no others do."""
+        kind = KeyKind.LOCAL_LOG if local else KeyKind.LOG
+        return self.segment(kind, metadata).removesuffix(kind.suffix)
+
+    def partition_segments(self, partition: TopicIdPartition, *, local: bool = False) -> str:
+        """What the keys of all segments of a partition begin with, and no others do; it needs a topic id."""
+        if local:
+            return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
+        return f"{self.prefix}{partition.topic}-{_id(partition)}/{partition.partition}/"
+
+    def partition_snapshots(self, partition: TopicIdPartition) -> str:
+        """What the keys of all snapshots and snapshot manifests of a partition begin with, and no others do."""
+        return f"{self.prefix}{SNAPSHOTS}/{partition.topic}-{partition.topic_id or NO_TOPIC_ID}/{partition.partition}/"
+
+    def snapshot(self, partition: TopicIdPartition, offset: int) -> str:
+        """Key of the producer snapshot at an exclusive end offset."""
+        return f"{self.partition_snapshots(partition)}{offset_text(offset)}{KeyKind.SNAPSHOT.suffix}"
+
+    def snapshot_manifest(self, partition: TopicIdPartition, run_id: str) -> str:
+        """Key of what one run says of a partition's snapshots.
+
+        Raises:
+            InvalidKeyError: a run id is 1 to 128 letters, digits and `._:+~=-`, the first a letter or digit.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
+        return f"{self.partition_snapshots(partition)}manifest-{run_id}{KeyKind.SNAPSHOT_MANIFEST.suffix}"
+
+    def cluster(self, partition: TopicIdPartition) -> str:
+        """Key of the object that says which cluster a partition's segments come from."""
+        return f"{self.partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
+
+    def topic(self, topic: str, *, local: bool = False) -> str:
+        """What the keys of all segments of a topic begin with, whatever its id; those of other topics may as well."""
+        return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{self.prefix}{topic}-"
+
+    def topic_snapshots(self, topic: str) -> str:
+        """What the keys of all snapshots of a topic begin with, whatever its id; those of other topics may as well."""
+        return f"{self.prefix}{SNAPSHOTS}/{topic}-"
+
+    def format(self, key: ParsedKey) -> str:
+        """The inverse of `parse`."""
+        if key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
+            return self.snapshot_manifest(key.partition, key.run_id)
+        if key.kind is KeyKind.SNAPSHOT and key.offset is not None:
+            return self.snapshot(key.partition, key.offset)
+        if key.kind is KeyKind.CLUSTER:
+            return self.cluster(key.partition)
+        if key.offset is None or key.segment_id is None:
+            raise InvalidKeyError(f"{key} lacks a part of its kind")
+        partition = key.partition
+        segment_id = RemoteLogSegmentId(partition.topic, _id(partition), partition.partition, key.segment_id)
+        return self._segment(key.kind, segment_id, key.offset)
+
+    def parse(self, key: str) -> ParsedKey:
+        """What `key` names.
+
+        Raises:
+            InvalidKeyError: not a key below this prefix, or of no kind listed above.
+        """
+        path = key.removeprefix(self.prefix)
+        if not key.startswith(self.prefix):
+            raise InvalidKeyError(f"{key!r} does not begin with the prefix {self.prefix!r}", key=key)
+        if match := _SNAPSHOT.fullmatch(path):
+            topic, topic_id, number, offset, run_id, cluster = match.groups()
+            partition = TopicIdPartition(topic, None if topic_id == NO_TOPIC_ID else topic_id, int(number))
+            if offset is not None:
+                return ParsedKey(KeyKind.SNAPSHOT, partition, offset=_offset(offset, key))
+            if cluster is not None:
+                return ParsedKey(KeyKind.CLUSTER, partition)
+            if _RUN_ID.fullmatch(run_id):
+                return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
+        elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:
+            partition = TopicIdPartition(match[1], match[3], int(match[2]))
+            return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+        elif (match := _AIVEN.fullmatch(path)) and match[6] in _AIVEN_KINDS:
+            partition = TopicIdPartition(match[1], match[2], int(match[3]))
+            return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
+        raise InvalidKeyError(
+            f"{key!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
+            hint="docs/object-keys.md",
+            key=key,
+        )
+
+    def recognise(self, key: str) -> ParsedKey | None:
+        """What `key` names, None if it is somebody else's."""
+        try:
+            return self.parse(key)
+        except InvalidKeyError:
+            return None
+
+    def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
+        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER}:
+            raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
+        folder = self.partition_segments(segment_id.topic_id_partition, local=kind.is_local)
+        return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"
+
+
+def _id(partition: TopicIdPartition) -> str:
+    if partition.topic_id is None:
+        raise InvalidKeyError(
+            f"{partition}: remote segments need a topic id, and the topic has none",
+            hint="start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+        )
+    return partition.topic_id
+
+
+def _offset(digits: str, key: str) -> int:
+    offset = int(digits)
+    if offset >= 1 << 63:
+        raise InvalidKeyError(f"{key!r}: {digits} is not an offset", key=key)
+    return offset

@@ -1,0 +1,71 @@
+"""What a layout of remote segments must say: which objects, in which order, and how a reader finds its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.source_file import SourceFile
+
+
+class IndexType(StrEnum):
+    """Kafka's RemoteStorageManager.IndexType, in the order of the Aiven plugin's indexes object."""
+
+    OFFSET = "OFFSET"
+    TIMESTAMP = "TIMESTAMP"
+    PRODUCER_SNAPSHOT = "PRODUCER_SNAPSHOT"
+    LEADER_EPOCH = "LEADER_EPOCH"
+    TRANSACTION = "TRANSACTION"
+
+
+class CopyState(StrEnum):
+    """What of one attempt is in the store."""
+
+    ABSENT = "ABSENT"
+    PARTIAL = "PARTIAL"  # no reader will take it for a segment
+    COMPLETE = "COMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedObject:
+    """An object to be written."""
+
+    key: str
+    content: SourceFile | bytes
+
+
+class Layout(Protocol):
+    """How a segment becomes objects; layouts are values and can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """For reports and settings."""
+        ...
+
+    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+        """What to write, in this order; the last one makes the segment visible."""
+        ...
+
+    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """Every key that the copy can have, in the order of `plan`."""
+        ...
+
+    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """The key of the segment file, which is verbatim in every layout here."""
+        ...
+
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+        """What is in the store."""
+        ...
+
+    def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
+        """Content of one index, None for a transaction index that the segment never had.
+
+        Raises:
+            ObjectNotFoundError: the segment, or that index, is not in the store.
+        """
+        ...

@@ -1,0 +1,85 @@
+"""One file for each part of a segment, as Kafka's LocalTieredStorage keeps them; for a directory target.
+
+    kafka-tiered-storage/<topic>-<partition>-<topic id>/<20 digits>-<segment id>
+        .log .index .timeindex .txnindex (if there is one) .leader_epoch_checkpoint .snapshot
+
+Plain copies. There is no manifest; the snapshot is written last, and a reader needs all but `.txnindex`. The store's
+root is the plugin's `dir`. Follows org.apache.kafka.server.log.remote.storage.LocalTieredStorage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+
+_KINDS = (
+    KeyKind.LOCAL_LOG,
+    KeyKind.LOCAL_OFFSET_INDEX,
+    KeyKind.LOCAL_TIME_INDEX,
+    KeyKind.LOCAL_TRANSACTION_INDEX,
+    KeyKind.LOCAL_LEADER_EPOCHS,
+    KeyKind.LOCAL_SNAPSHOT,
+)
+_KIND_OF_INDEX = {
+    IndexType.OFFSET: KeyKind.LOCAL_OFFSET_INDEX,
+    IndexType.TIMESTAMP: KeyKind.LOCAL_TIME_INDEX,
+    IndexType.PRODUCER_SNAPSHOT: KeyKind.LOCAL_SNAPSHOT,
+    IndexType.LEADER_EPOCH: KeyKind.LOCAL_LEADER_EPOCHS,
+    IndexType.TRANSACTION: KeyKind.LOCAL_TRANSACTION_INDEX,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTieredStorageLayout:
+    """Files that a broker with LocalTieredStorage reads."""
+
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
+    name: str = "local-tiered-storage"
+
+    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+        """See Layout."""
+        contents = (
+            bundle.log,
+            bundle.offset_index,
+            bundle.time_index,
+            bundle.transaction_index,
+            bundle.leader_epoch_checkpoint,
+            bundle.producer_snapshot.data,
+        )
+        return tuple(
+            PlannedObject(self.keys.segment(kind, metadata), content)
+            for kind, content in zip(_KINDS, contents, strict=True)
+            if content is not None
+        )
+
+    def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """See Layout."""
+        return tuple(self.keys.segment(kind, metadata) for kind in _KINDS)
+
+    def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """See Layout."""
+        return self.keys.segment(KeyKind.LOCAL_LOG, metadata)
+
+    def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
+        """See Layout; complete is all mandatory files and a log of the right size."""
+        sizes = {found.key: found.size for found in store.list(self.keys.segment_stem(metadata, local=True))}
+        if not sizes:
+            return CopyState.ABSENT
+        mandatory = set(self.object_keys(metadata)) - {self.keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}
+        is_complete = mandatory <= sizes.keys() and sizes[self.log_key(metadata)] == metadata.segment_size
+        return CopyState.COMPLETE if is_complete else CopyState.PARTIAL
+
+    def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
+        """See Layout."""
+        try:
+            return store.get(self.keys.segment(_KIND_OF_INDEX[index], metadata))
+        except ObjectNotFoundError:
+            if index is IndexType.TRANSACTION and self.inspect(store, metadata) is CopyState.COMPLETE:
+                return None
+            raise

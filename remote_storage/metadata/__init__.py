@@ -1,0 +1,1 @@
+"""Remote log segment metadata as Kafka records it."""

@@ -1,0 +1,273 @@
+"""Records of `__remote_log_metadata`: what brokers know of remote segments.
+
+A record's key is null, its value, all big-endian:
+
+    frame version   unsigned varint, 1
+    api key         unsigned varint: 0 segment, 1 segment update, 2 partition delete
+    version         unsigned varint, 0
+    message         in Kafka's flexible encoding; nothing may follow it
+
+    0 RemoteLogSegmentMetadataRecord          1 RemoteLogSegmentMetadataUpdateRecord
+      segment id        see below               segment id        see below
+      start offset      int64                   broker id         int32
+      end offset        int64, inclusive        event timestamp   int64, ms
+      broker id         int32                   custom metadata   compact nullable bytes
+      max timestamp     int64, ms               state             int8
+      event timestamp   int64, ms               tags
+      leader epochs     compact array of      2 RemotePartitionDeleteMetadataRecord
+        leader epoch    int32                   partition         see below
+        start offset    int64                   broker id         int32
+        tags                                    event timestamp   int64, ms
+      segment size      int32, bytes            state             int8
+      custom metadata   compact nullable bytes  tags
+      state             int8, always 0
+      tags              0: TxnIndexEmpty, one byte, left out when false (since Kafka 4.0)
+
+    segment id: partition, segment id (16 bytes), tags
+    partition:  topic (compact string), topic id (16 bytes), partition (int32), tags
+
+A compact length is an unsigned varint of length + 1, 0 for null. Tags are an unsigned varint count, then for each an
+unsigned varint tag, an unsigned varint size and that many bytes; unknown ones are skipped.
+
+Follows org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde and the message
+definitions in storage/src/main/resources/message.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.metadata.flexible_encoding import (
+    FlexibleReader,
+    compact_bytes,
+    compact_length,
+    unsigned_varint,
+)
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.snapshot.errors import CorruptDataError
+
+METADATA_TOPIC = "__remote_log_metadata"
+
+_FRAME_VERSION, _MESSAGE_VERSION = 1, 0
+_SEGMENT, _UPDATE, _PARTITION_DELETE = 0, 1, 2
+_TXN_INDEX_EMPTY = 0
+_NO_TAGS = b"\x00"
+
+
+class CorruptMetadataRecordError(CorruptDataError):
+    """Raised when a value is no record of `__remote_log_metadata` that this version knows."""
+
+
+class PartitionDeleteState(IntEnum):
+    """What is known of a partition whose topic is deleted; no broker up to 4.3 writes it."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRecord:
+    """A whole segment, published once, in COPY_SEGMENT_STARTED.
+
+    Attributes:
+        custom_metadata: what a storage plugin wants back with every call.
+        txn_index_empty: no transaction index need be asked for; False says nothing.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    custom_metadata: bytes | None = None
+    txn_index_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentUpdate:
+    """A later state of a segment; `event_timestamp` in ms. What it does not name stays as it was."""
+
+    id: RemoteLogSegmentId
+    broker_id: int
+    event_timestamp: int
+    state: SegmentState
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDelete:
+    """A step in deleting all of a partition's remote segments; `event_timestamp` in ms."""
+
+    partition: TopicIdPartition
+    broker_id: int
+    event_timestamp: int
+    state: PartitionDeleteState
+
+
+MetadataRecord = SegmentRecord | SegmentUpdate | PartitionDelete
+
+
+def encode(record: MetadataRecord) -> bytes:
+    """The value of a record, as Kafka 4.3's own classes write it.
+
+    Raises:
+        InvalidKeyError: a number does not fit its field, or a partition has no topic id.
+    """
+    try:
+        if isinstance(record, SegmentRecord):
+            return _frame(_SEGMENT) + _encode_segment(record)
+        if isinstance(record, SegmentUpdate):
+            return _frame(_UPDATE) + _encode_update(record)
+        return _frame(_PARTITION_DELETE) + _encode_partition_delete(record)
+    except struct.error as error:
+        raise InvalidKeyError(f"{record}: a number does not fit its field: {error}") from error
+
+
+def decode(value: bytes) -> MetadataRecord:
+    """The inverse of `encode`.
+
+    Raises:
+        CorruptMetadataRecordError: another frame, api key or version, a text or state that Kafka does not allow, a
+            message that ends early, or bytes behind it.
+    """
+    reader = FlexibleReader(value)
+    try:
+        frame, api_key, version = (reader.unsigned_varint() for _ in range(3))
+        decoder = _DECODERS.get(api_key)
+        if frame != _FRAME_VERSION or version != _MESSAGE_VERSION or decoder is None:
+            raise CorruptMetadataRecordError(
+                f"frame version {frame}, api key {api_key}, version {version}: not a record that is known here",
+                hint="a newer Kafka wrote it: use a newer tiersnap",
+            )
+        record = decoder(reader)
+        reader.ensure_end()
+    except (ValueError, InvalidKeyError) as error:
+        raise CorruptMetadataRecordError(
+            f"not a record of {METADATA_TOPIC}: {error}",
+            hint="somebody other than brokers and tiersnap writes to that topic",
+        ) from error
+    return record
+
+
+def _frame(api_key: int) -> bytes:
+    return b"".join(unsigned_varint(number) for number in (_FRAME_VERSION, api_key, _MESSAGE_VERSION))
+
+
+def _encode_segment(record: SegmentRecord) -> bytes:
+    metadata = record.metadata
+    epochs = [struct.pack(">iq", epoch, start) + _NO_TAGS for epoch, start in metadata.segment_leader_epochs]
+    times = (metadata.broker_id, metadata.max_timestamp, metadata.event_timestamp)
+    return b"".join(
+        (
+            _encode_id(metadata.id),
+            struct.pack(">qqiqq", metadata.start_offset, metadata.end_offset, *times),
+            compact_length(len(epochs)),
+            *epochs,
+            struct.pack(">i", metadata.segment_size),
+            compact_bytes(record.custom_metadata),
+            struct.pack(">b", metadata.state),
+            bytes((1, _TXN_INDEX_EMPTY, 1, 1)) if record.txn_index_empty else _NO_TAGS,
+        )
+    )
+
+
+def _decode_segment(reader: FlexibleReader) -> SegmentRecord:
+    segment_id = _decode_id(reader)
+    start_offset, end_offset, broker_id, max_timestamp, event_timestamp = reader.take(">qqiqq")
+    epochs = []
+    for _ in range(reader.compact_length() or 0):
+        epoch, start = reader.take(">iq")
+        epochs.append((epoch, start))
+        reader.tags()
+    (size,) = reader.take(">i")
+    custom_metadata = reader.compact_bytes()
+    (state,) = reader.take(">b")
+    txn_index_empty = reader.tags().get(_TXN_INDEX_EMPTY, b"\x00")
+    metadata = RemoteLogSegmentMetadata(
+        id=segment_id,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        broker_id=broker_id,
+        max_timestamp=max_timestamp,
+        event_timestamp=event_timestamp,
+        segment_leader_epochs=tuple(epochs),
+        segment_size=size,
+        state=SegmentState(state),
+    )
+    return SegmentRecord(metadata, custom_metadata, txn_index_empty != b"\x00")
+
+
+def _encode_update(record: SegmentUpdate) -> bytes:
+    times = struct.pack(">iq", record.broker_id, record.event_timestamp)
+    state = struct.pack(">b", record.state)
+    return _encode_id(record.id) + times + compact_bytes(record.custom_metadata) + state + _NO_TAGS
+
+
+def _decode_update(reader: FlexibleReader) -> SegmentUpdate:
+    segment_id = _decode_id(reader)
+    broker_id, event_timestamp = reader.take(">iq")
+    custom_metadata = reader.compact_bytes()
+    (state,) = reader.take(">b")
+    reader.tags()
+    return SegmentUpdate(segment_id, broker_id, event_timestamp, SegmentState(state), custom_metadata)
+
+
+def _encode_partition_delete(record: PartitionDelete) -> bytes:
+    numbers = struct.pack(">iqb", record.broker_id, record.event_timestamp, record.state)
+    return _encode_partition(record.partition) + numbers + _NO_TAGS
+
+
+def _decode_partition_delete(reader: FlexibleReader) -> PartitionDelete:
+    partition = _decode_partition(reader)
+    broker_id, event_timestamp, state = reader.take(">iqb")
+    reader.tags()
+    return PartitionDelete(partition, broker_id, event_timestamp, PartitionDeleteState(state))
+
+
+def _encode_id(segment_id: RemoteLogSegmentId) -> bytes:
+    return _encode_partition(segment_id.topic_id_partition) + uuid_bytes(segment_id.segment_id) + _NO_TAGS
+
+
+def _decode_id(reader: FlexibleReader) -> RemoteLogSegmentId:
+    partition = _decode_partition(reader)
+    segment_id = _uuid_text(reader.raw(16))
+    reader.tags()
+    return RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id)
+
+
+def _encode_partition(partition: TopicIdPartition) -> bytes:
+    if partition.topic_id is None:
+        raise InvalidKeyError(f"{partition}: records of {METADATA_TOPIC} need a topic id, and the topic has none")
+    topic = compact_bytes(partition.topic.encode("utf-8"))
+    return topic + uuid_bytes(partition.topic_id) + struct.pack(">i", partition.partition) + _NO_TAGS
+
+
+def _decode_partition(reader: FlexibleReader) -> TopicIdPartition:
+    topic = reader.compact_bytes() or b""
+    topic_id = _uuid_text(reader.raw(16))
+    (partition,) = reader.take(">i")
+    reader.tags()
+    return TopicIdPartition(topic.decode("utf-8"), topic_id, partition)
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a Kafka UUID, most significant first; `text` is one that `is_uuid` accepts."""
+    return base64.urlsafe_b64decode(text + "==")
+
+
+def _uuid_text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+_DECODERS: dict[int, Callable[[FlexibleReader], MetadataRecord]] = {
+    _SEGMENT: _decode_segment,
+    _UPDATE: _decode_update,
+    _PARTITION_DELETE: _decode_partition_delete,
+}

@@ -1,0 +1,186 @@
+"""Remote log segment metadata and its states, as of KIP-405.
+
+A segment's metadata is recorded before and after each change of its bytes, and only these steps are allowed:
+
+    from                       to
+    (nothing)                  COPY_SEGMENT_STARTED
+    COPY_SEGMENT_STARTED   0   itself, COPY_SEGMENT_FINISHED, DELETE_SEGMENT_STARTED
+    COPY_SEGMENT_FINISHED  1   itself, DELETE_SEGMENT_STARTED
+    DELETE_SEGMENT_STARTED 2   itself, DELETE_SEGMENT_FINISHED
+    DELETE_SEGMENT_FINISHED 3  itself
+
+Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, RemoteLogSegmentId and
+RemoteLogSegmentMetadata. A segment id names one attempt: a second attempt at the same segment takes a new id.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import uuid
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from tiersnap.remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_UUID_LENGTH = 22
+
+
+class SegmentState(IntEnum):
+    """What is known of a remote segment; the numbers are those of Kafka's records."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+ALLOWED_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
+    None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
+    SegmentState.COPY_SEGMENT_STARTED: frozenset(
+        {SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}
+    ),
+    SegmentState.COPY_SEGMENT_FINISHED: frozenset(
+        {SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED}
+    ),
+    SegmentState.DELETE_SEGMENT_STARTED: frozenset(
+        {SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED}
+    ),
+    SegmentState.DELETE_SEGMENT_FINISHED: frozenset({SegmentState.DELETE_SEGMENT_FINISHED}),
+}
+
+
+def check_transition(before: SegmentState | None, after: SegmentState) -> None:
+    """Accept the step from `before` (None: no metadata yet) to `after`.
+
+    Raises:
+        IllegalStateTransitionError: Kafka's metadata cache would drop that record.
+    """
+    allowed = ALLOWED_TRANSITIONS[before]
+    if after not in allowed:
+        named = "no metadata" if before is None else before.name
+        raise IllegalStateTransitionError(
+            f"a remote segment cannot go from {named} to {after.name}",
+            hint="allowed next: " + ", ".join(state.name for state in sorted(allowed)),
+            before=named,
+            after=after.name,
+        )
+
+
+def is_uuid(text: str) -> bool:
+    """Whether `text` is a UUID as Kafka writes it: 22 characters base64url of 16 bytes, no padding, one spelling."""
+    if len(text) != _UUID_LENGTH:
+        return False
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return _uuid_text(raw) == text
+
+
+def _uuid_text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def new_segment_id() -> str:
+    """A random UUID in Kafka's text form; like Kafka's own it never starts with `-`, which tools take for a flag."""
+    while True:
+        text = _uuid_text(uuid.uuid4().bytes)
+        if not text.startswith("-"):
+            return text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """A partition of a topic; `topic_id` is None for topics of brokers before 2.8, which have none.
+
+    Raises:
+        InvalidKeyError: Kafka does not allow that topic name, id or number.
+    """
+
+    topic: str
+    topic_id: str | None
+    partition: int
+
+    def __post_init__(self) -> None:
+        if not _TOPIC.fullmatch(self.topic) or self.topic in {".", ".."}:
+            raise InvalidKeyError(f"{self.topic!r} is not a topic name: 1 to 249 letters, digits, dots, dashes, _")
+        if self.topic_id is not None and not is_uuid(self.topic_id):
+            raise InvalidKeyError(f"topic id {self.topic_id!r} is not 22 characters base64url of 16 bytes")
+        if not 0 <= self.partition < 1 << 31:
+            raise InvalidKeyError(f"{self.partition} is not a partition number")
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RemoteLogSegmentId:
+    """One attempt at copying one segment; both ids are 22 characters base64url.
+
+    Raises:
+        InvalidKeyError: Kafka does not allow that topic name, id or number.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+
+    def __post_init__(self) -> None:
+        TopicIdPartition(self.topic, self.topic_id, self.partition)
+        if not is_uuid(self.segment_id):
+            raise InvalidKeyError(f"segment id {self.segment_id!r} is not 22 characters base64url of 16 bytes")
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """The partition it belongs to."""
+        return TopicIdPartition(self.topic, self.topic_id, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}:{self.segment_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentMetadata:
+    """What Kafka's metadata records say of a remote segment.
+
+    Attributes:
+        start_offset: base offset of the segment.
+        end_offset: inclusive: next base offset - 1.
+        max_timestamp: ms, the largest of the segment.
+        event_timestamp: ms, when this state was entered.
+        segment_leader_epochs: (epoch, first offset in this segment), ascending, at least one.
+        segment_size: bytes of the log.
+
+    Raises:
+        InvalidKeyError: Kafka's constructor would refuse these values.
+    """
+
+    id: RemoteLogSegmentId
+    start_offset: int
+    end_offset: int
+    broker_id: int
+    max_timestamp: int
+    event_timestamp: int
+    segment_leader_epochs: LeaderEpochs
+    segment_size: int
+    state: SegmentState
+
+    def __post_init__(self) -> None:
+        if self.start_offset < 0 or self.end_offset < self.start_offset:
+            raise InvalidKeyError(f"{self.id}: no segment has offsets {self.start_offset} .. {self.end_offset}")
+        if not self.segment_leader_epochs:
+            raise InvalidKeyError(f"{self.id}: a remote segment needs at least one leader epoch")
+
+    def to_state(self, state: SegmentState, *, event_timestamp: int) -> RemoteLogSegmentMetadata:
+        """The metadata after a step of the state machine, at `event_timestamp` ms.
+
+        Raises:
+            IllegalStateTransitionError: there is no such step.
+        """
+        check_transition(self.state, state)
+        return replace(self, state=state, event_timestamp=event_timestamp)

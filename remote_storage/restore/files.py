@@ -1,0 +1,129 @@
+"""The segment files of a restore: fetched, checked against the store's checksum, cut where copies overlap."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from threading import Event
+
+import google_crc32c
+from pyarrow import fs
+
+from tiersnap.remote_storage.restore.remote_copies import RemoteCopy
+from tiersnap.remote_storage.restore.segment_chain import Piece
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.uploader import fetch_segment
+from tiersnap.snapshot.errors import CorruptDataError, TransientError
+from tiersnap.snapshot.formats.crc32c import crc32c_of_file
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+
+PART = ".part"
+_COPY_BYTES = 1 << 20
+
+
+def fetch_log(store: ObjectStore, copy: RemoteCopy, path: Path, stop: Event | None = None) -> int:
+    """Write a copy's segment file to `path`, synced; returns its CRC-32C.
+
+    Raises:
+        CorruptDataError: the store gave other bytes than it was given, by its own checksum.
+        RemoteStorageError: the object ends early.
+        TransientError: `stop` was set meanwhile.
+        OSError: the file cannot be written.
+    """
+    key = copy.layout.log_key(copy.metadata)
+    crc = 0
+    with path.open("wb") as file:
+        for data in fetch_segment(store, copy.layout, copy.metadata):
+            if stop is not None and stop.is_set():
+                raise TransientError(f"{store.uri}{key}: no longer wanted")
+            crc = google_crc32c.extend(crc, data)
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    stored = store.head(key)
+    if stored is not None and stored.crc32c not in (None, crc):
+        raise CorruptDataError(
+            f"{store.uri}{key}: content has CRC {crc:08x}, {stored.crc32c:08x} was stored with it",
+            hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            key=key,
+        )
+    return crc
+
+
+def fetch_piece(store: ObjectStore, piece: Piece, path: Path, stop: Event | None = None) -> None:
+    """Write a piece's segment file to `path`: whole or not at all, whatever kills the process.
+
+    Raises:
+        CorruptDataError: as `fetch_log`; or a batch lies across an end of the piece.
+    """
+    part = path.with_name(path.name + PART)
+    fetch_log(store, piece.copy, part, stop)
+    if not piece.is_whole:
+        cut = path.with_name(path.name + ".cut" + PART)
+        _cut(part, piece, cut)
+        part.unlink()
+        part = cut
+    part.replace(path)
+
+
+def _cut(source: Path, piece: Piece, target: Path) -> None:
+    """Copy the batches of [start offset, end offset)."""
+    copy = piece.copy
+    scan = SegmentScan(
+        fs.LocalFileSystem(),
+        str(source),
+        base_offset=copy.start_offset,
+        next_base_offset=copy.end_offset,
+        check_crc=False,
+    )
+    begin = end = None
+    for rows in scan:
+        for row in rows[(rows["base_offset"] >= piece.start_offset) & (rows["base_offset"] < piece.end_offset)][:1]:
+            begin = int(row["position"]) if begin is None else begin
+        for row in rows[rows["base_offset"] >= piece.end_offset][:1]:
+            end = int(row["position"]) if end is None else end
+        last = rows["base_offset"] + rows["last_offset_delta"]
+        across = rows[
+            ((rows["base_offset"] < piece.start_offset) & (last >= piece.start_offset))
+            | ((rows["base_offset"] < piece.end_offset) & (last >= piece.end_offset))
+        ]
+        if across.size:
+            raise CorruptDataError(
+                f"segment {copy.segment_id}: the batch at {across['base_offset'][0]} lies across "
+                f"[{piece.start_offset}, {piece.end_offset})",
+                hint="the copies are not of one log: leave one of them out with --without SEGMENT_ID",
+            )
+    if begin is None or scan.end.finding is not None or scan.end.legacy_count:
+        raise CorruptDataError(
+            f"segment {copy.segment_id}: [{piece.start_offset}, {piece.end_offset}) cannot be cut out: "
+            f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
+            hint="leave it out with --without SEGMENT_ID",
+        )
+    with source.open("rb") as file, target.open("wb") as out:
+        file.seek(begin)
+        left = (scan.end.valid_bytes if end is None else end) - begin
+        while left:
+            data = file.read(min(left, _COPY_BYTES))
+            out.write(data)
+            left -= len(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def same_content(store: ObjectStore, piece: Piece, path: Path, scratch: Path) -> bool:
+    """Whether `path` is what `fetch_piece` would write; `scratch` is an existing folder to write to."""
+    key = piece.copy.layout.log_key(piece.copy.metadata)
+    if piece.is_whole:
+        if path.stat().st_size != piece.copy.metadata.segment_size:
+            return False
+        stored = store.head(key)
+        if stored is not None and stored.crc32c is not None:
+            return stored.crc32c == crc32c_of_file(path)
+    other = scratch / path.name
+    try:
+        fetch_piece(store, piece, other)
+        return other.stat().st_size == path.stat().st_size and crc32c_of_file(other) == crc32c_of_file(path)
+    finally:
+        shutil.rmtree(scratch)
+        scratch.mkdir()

@@ -1,0 +1,287 @@
+"""A partition's folder, built beside its final name and renamed when all of it is on disk.
+
+While it is built it is called `tiersnap-restore.<16 hex of the partition>.<16 hex of the plan>`. That is no name of a
+partition, so a broker that is started over a restore that was cut short refuses to start and names the folder; it would
+otherwise begin the partition anew, empty, at offset 0. The same restore run again goes on in it: segment files that are
+there in full are not fetched again, everything is checked again.
+
+An existing folder is compared instead, file by file, and never written to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from pyarrow import fs
+
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.restore.errors import FolderDiffersError
+from tiersnap.remote_storage.restore.files import fetch_piece, same_content
+from tiersnap.remote_storage.restore.remote_copies import read_indexes
+from tiersnap.remote_storage.restore.segment_chain import Chain, Piece
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.atomic_file import cannot_write, sync_directory
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
+from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
+
+UNFINISHED = "tiersnap-restore."
+_FETCHES_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlan:
+    """What a partition's folder is to hold; `topic_id` goes into its partition.metadata."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    chain: Chain
+    empty_state: bool = False
+    producer_expiration: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the folder."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def unfinished_prefix(self) -> str:
+        """How the names of unfinished folders of this partition begin."""
+        return f"{UNFINISHED}{_digest(self.name)}."
+
+    @property
+    def unfinished_name(self) -> str:
+        """Name of the folder while it is built; other bytes of other copies would have another."""
+        pieces = [(piece.copy.segment_id, piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
+        return f"{self.unfinished_prefix}{_digest(repr(pieces))}"
+
+    def local(self, folder: Path) -> Partition:
+        """The partition as it will lie in `folder`."""
+        pieces = [(piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
+        segments = [
+            Segment(start, end, FileRef(str(folder / f"{start:020d}.log"), 0, 0))
+            for start, end in [*pieces, (self.chain.end_offset, None)]
+        ]
+        return Partition(str(folder), self.topic, self.partition, tuple(segments), {}, topic_id=self.topic_id)
+
+
+class _Files(Protocol):
+    def fetch(self, piece: Piece) -> None: ...
+
+    def put(self, name: str, data: bytes | None) -> None: ...
+
+
+def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[Path, RestoredLog]:
+    """Fetch, check and make all files; returns the folder under its unfinished name, synced, and what was found.
+
+    Raises:
+        CorruptDataError: an object is damaged.
+        UsageError, TransientError: nothing can be written there.
+    """
+    folder = log_dir / plan.unfinished_name
+    with _written(folder):
+        if not folder.exists():
+            folder.mkdir()
+            _like(folder, log_dir)
+            sync_directory(log_dir)
+        try:
+            with _NewFiles(store, plan, folder, log_dir / META_PROPERTIES) as files:
+                found = _fill(store, plan, folder, files)
+        except CorruptDataError as error:
+            # Be it the disk or the tier that damaged it, the next attempt fetches it anew.
+            if isinstance(base_offset := error.attrs.get("base_offset"), int):
+                (folder / f"{base_offset:020d}.log").unlink(missing_ok=True)
+            raise
+        for path in folder.iterdir():
+            if path.name not in files.names:
+                path.unlink()
+        sync_directory(folder)
+    return folder, found
+
+
+def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
+    """Check that a folder is there already as `build_folder` would make it.
+
+    Raises:
+        FolderDiffersError: it is not.
+    """
+    folder = log_dir / plan.name
+    with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
+        files = _SameFiles(store, folder, Path(scratch))
+        found = _fill(store, plan, folder, files)
+    files.check_no_others()
+    return found
+
+
+def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> RestoredLog:
+    pieces = {piece.start_offset: piece for piece in plan.chain.pieces}
+
+    def fetch(segment: Segment) -> TierParts:
+        piece = pieces[segment.base_offset]
+        files.fetch(piece)
+        copy = piece.copy
+        name = store.uri + copy.layout.log_key(copy.metadata)
+        if not piece.is_whole and piece.end_offset != copy.end_offset:
+            return TierParts(name)
+        indexes = read_indexes(store, copy)
+        if not piece.is_whole:
+            return TierParts(name, snapshot=indexes[IndexType.PRODUCER_SNAPSHOT])
+        return TierParts(
+            name,
+            offset_index=indexes[IndexType.OFFSET],
+            time_index=indexes[IndexType.TIMESTAMP],
+            transaction_index=indexes[IndexType.TRANSACTION],
+            snapshot=indexes[IndexType.PRODUCER_SNAPSHOT],
+        )
+
+    files.put(PARTITION_METADATA, format_topic_id(plan.topic_id).encode("ascii"))
+    files.put(LEADER_EPOCHS, format_leader_epochs(plan.chain.leader_epochs).encode("ascii"))
+    return replay_restored(
+        fs.LocalFileSystem(),
+        plan.local(folder),
+        plan.chain.leader_epochs,
+        fetch=fetch,
+        put=files.put,
+        empty_state=plan.empty_state,
+        producer_expiration=plan.producer_expiration,
+    )
+
+
+class _NewFiles:
+    """Files of a folder that nobody looks into yet; the next segments are fetched while one is checked."""
+
+    def __init__(self, store: ObjectStore, plan: FolderPlan, folder: Path, like: Path) -> None:
+        self._store, self._folder, self._like = store, folder, like
+        self._ahead = iter(plan.chain.pieces)
+        self._under_way: deque[tuple[Piece, Future[None]]] = deque()
+        self._stop = Event()
+        self._pool = ThreadPoolExecutor(_FETCHES_AT_ONCE)
+        self.names: set[str] = set()
+
+    def __enter__(self) -> _NewFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def fetch(self, piece: Piece) -> None:
+        """Have the piece's log; called for each piece of the plan in turn."""
+        for ahead in self._ahead:
+            self._under_way.append((ahead, self._pool.submit(self._fetch, ahead)))
+            if len(self._under_way) > _FETCHES_AT_ONCE:
+                break
+        started, future = self._under_way.popleft()
+        assert started is piece
+        future.result()
+        self.names.add(self._log(piece).name)
+
+    def _fetch(self, piece: Piece) -> None:
+        path = self._log(piece)
+        # A damaged one is found when it is checked, and is then fetched anew by the next attempt.
+        if not path.exists() or (piece.is_whole and path.stat().st_size != piece.copy.metadata.segment_size):
+            fetch_piece(self._store, piece, path, self._stop)
+            _like(path, self._like)
+
+    def _log(self, piece: Piece) -> Path:
+        return self._folder / f"{piece.start_offset:020d}.log"
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """Write a small file, synced; or see to it that there is none."""
+        path = self._folder / name
+        if data is None:
+            path.unlink(missing_ok=True)
+            return
+        self.names.add(name)
+        if path.exists() and path.read_bytes() == data:
+            return
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _like(path, self._like)
+
+
+class _SameFiles:
+    """Files that are there already and must be what would be written."""
+
+    def __init__(self, store: ObjectStore, folder: Path, scratch: Path) -> None:
+        self._store, self._folder, self._scratch = store, folder, scratch / "fetched"
+        self._scratch.mkdir()
+        self._names: set[str] = set()
+
+    def fetch(self, piece: Piece) -> None:
+        """Compare the piece's log."""
+        path = self._folder / f"{piece.start_offset:020d}.log"
+        self._names.add(path.name)
+        if not path.exists():
+            raise self._differs(f"{path.name} is missing")
+        if not same_content(self._store, piece, path, self._scratch):
+            raise self._differs(f"{path.name} is not the segment of the tier")
+
+    def put(self, name: str, data: bytes | None) -> None:
+        """Compare a small file."""
+        path = self._folder / name
+        if data is None:
+            return
+        self._names.add(name)
+        if not path.exists() or path.read_bytes() != data:
+            raise self._differs(f"{name} is {'missing' if not path.exists() else 'another'}")
+
+    def check_no_others(self) -> None:
+        """Raise for a file that restore would not write."""
+        others = sorted(path.name for path in self._folder.iterdir() if path.name not in self._names)
+        if others:
+            raise self._differs(f"{', '.join(others[:3])}{' …' if len(others) > 3 else ''} would not be there")
+
+    def _differs(self, how: str) -> FolderDiffersError:
+        return folder_differs(self._folder, how)
+
+
+def folder_differs(folder: Path, how: str) -> FolderDiffersError:
+    """The refusal to touch a folder."""
+    return FolderDiffersError(
+        f"{folder} is there and is not what restore would write: {how}",
+        hint="nothing is overwritten: a broker may have written there since. Look at it (tiersnap scan), move it out "
+        "of the log directory, and run restore again",
+    )
+
+
+def _like(path: Path, other: Path) -> None:
+    """Give a new file or folder the owner and mode of another; a folder that of its parent."""
+    status = other.stat()
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        os.chown(path, status.st_uid, status.st_gid)
+    path.chmod(status.st_mode & 0o7777)
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def discard(folder: Path) -> None:
+    """Delete an unfinished folder."""
+    with _written(folder):
+        shutil.rmtree(folder)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]

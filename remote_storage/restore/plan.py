@@ -1,0 +1,210 @@
+"""What `restore` would do for each partition, found out without writing anything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.restore.folder import FolderPlan, folder_differs
+from tiersnap.remote_storage.restore.remote_copies import (
+    ListedPartition,
+    RemotePartition,
+    list_partitions,
+    read_copies,
+    read_indexes,
+    read_lineage,
+)
+from tiersnap.remote_storage.restore.segment_chain import Chain, newest, plan_chain
+from tiersnap.remote_storage.restore.target import Destination, Target
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
+from tiersnap.snapshot.log.restored_log import OpenTransaction
+
+_MOST_NAMED = 5
+
+
+class Action(StrEnum):
+    """What happens to a partition."""
+
+    RESTORE = "RESTORE"
+    RESUME = "RESUME"  # an earlier restore was cut short
+    COMPARE = "COMPARE"  # a folder with such segments is there
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """One partition of a plan.
+
+    Attributes:
+        told_open: transactions that are open at the log end, by the tier's own snapshot there.
+        leftovers: names of unfinished folders of other plans for this partition.
+    """
+
+    action: Action
+    folder: FolderPlan
+    destination: Destination
+    source_cluster: str
+    told_open: tuple[OpenTransaction, ...]
+    leftovers: tuple[str, ...]
+
+
+def find_partitions(
+    store: ObjectStore, topic: str, *, topic_id: str | None, partitions: Collection[int], local: bool | None
+) -> list[ListedPartition]:
+    """What remote storage has of the topic: one topic id, one layout.
+
+    Raises:
+        ObjectNotFoundError: nothing, or not all that was asked for.
+        UsageError: more than one topic id or layout.
+    """
+    only = next(iter(partitions)) if len(partitions) == 1 else None
+    listed = list_partitions(store, topic, topic_id=topic_id, partition=only, local=local)
+    listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
+    by_id: dict[str | None, list[ListedPartition]] = defaultdict(list)
+    for each in listed:
+        by_id[each.partition.topic_id].append(each)
+    missing = set(partitions) - {each.partition.partition for each in listed}
+    if not listed or missing:
+        what = f"{topic}, partition {min(missing)}" if missing else topic
+        raise ObjectNotFoundError(
+            f"{store.uri}: no remote segment of {what}",
+            hint="--from names the place that --remote named when it was tiered, the plugin's key.prefix included",
+        )
+    if len(by_id) > 1:
+        raise UsageError(
+            f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {_named(map(str, by_id))}",
+            hint="the topic was made anew; say which one: --topic-id ID",
+        )
+    if len({each.is_local for each in listed}) > 1:
+        raise UsageError(
+            f"{store.uri}: {topic} has segments in both layouts",
+            hint="say which: --layout aiven or --layout local-tiered-storage",
+        )
+    return list(listed)
+
+
+def plan_pieces(
+    store: ObjectStore,
+    listed: ListedPartition,
+    *,
+    without: Collection[str] = (),
+    log_start_offset: int | None = None,
+    known_log_start: int = 0,
+) -> tuple[RemotePartition, Chain]:
+    """Which copies make the log.
+
+    Args:
+        without: segment ids to leave out.
+        log_start_offset: as given by the user.
+        known_log_start: of the log directory's own checkpoint; used where the user gave none.
+
+    Raises:
+        ObjectNotFoundError, RemoteGapError, CorruptDataError: see `plan_chain` and `read_lineage`.
+    """
+    remote = read_copies(store, listed)
+    copies = [copy for copy in remote.copies if copy.segment_id not in without]
+    if not copies:
+        problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.unusable)
+        raise ObjectNotFoundError(
+            f"{store.uri}: no complete copy of any segment of {listed.partition}"
+            + (f": {problems}" if problems else ""),
+            hint="only a copy that was finished is restored",
+        )
+    head = newest(copies)
+    try:
+        lineage = read_lineage(store, head)
+    except CorruptDataError as error:
+        error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
+        raise
+    if log_start_offset is None and known_log_start > lineage[0][1]:
+        log_start_offset = known_log_start
+    return remote, plan_chain(copies, lineage, unusable=remote.unusable, log_start_offset=log_start_offset)
+
+
+def plan_restore(
+    store: ObjectStore,
+    target: Target,
+    listed: ListedPartition,
+    chain: Chain,
+    destination: Destination,
+    *,
+    source_cluster: str,
+    producer_expiration: int | None,
+) -> RestorePlan:
+    """How the partition goes to the target.
+
+    Raises:
+        FolderDiffersError: its folder is there with other segments.
+    """
+    folder = FolderPlan(
+        listed.partition.topic,
+        listed.partition.partition,
+        destination.topic_id,
+        chain,
+        empty_state=destination.empty_state,
+        producer_expiration=producer_expiration,
+    )
+    unfinished = {path.name for path in target.path.iterdir() if path.name.startswith(folder.unfinished_prefix)}
+    action = Action.RESUME if folder.unfinished_name in unfinished else Action.RESTORE
+    if (target.path / folder.name).exists():
+        _check_segments(target, folder)
+        action = Action.COMPARE
+    return RestorePlan(
+        action,
+        folder,
+        destination,
+        source_cluster,
+        _told_open(store, chain),
+        tuple(sorted(unfinished - {folder.unfinished_name})),
+    )
+
+
+def known_log_start(target: Target, listed: ListedPartition, *, is_same_cluster: bool) -> int:
+    """The log start offset that the target's checkpoint still has of the partition, or 0."""
+    at = (listed.partition.topic, listed.partition.partition)
+    return target.offsets(LOG_START_OFFSETS).get(at, 0) if is_same_cluster else 0
+
+
+def _check_segments(target: Target, plan: FolderPlan) -> None:
+    folder = target.path / plan.name
+    found = {path.name: path.stat().st_size for path in folder.glob("*.log")}
+    if not any(found.values()):
+        # What a broker makes when it finds no folder, and what `kafka-topics --create` leaves.
+        raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")
+    end = plan.chain.end_offset
+    expected = {f"{piece.start_offset:020d}.log" for piece in plan.chain.pieces} | {f"{end:020d}.log"}
+    if found.keys() != expected:
+        odd = sorted(found.keys() ^ expected)
+        raise folder_differs(folder, f"{odd[0]} is {'not of the tier' if odd[0] in found else 'missing'}")
+    for piece in plan.chain.pieces:
+        name, size = f"{piece.start_offset:020d}.log", piece.copy.metadata.segment_size
+        if piece.is_whole and found[name] != size:
+            raise folder_differs(folder, f"{name} has {found[name]} bytes, the tier's {size}")
+
+
+def _told_open(store: ObjectStore, chain: Chain) -> tuple[OpenTransaction, ...]:
+    last = chain.pieces[-1]
+    if last.end_offset != last.copy.end_offset:
+        return ()
+    try:
+        entries = snapshot_file.decode(read_indexes(store, last.copy)[IndexType.PRODUCER_SNAPSHOT] or b"")
+    except CorruptSnapshotError:
+        return ()
+    opened = np.sort(entries[entries["current_txn_first_offset"] >= 0], order="current_txn_first_offset")
+    names = ("producer_id", "producer_epoch", "current_txn_first_offset")
+    return tuple(OpenTransaction(*row) for row in zip(*(opened[name].tolist() for name in names), strict=True))
+
+
+def _named(texts: Iterable[str]) -> str:
+    named = list(texts)
+    return "; ".join(named[:_MOST_NAMED]) + (
+        f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    )

@@ -1,0 +1,227 @@
+"""One log out of all the copies that remote storage has: which bytes of which copy, decided before any is fetched.
+
+The leader epochs of the newest copy are the log's lineage. Of every copy those offsets count that were written under
+the same epoch as the lineage says; what a leader wrote that lost an unclean election does not. From the log start on
+the copies are laid end to end. Where several hold the next offset, the first of these decides:
+
+    1. a copy that begins there
+    2. a copy that is taken whole
+    3. the one that reaches further
+    4. the later attempt, by its time and then by its segment id
+
+A copy that overlaps its neighbours (replicas roll at different offsets) is cut at a batch. Follows the lineage rules of
+org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+
+_ENDLESS = 1 << 63
+_MOST_GAPS_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Offsets [start_offset, end_offset) of a copy, which become one local segment."""
+
+    copy: RemoteCopy
+    start_offset: int
+    end_offset: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the local segment is the copy, byte for byte."""
+        return (self.start_offset, self.end_offset) == (self.copy.start_offset, self.copy.end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A copy that is not used, and why."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A log without gaps.
+
+    Attributes:
+        pieces: ascending; each begins where the one before ends.
+        log_start_offset: in the first piece.
+        leader_epochs: (epoch, start offset) of the pieces, ascending.
+        missing_below: offsets below the first piece that the lineage knows and remote storage has not: exclusive end,
+            or None. Retention deletes such segments.
+    """
+
+    pieces: tuple[Piece, ...]
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    left_out: tuple[LeftOut, ...]
+    missing_below: int | None
+
+    @property
+    def start_offset(self) -> int:
+        """Base offset of the first segment."""
+        return self.pieces[0].start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive."""
+        return self.pieces[-1].end_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the logs to be fetched."""
+        return sum(piece.copy.metadata.segment_size for piece in self.pieces)
+
+
+def newest(copies: Sequence[RemoteCopy]) -> RemoteCopy:
+    """The copy whose leader epochs are the lineage: of the highest epoch, then the highest end, then the latest."""
+    return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *_attempt(copy)))
+
+
+def plan_chain(
+    copies: Sequence[RemoteCopy],
+    lineage: LeaderEpochs,
+    *,
+    unusable: Iterable[UnusableCopy] = (),
+    log_start_offset: int | None = None,
+) -> Chain:
+    """Lay the copies end to end.
+
+    Args:
+        lineage: leader epochs of the newest copy.
+        unusable: attempts that are no copies, to be named where they would be needed.
+        log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
+
+    Raises:
+        ObjectNotFoundError: no copy holds an offset from there on.
+        RemoteGapError: offsets in between are in no copy of this lineage; or those at a given log start.
+    """
+    intervals = [interval for copy in copies for interval in _agreed(copy, lineage)]
+    wanted = lineage[0][1] if log_start_offset is None else log_start_offset
+    ahead = [interval for interval in intervals if interval.end_offset > wanted]
+    if not ahead:
+        raise ObjectNotFoundError(f"no complete copy of a segment holds offset {wanted} or a later one")
+    first = min(interval.start_offset for interval in ahead)
+    if first > wanted and log_start_offset is not None:
+        raise _gap_error([(wanted, first)], unusable)
+    log_start = max(wanted, first)
+    pieces = [max((each for each in ahead if each.start_offset <= log_start), key=lambda each: _preference(each, -1))]
+    gaps: list[tuple[int, int]] = []
+    while True:
+        at = pieces[-1].end_offset
+        following = [interval for interval in ahead if interval.end_offset > at]
+        if not following:
+            break
+        if all(interval.start_offset > at for interval in following):
+            gaps.append((at, min(interval.start_offset for interval in following)))
+            at = gaps[-1][1]
+        chosen = max((each for each in following if each.start_offset <= at), key=lambda each: _preference(each, at))
+        pieces.append(Piece(chosen.copy, at, chosen.end_offset))
+    if gaps:
+        raise _gap_error(gaps, unusable)
+    return Chain(
+        tuple(pieces),
+        log_start,
+        _leader_epochs(pieces, lineage),
+        tuple(_left_out(copies, intervals, pieces, unusable)),
+        first if first > wanted else None,
+    )
+
+
+def _agreed(copy: RemoteCopy, lineage: LeaderEpochs) -> list[Piece]:
+    """The offsets of a copy that were written under the epochs of the lineage, as one piece a stretch."""
+    stretches: list[tuple[int, int]] = []
+    begins = lineage[0][1]
+    for epoch, start, end in _ranges(copy.metadata.segment_leader_epochs, copy.end_offset):
+        # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
+        if start < begins and epoch <= lineage[0][0]:
+            stretches.append((start, min(end, begins)))
+        for other, other_start, other_end in _ranges(lineage, _ENDLESS):
+            if other == epoch and max(start, other_start) < min(end, other_end):
+                stretches.append((max(start, other_start), min(end, other_end)))
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(stretches):
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return [Piece(copy, start, end) for start, end in joined]
+
+
+def _ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
+    """(epoch, start offset, exclusive end) of each entry."""
+    ends = [*(start for _, start in epochs[1:]), end]
+    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=True)]
+
+
+def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:
+    begins_there = interval.start_offset == at
+    return begins_there, interval.is_whole, interval.end_offset, *_attempt(interval.copy)
+
+
+def _attempt(copy: RemoteCopy) -> tuple[int, str]:
+    return copy.metadata.event_timestamp, copy.segment_id
+
+
+def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpochs:
+    """The lineage within the pieces, and below its beginning what the pieces themselves say."""
+    start, end = pieces[0].start_offset, pieces[-1].end_offset
+    entries: list[tuple[int, int]] = []
+    for piece in pieces:
+        stop = min(piece.end_offset, lineage[0][1])
+        if piece.start_offset < stop:
+            for entry in epochs_in_range(piece.copy.metadata.segment_leader_epochs, piece.start_offset, stop):
+                if not entries or entry[0] > entries[-1][0]:
+                    entries.append(entry)
+    entries += [entry for entry in lineage if not entries or entry[0] > entries[-1][0]]
+    return epochs_in_range(entries, start, end)
+
+
+def _left_out(
+    copies: Sequence[RemoteCopy], intervals: Sequence[Piece], pieces: Sequence[Piece], unusable: Iterable[UnusableCopy]
+) -> Iterable[LeftOut]:
+    used = {piece.copy.segment_id for piece in pieces}
+    agreed = {interval.copy.segment_id for interval in intervals}
+    for copy in copies:
+        if copy.segment_id in used:
+            continue
+        same = next((piece for piece in pieces if piece.start_offset == copy.start_offset), None)
+        if copy.end_offset <= pieces[0].start_offset:
+            reason = "below the log start offset"
+        elif copy.segment_id not in agreed:
+            reason = "written under leader epochs that the newest segment does not know"
+        elif same is not None:
+            reason = f"another copy of the same base offset is taken: {same.copy.segment_id}"
+        else:
+            reason = "other copies hold the same offsets"
+        yield LeftOut(copy.segment_id, copy.start_offset, copy.end_offset, reason)
+    for attempt in unusable:
+        yield LeftOut(attempt.segment_id, attempt.start_offset, None, attempt.problem)
+
+
+def _gap_error(gaps: Sequence[tuple[int, int]], unusable: Iterable[UnusableCopy]) -> RemoteGapError:
+    named = ", ".join(f"{start} to {end - 1}" for start, end in gaps[:_MOST_GAPS_NAMED])
+    more = f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more" if len(gaps) > _MOST_GAPS_NAMED else ""
+    broken = [
+        f"segment {attempt.segment_id} from offset {attempt.start_offset} is not usable: {attempt.problem}"
+        for attempt in unusable
+        if any(start <= attempt.start_offset < end for start, end in gaps)
+    ]
+    return RemoteGapError(
+        "; ".join([f"offsets {named}{more} are in no complete remote segment of this log", *broken]),
+        hint="a log with a hole is never restored: bring the missing objects back, "
+        f"or begin behind the hole with --log-start {gaps[-1][1]}",
+        gaps=[list(gap) for gap in gaps],
+    )

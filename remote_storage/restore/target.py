@@ -1,0 +1,159 @@
+"""The log directory that a restore goes to: whose it is, and the files that all its partitions share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiersnap.remote_storage.metadata.segment_metadata import is_uuid
+from tiersnap.remote_storage.restore.errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
+from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.formats import meta_properties
+from tiersnap.snapshot.formats.checkpoints import TopicPartition, format_offsets, is_topic_id, parse_offsets
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+
+PRODUCER_STATES = ("keep", "empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A log directory of a stopped broker."""
+
+    path: Path
+    meta: MetaProperties
+
+    def offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint file; empty where there is none.
+
+        Raises:
+            CorruptCheckpointError: it is damaged, so that nothing can be added to it.
+        """
+        path = self.path / name
+        return parse_offsets(path.read_text(), name=str(path)) if path.exists() else {}
+
+    def set_offset(self, name: str, partition: TopicPartition, offset: int) -> bool:
+        """Set one partition's entry of a checkpoint file, the others kept; whether that changed it."""
+        offsets = self.offsets(name)
+        if offsets.get(partition) == offset:
+            return False
+        path = self.path / name
+        like = path if path.exists() else self.path / META_PROPERTIES
+        offsets[partition] = offset
+        write_atomically(path, format_offsets(offsets).encode("utf-8"), replace=True, like=like)
+        return True
+
+    def set_checkpoints(self, partition: TopicPartition, *, log_start: int, log_end: int, recovery_point: int) -> None:
+        """What a broker that stopped would have left; a log start only where it is not 0."""
+        self.set_offset(RECOVERY_POINTS, partition, recovery_point)
+        self.set_offset(HIGH_WATERMARKS, partition, log_end)
+        if log_start > 0 or partition in self.offsets(LOG_START_OFFSETS):
+            self.set_offset(LOG_START_OFFSETS, partition, log_start)
+
+    def forget_clean_shutdown(self) -> bool:
+        """Remove the marker of a clean stop, so that the broker checks what it loads; whether there was one."""
+        path = self.path / CLEAN_SHUTDOWN
+        if not path.exists():
+            return False
+        try:
+            path.unlink()
+            sync_directory(self.path)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        return True
+
+    def rename(self, folder: Path, name: str) -> None:
+        """Give a finished folder its final name."""
+        try:
+            folder.rename(self.path / name)
+            sync_directory(self.path)
+        except OSError as error:
+            raise cannot_write(self.path / name, error) from error
+
+
+def open_target(path: Path, source_cluster: str | None) -> Target:
+    """The log directory at `path`.
+
+    Raises:
+        SourceNotFoundError: there is no such directory.
+        MissingMetaPropertiesError: no broker would start on it.
+        CorruptCheckpointError: its meta.properties names no cluster.
+    """
+    if not path.is_dir():
+        raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
+    file = path / META_PROPERTIES
+    if not file.exists():
+        raise MissingMetaPropertiesError(
+            f"{file} is missing: no broker starts on a log directory without it",
+            hint="lay it anew as it was, four lines: version=1, cluster.id="
+            f"{source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, directory.id=<the SAME "
+            "as before>. The controller knows the directory by that id: with a new one its partitions have no leader "
+            "until the second restart. RegisterBrokerRecord.logDirs in kafka-dump-log --cluster-metadata-decoder has "
+            "it: the one that no other disk of the broker has. Under ZooKeeper: version=0, cluster.id, broker.id",
+        )
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise cannot_write(file, error) from error
+    return Target(path, meta_properties.parse(text, name=str(file)))
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a partition becomes in the target's cluster."""
+
+    topic_id: str
+    is_same_cluster: bool
+    empty_state: bool
+
+
+def choose_destination(
+    target: Target,
+    name: str,
+    *,
+    source_cluster: str | None,
+    topic_id: str,
+    as_topic_id: str | None,
+    producer_state: str | None,
+) -> Destination:
+    """Under which topic id and with which producer state a partition may go to the target.
+
+    Args:
+        source_cluster: where the segments come from, None where nobody knows.
+        topic_id: in the keys of the segments.
+        as_topic_id: what the target's cluster knows the topic by, if it was said.
+        producer_state: `keep` or `empty`, if it was said.
+
+    Raises:
+        UnknownClusterError: the source is not known.
+        OtherClusterError: it is another cluster, and a choice was not made.
+        UsageError: `as_topic_id` is no topic id.
+    """
+    if as_topic_id is not None and not (is_uuid(as_topic_id) and is_topic_id(as_topic_id)):
+        raise UsageError(f"--as-topic-id {as_topic_id!r} is not the 22 characters of a topic id")
+    if source_cluster is None:
+        raise UnknownClusterError(
+            f"{name}: nothing in remote storage says which cluster its segments come from",
+            hint="a run of tiersnap records it, a broker's plugin does not. Name it with --cluster-id ID, after the "
+            f"meta.properties of a broker that wrote the topic; {target.path} belongs to {target.meta.cluster_id}",
+        )
+    if source_cluster == target.meta.cluster_id:
+        return Destination(as_topic_id or topic_id, True, producer_state == "empty")
+    where = f"{name} comes from cluster {source_cluster}, {target.path} belongs to {target.meta.cluster_id}"
+    if producer_state is None:
+        raise OtherClusterError(
+            f"{where}: its producer state is not restored there unasked. Producer ids are given out by each cluster "
+            "from 0 on: a new producer with the id of a restored one is taken for it, and its first records are "
+            "acknowledged and silently dropped, or refused as out of order",
+            hint="--producer-state empty restores no producers: right where no producer of the old cluster goes on "
+            "writing. --producer-state keep is right only once the cluster's next producer id is above all restored "
+            "ones, as when it was formatted with a ProducerIdsRecord",
+        )
+    if as_topic_id is None:
+        raise OtherClusterError(
+            f"{where}: the topic has another id there, and a folder with the wrong one is set aside as stray",
+            hint="create the topic in that cluster, stop the broker, remove the folder it made, and give the TopicId "
+            f"that kafka-topics --describe prints: --as-topic-id ID ({topic_id} only if it was made with the old id)",
+        )
+    return Destination(as_topic_id, False, producer_state == "empty")

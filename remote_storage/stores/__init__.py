@@ -1,0 +1,1 @@
+"""Places that keep objects: S3 and directories."""

@@ -1,0 +1,40 @@
+"""One boto3 client a process and settings; stores carry settings, never a client."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import boto3
+from botocore.client import BaseClient
+from botocore.config import Config
+
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+
+
+def client_of(settings: S3Settings) -> BaseClient:
+    """The client for these settings in this process; a forked worker makes its own."""
+    return _client_of_process(settings, os.getpid())
+
+
+@functools.lru_cache(maxsize=8)
+def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
+    # Since 1.36 botocore adds CRC32 trailers to every put and asks for checksums with every get, which many servers
+    # other than AWS refuse; `when_required` turns both off.
+    when = "when_supported" if settings.checksums is Checksums.AWS else "when_required"
+    s3: dict[str, object] = {"addressing_style": "path" if settings.path_style else "auto"}
+    if settings.endpoint_url is None or settings.endpoint_url.startswith("https:"):
+        # TLS and our CRC in a signed header are enough; not knowing that CRC, botocore would add SHA-256 of the body.
+        s3["payload_signing_enabled"] = False
+    config = Config(
+        connect_timeout=settings.connect_timeout,
+        read_timeout=settings.read_timeout,
+        retries={"mode": "standard", "total_max_attempts": settings.total_attempts},
+        max_pool_connections=max(10, settings.max_concurrency),
+        request_checksum_calculation=when,
+        response_checksum_validation=when,
+        s3=s3,
+        user_agent_extra="tiersnap",
+    )
+    session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)
+    return session.client("s3", endpoint_url=settings.endpoint_url, config=config)

@@ -1,0 +1,176 @@
+"""Multipart uploads that end complete or aborted.
+
+s3transfer's upload is not used: it refuses IfNoneMatch, and with a CRC-32C of the object asks botocore for one of each
+part, which takes awscrt. Here parts are read in order by the calling thread and sent by a few others, so that memory
+is `max_concurrency + 1` parts and the CRC of the whole is known when the last is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.object_store import ByteSource
+from tiersnap.remote_storage.stores.s3_errors import error_code, translated
+from tiersnap.remote_storage.stores.s3_integrity import extend, of_response, request_checksum, to_text
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.snapshot.errors import RemoteStorageError, TransientError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MultipartUpload:
+    """One upload of one object; `run` completes it or aborts it."""
+
+    client: BaseClient
+    settings: S3Settings
+    bucket: str
+    key: str
+    upload_id: str = ""
+    parts: list[dict[str, object]] = field(default_factory=list)
+
+    def run(
+        self,
+        source: ByteSource,
+        size: int,
+        *,
+        expected: int | None,
+        metadata: Mapping[str, str],
+        deadline: Deadline,
+    ) -> int:
+        """Upload the first `size` bytes of `source` unless the key exists; returns their CRC-32C.
+
+        Raises:
+            ClientError: 412 there is an object, 409 somebody else is writing it: nothing of ours is left.
+            TransientError: the source ended early or has not the `expected` CRC, time is over, or the server failed.
+        """
+        self._create(metadata)
+        try:
+            crc = self._send_parts(source, size, deadline)
+            check_crc(self.key, crc, expected)
+            self._complete(crc, size)
+        except BaseException:
+            self.abort()
+            raise
+        return crc
+
+    def _create(self, metadata: Mapping[str, str]) -> None:
+        arguments: dict[str, object] = {"Metadata": dict(metadata)}
+        if self.settings.checksums is Checksums.AWS:
+            arguments |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
+        with translated("s3:PutObject", self.bucket, self.key):
+            response = self.client.create_multipart_upload(Bucket=self.bucket, Key=self.key, **arguments)
+        self.upload_id = response["UploadId"]
+
+    def _send_parts(self, source: ByteSource, size: int, deadline: Deadline) -> int:
+        part_size = self.settings.part_size_for(size)
+        crc, left, number = 0, size, 0
+        pending: set[Future[dict[str, object]]] = set()
+        pool = ThreadPoolExecutor(self.settings.max_concurrency, thread_name_prefix="tiersnap-upload")
+        try:
+            while left:
+                data = read_exactly(source, min(left, part_size), self.key)
+                number, left, crc = number + 1, left - len(data), extend(crc, data)
+                if len(pending) >= self.settings.max_concurrency:
+                    pending = self._collect(pending, deadline)
+                deadline.check(f"upload of s3://{self.bucket}/{self.key}")
+                pending.add(pool.submit(self._send_part, number, data))
+            while pending:
+                pending = self._collect(pending, deadline)
+        finally:
+            # An abort while a part is under way may leave that part behind, so wait for those that have begun.
+            pool.shutdown(wait=True, cancel_futures=True)
+        self.parts.sort(key=lambda part: int(str(part["PartNumber"])))
+        return crc
+
+    def _send_part(self, number: int, data: bytes) -> dict[str, object]:
+        crc = extend(0, data)
+        with translated("s3:PutObject", self.bucket, self.key):
+            response = self.client.upload_part(
+                Bucket=self.bucket,
+                Key=self.key,
+                UploadId=self.upload_id,
+                PartNumber=number,
+                Body=data,
+                **request_checksum(self.settings.checksums, data, crc),
+            )
+        stored = of_response(response)
+        if stored is not None and stored != crc:
+            raise RemoteStorageError(
+                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server says {stored:08x}",
+                hint="run the same command again; if it recurs, something between here and the server changes bytes",
+            )
+        part: dict[str, object] = {"PartNumber": number, "ETag": response["ETag"]}
+        if self.settings.checksums is Checksums.AWS:
+            part["ChecksumCRC32C"] = to_text(crc)
+        return part
+
+    def _collect(self, pending: set[Future[dict[str, object]]], deadline: Deadline) -> set[Future[dict[str, object]]]:
+        done, pending = wait(pending, timeout=deadline.remaining(), return_when=FIRST_COMPLETED)
+        self.parts += [part.result() for part in done]
+        deadline.check(f"upload of s3://{self.bucket}/{self.key}")
+        return pending
+
+    def _complete(self, crc: int, size: int) -> None:
+        arguments: dict[str, object] = {}
+        if self.settings.checksums is Checksums.AWS:
+            arguments = {"ChecksumCRC32C": to_text(crc), "ChecksumType": "FULL_OBJECT", "MpuObjectSize": size}
+        self.client.complete_multipart_upload(
+            Bucket=self.bucket,
+            Key=self.key,
+            UploadId=self.upload_id,
+            MultipartUpload={"Parts": self.parts},
+            IfNoneMatch="*",
+            **arguments,
+        )
+
+    def abort(self) -> None:
+        """Free the parts; what cannot be freed is logged and listed by `unfinished_uploads`."""
+        try:
+            with translated("s3:AbortMultipartUpload", self.bucket, self.key):
+                self.client.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.upload_id)
+        except Exception as error:  # the error that led here matters more
+            cause = error.__cause__
+            if not (isinstance(cause, ClientError) and error_code(cause) == "NoSuchUpload"):
+                _log.warning(
+                    "could not abort multipart upload bucket=%s key=%s upload_id=%s error=%s",
+                    self.bucket, self.key, self.upload_id, error,
+                )  # fmt: skip
+
+
+def check_crc(key: str, crc: int, expected: int | None) -> None:
+    """Compare what was read with what was to be read.
+
+    Raises:
+        TransientError: they differ.
+    """
+    if expected is not None and crc != expected:
+        raise TransientError(
+            f"{key}: the source has CRC {crc:08x} and not {expected:08x}",
+            hint="the file changed since it was scanned: scan again",
+        )
+
+
+def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
+    """`size` bytes of `source`.
+
+    Raises:
+        TransientError: it ends before.
+    """
+    data = source.read(size)
+    while len(data) < size:
+        more = source.read(size - len(data))
+        if not more:
+            raise TransientError(
+                f"{key}: the source ended {size - len(data)} bytes early",
+                hint="the file was truncated or replaced since it was scanned: scan again",
+            )
+        data += more
+    return data

@@ -1,0 +1,62 @@
+"""How to reach an S3 server; credentials are not among it, they come from where boto3 looks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.errors import UsageError
+
+MIB = 1 << 20
+MIN_PART_SIZE = 5 * MIB
+MAX_PARTS = 10_000
+
+
+class Checksums(StrEnum):
+    """What proves that bytes arrived.
+
+    AWS: our own CRC-32C with every object, stored by the server and compared after each write and read.
+    COMPAT: Content-MD5 with every request and no newer header, for servers that refuse x-amz-checksum-*.
+    """
+
+    AWS = "aws"
+    COMPAT = "compat"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """Settings of the S3 client; hashable, so that a process makes one client of each.
+
+    Attributes:
+        endpoint_url: None for AWS.
+        profile: of the AWS configuration files, None for the default chain.
+        path_style: bucket in the path and not in the host name; most servers other than AWS need it.
+        connect_timeout: seconds.
+        read_timeout: seconds without a byte from the server.
+        total_attempts: of one request, the first included.
+        part_size: bytes of a multipart part; also what fits in a single put.
+        max_concurrency: parts under way at once; an upload holds one part more than that in memory.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    path_style: bool = False
+    checksums: Checksums = Checksums.AWS
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    total_attempts: int = 5
+    part_size: int = 16 * MIB
+    max_concurrency: int = 4
+
+    def __post_init__(self) -> None:
+        if self.part_size < MIN_PART_SIZE:
+            raise UsageError(f"part size {self.part_size}: S3 takes no parts below {MIN_PART_SIZE} bytes")
+        if self.max_concurrency < 1 or self.total_attempts < 1:
+            raise UsageError("max_concurrency and total_attempts must be at least 1")
+        if self.connect_timeout <= 0 or self.read_timeout <= 0:
+            raise UsageError("connect_timeout and read_timeout must be positive seconds")
+
+    def part_size_for(self, size: int) -> int:
+        """Bytes of a part of an object of `size` bytes: S3 takes no more than 10,000 parts."""
+        return max(self.part_size, -(-size // MAX_PARTS))

@@ -1,0 +1,1 @@
+"""A segment into remote storage."""

@@ -1,0 +1,194 @@
+"""A segment into remote storage: all of it, proved, or nothing.
+
+Order: log, indexes, what makes it visible last; each object is looked up after it was written, and nothing becomes
+visible before the rest is proved. On any failure what was written is deleted in reverse order. After a crash nothing
+is visible either; `inspect_copy` tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up
+with `delete_copy` and take a new segment id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.errors import IllegalStateTransitionError
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout, PlannedObject
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import (
+    IncompleteBundleError,
+    ObjectExistsError,
+    RemoteStorageError,
+    TiersnapError,
+    TransientError,
+)
+
+_log = logging.getLogger(__name__)
+FETCH_SIZE = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedObject:
+    """One object of a copy; size in bytes."""
+
+    key: str
+    size: int
+    crc32c: int
+    outcome: PutOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """What one copy put into the store."""
+
+    objects: tuple[CopiedObject, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all objects."""
+        return sum(copied.size for copied in self.objects)
+
+
+def copy_segment(
+    store: ObjectStore,
+    layout: Layout,
+    bundle: SegmentBundle,
+    metadata: RemoteLogSegmentMetadata,
+    *,
+    timeout: float | None = DEFAULT_UPLOAD_SECONDS,
+) -> CopyResult:
+    """Copy `bundle` as `metadata`, which is `bundle.metadata(…)` and recorded as COPY_SEGMENT_STARTED.
+
+    `timeout` is in seconds for the whole segment, None for no limit.
+
+    Raises:
+        TransientError: the segment changed since it was scanned, time is over, or storage failed for the moment.
+        RemoteStorageError: storage refused, or has other bytes than were sent.
+        ObjectExistsError: the segment id was used before.
+
+    An error has `left_behind`, the keys that could not be deleted, among its `attrs`.
+    """
+    _check_described(bundle, metadata)
+    deadline = Deadline(timeout)
+    bundle.log.check_unchanged()
+    provenance = {
+        "tiersnap-version": __version__,
+        "tiersnap-snapshot-provenance": str(bundle.producer_snapshot.provenance),
+    }
+    copied: list[CopiedObject] = []
+    in_doubt: list[str] = []
+    try:
+        for planned in layout.plan(bundle, metadata):
+            deadline.check(f"copy of {metadata.id}")
+            in_doubt = [planned.key]
+            put = _put(store, planned, provenance, deadline)
+            copied.append(CopiedObject(planned.key, put.size, put.crc32c, put.outcome))
+            in_doubt = []
+            _prove(store, planned.key, put)
+    except BaseException as error:
+        # An object that somebody else made is not ours to delete; one whose answer was lost is.
+        ours = [done.key for done in copied if done.outcome is PutOutcome.CREATED]
+        if not isinstance(error, ObjectExistsError):
+            ours += in_doubt
+        failures = _delete_in_reverse(store, ours)
+        if isinstance(error, TiersnapError):
+            error.attrs["left_behind"] = [failure.key for failure in failures]
+        raise
+    return CopyResult(tuple(copied))
+
+
+def inspect_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> CopyState:
+    """What of an attempt is in the store: after a crash, before anything is finished or cleaned."""
+    return layout.inspect(store, metadata)
+
+
+def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
+    """Delete whatever of a copy there is, what makes it visible first; returns what is still there.
+
+    DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
+    """
+    return _delete_in_reverse(store, list(layout.object_keys(metadata)))
+
+
+def fetch_segment(
+    store: ObjectStore,
+    layout: Layout,
+    metadata: RemoteLogSegmentMetadata,
+    *,
+    start: int = 0,
+    end: int | None = None,
+) -> Iterator[bytes]:
+    """Bytes [start, end) of the segment file, in pieces of at most 8 MiB; `end` is its size by default.
+
+    Raises:
+        RemoteStorageError: the object ends early.
+    """
+    key = layout.log_key(metadata)
+    end = metadata.segment_size if end is None else min(end, metadata.segment_size)
+    while start < end:
+        data = store.get_range(key, start, min(FETCH_SIZE, end - start))
+        if not data:
+            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {metadata.segment_size}", key=key)
+        yield data
+        start += len(data)
+
+
+def fetch_index(
+    store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata, index: IndexType
+) -> bytes | None:
+    """Content of one index of a remote segment, None for a transaction index that it never had.
+
+    Raises:
+        ObjectNotFoundError: the segment is not in the store.
+    """
+    return layout.fetch_index(store, metadata, index)
+
+
+def _check_described(bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
+    if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
+        raise IllegalStateTransitionError(
+            f"{metadata.id} is {metadata.state.name}: bytes are copied in COPY_SEGMENT_STARTED",
+            hint="a new attempt takes a new segment id",
+        )
+    described = (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size)
+    found = (bundle.base_offset, bundle.next_base_offset, bundle.log.size)
+    if described != found:
+        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the bundle is {found}")
+
+
+def _put(store: ObjectStore, planned: PlannedObject, metadata: Mapping[str, str], deadline: Deadline) -> PutResult:
+    if not isinstance(planned.content, SourceFile):
+        return store.put_if_absent(planned.key, planned.content, metadata)
+    with planned.content.open() as source:
+        return store.put_file_if_absent(planned.key, source, planned.content.size, metadata=metadata, deadline=deadline)
+
+
+def _prove(store: ObjectStore, key: str, put: PutResult) -> None:
+    """Ask the store what it has; a server that says 200 has not always kept what was sent."""
+    found = store.head(key)
+    if found is None:
+        raise TransientError(f"{store.uri}{key}: not there after it was written", hint="run the same command again")
+    if found.size != put.size or found.crc32c not in {None, put.crc32c}:
+        raise RemoteStorageError(
+            f"{store.uri}{key}: wrote {put.size} bytes with CRC {put.crc32c:08x}, the store has {found.size} bytes"
+            + ("" if found.crc32c is None else f" with CRC {found.crc32c:08x}"),
+            hint="run the same command again; if it recurs, the store is not to be trusted with this",
+            key=key,
+        )
+
+
+def _delete_in_reverse(store: ObjectStore, keys: list[str]) -> tuple[DeleteFailure, ...]:
+    failures: list[DeleteFailure] = []
+    for key in reversed(keys):
+        try:
+            failures += store.delete([key])
+        except TiersnapError as error:
+            failures.append(DeleteFailure(key, error.message))
+    for failure in failures:
+        _log.warning("could not delete store=%s key=%s reason=%s", store.uri, failure.key, failure.reason)
+    return tuple(failures)

@@ -1,0 +1,105 @@
+"""Files that appear whole or not at all, whatever kills the process in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
+
+SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
+
+
+def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
+    """Write `data` to `path` by a temporary neighbour, fsync, and a rename or link.
+
+    Args:
+        replace: put it in place of a file that is there; otherwise an existing file wins.
+        like: a file whose owner and mode the new one gets.
+    Returns:
+        Whether the file was written; False when one was there and `replace` is False.
+
+    Raises:
+        UsageError: this user may not write there.
+        TransientError: the disk is full.
+    """
+    stage(path, data, like=like)
+    if not publish(path, replace=replace):
+        return False
+    try:
+        sync_directory(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return True
+
+
+def staged(path: Path) -> Path:
+    """The temporary neighbour of `path`, `<name>.tmp`."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def stage(path: Path, data: bytes, *, like: Path | None = None) -> None:
+    """Write `data` durably beside `path`; what a killed process left there is thrown away. Raises as write_atomically.
+
+    Nothing is left there when it fails.
+    """
+    temporary = staged(path)
+    try:
+        # Made anew, never opened: as root one would follow a link that the directory's owner put there.
+        temporary.unlink(missing_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                if like is not None:
+                    _copy_owner_and_mode(like, file.fileno())
+                os.fsync(file.fileno())
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def publish(path: Path, *, replace: bool) -> bool:
+    """Put the staged file in place; as write_atomically, but for the directory, which is to be synced."""
+    temporary = staged(path)
+    try:
+        try:
+            if replace:
+                temporary.replace(path)
+            else:
+                # A rename would overwrite what appeared meanwhile; a link refuses.
+                os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return True
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and links in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def cannot_write(path: Path, error: OSError) -> TiersnapError:
+    """What to raise for an error of the operating system while writing `path`."""
+    message = f"cannot write {path}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TransientError(message, hint="free some space and give the same command again; what is written is whole")
+    return UsageError(message, hint="run it as the user that the broker runs as, or as root")
+
+
+def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
+    status = like.stat()
+    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+        os.fchown(descriptor, status.st_uid, status.st_gid)
+    os.fchmod(descriptor, status.st_mode & 0o7777)

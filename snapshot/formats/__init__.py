@@ -1,0 +1,1 @@
+"""Kafka's storage formats, one a module: bytes to entries and back."""

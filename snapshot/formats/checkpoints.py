@@ -1,0 +1,129 @@
+"""The text files of a log directory.
+
+Offset checkpoints (recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
+cleaner-offset-checkpoint) and leader-epoch-checkpoint, UTF-8:
+
+    0                             version
+    <entry count>
+    <topic> <partition> <offset>  one line an entry; leader epochs: <epoch> <start offset>
+
+partition.metadata:
+
+    version: 0
+    topic_id: <22 characters base64url of the 16 bytes, no padding>
+
+Follows org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile and
+PartitionMetadataFile: a wrong version, count or field number is an error, an empty file holds no entries.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from itertools import pairwise
+
+from tiersnap.snapshot.errors import CorruptCheckpointError
+
+_VERSION = "0"
+_ZERO_TOPIC_ID = "A" * 22
+
+TopicPartition = tuple[str, int]
+LeaderEpochs = tuple[tuple[int, int], ...]
+
+
+def _entries(text: str, fields: int, name: str) -> list[list[str]]:
+    lines = text.splitlines()
+    if not lines:
+        return []
+    if lines[0].strip() != _VERSION:
+        raise CorruptCheckpointError(f"{name}: line 1 is {lines[0]!r}, expected version {_VERSION}")
+    if len(lines) < 2 or not lines[1].strip().isdecimal():
+        raise CorruptCheckpointError(f"{name}: line 2 is {''.join(lines[1:2])!r}, expected the number of entries")
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    for number, row in enumerate(rows, 3):
+        if len(row) != fields:
+            raise CorruptCheckpointError(f"{name}: line {number} has {len(row)} fields, expected {fields}")
+    if len(rows) != int(lines[1]):
+        raise CorruptCheckpointError(f"{name}: {len(rows)} entries, {lines[1].strip()} expected from line 2")
+    return rows
+
+
+def _integer(value: str, name: str, *, bits: int = 64) -> int:
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{name}: {value[:40]!r} is not a number") from error
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise CorruptCheckpointError(f"{name}: {value[:40]} is no number of {bits} bits")
+    return number
+
+
+def parse_offsets(text: str, *, name: str) -> dict[TopicPartition, int]:
+    """Offsets by (topic, partition).
+
+    Raises:
+        CorruptCheckpointError: the text does not follow the format.
+    """
+    rows = _entries(text, 3, name)
+    return {(topic, _integer(partition, name)): _integer(offset, name) for topic, partition, offset in rows}
+
+
+def format_offsets(offsets: dict[TopicPartition, int]) -> str:
+    """The inverse of `parse_offsets`."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
+
+
+def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
+    """(epoch, start offset) pairs, both ascending.
+
+    Raises:
+        CorruptCheckpointError: the text does not follow the format or the pairs do not ascend.
+    """
+    entries = _entries(text, 2, name)
+    epochs = tuple((_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
+    for entry in epochs:
+        if min(entry) < 0:
+            raise CorruptCheckpointError(f"{name}: entry {entry}, expected no epoch and no offset below 0")
+    for before, after in pairwise(epochs):
+        if after[0] <= before[0] or after[1] < before[1]:
+            raise CorruptCheckpointError(f"{name}: entry {after} after {before}, expected ascending epochs and offsets")
+    return epochs
+
+
+def format_leader_epochs(epochs: Iterable[tuple[int, int]]) -> str:
+    """The inverse of `parse_leader_epochs`; also the LEADER_EPOCH index of a remote segment."""
+    lines = [f"{epoch} {start}" for epoch, start in epochs]
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
+
+
+def parse_topic_id(text: str, *, name: str) -> str:
+    """The topic id of a partition.metadata file, 22 characters.
+
+    Raises:
+        CorruptCheckpointError: a line without a colon, a negative version, an id that is not 16 bytes or all zero.
+    """
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    if _integer(fields.get("version", "-1").strip(), name) < 0:
+        raise CorruptCheckpointError(f"{name}: no `version: 0` line")
+    topic_id = fields.get("topic_id", "").strip()
+    if not is_topic_id(topic_id):
+        raise CorruptCheckpointError(f"{name}: topic_id {topic_id!r} is not the 22 characters of a topic id")
+    return topic_id
+
+
+def format_topic_id(topic_id: str) -> str:
+    """The inverse of `parse_topic_id`."""
+    return f"version: 0\ntopic_id: {topic_id}"
+
+
+def is_topic_id(text: str) -> bool:
+    """Whether `text` is a Kafka UUID other than zero: base64url of 16 bytes without padding, in its one spelling."""
+    if len(text) != 22 or text == _ZERO_TOPIC_ID:
+        return False
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii") == text

@@ -1,0 +1,190 @@
+"""Offset index (`.index`) and time index (`.timeindex`) of a segment <-> entries, and both made again from its batches.
+
+    offset index, 8 bytes an entry          time index, 12 bytes an entry
+      off len type   field                    off len type   field
+        0   4 int32  relativeOffset             0   8 int64  timestamp       ms, largest so far
+        4   4 int32  position                   8   4 int32  relativeOffset  last offset of the batch that has it
+
+Big-endian, no header, no checksum; relative to the segment's base offset. An entry of the offset index holds the last
+offset of a batch and the byte position where that batch starts. An active segment's files are preallocated: entries of
+zeros at the end are padding (a time index whose only entry is timestamp 0 at the base offset looks the same and is
+read as empty, which answers every look-up alike).
+
+Follows org.apache.kafka.storage.internals.log.OffsetIndex, TimeIndex and, for `IndexRebuild`, LogSegment.recover: a
+batch that starts more than 4096 bytes (`index.interval.bytes`) after the last indexed one is indexed; the time index
+gets an entry with it when the largest timestamp has grown, and a last one at the end of the segment. A live broker
+comes to the same entries unless it was restarted inside the segment, appended several batches at once (followers, the
+log cleaner) or has another interval; any such index is as good for look-ups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptIndexError
+from tiersnap.snapshot.kernels import index as index_kernels
+
+LARGEST_RELATIVE_OFFSET = 2**31 - 1
+
+OFFSET_ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i4")])
+TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
+OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
+
+_HINT = "delete the file: a broker makes it again from the log at its next start"
+
+
+def decode_offset_index(data: bytes, *, base_offset: int, name: str = "offset index") -> np.ndarray:
+    """Entries (OFFSET_ENTRY_DTYPE, offsets and positions ascending) of a `.index` file, padding left out.
+
+    Raises:
+        CorruptIndexError: a length that is no multiple of 8, an offset below the base, entries that do not ascend.
+    """
+    raw = _entries(data, OFFSET_ENTRY_ON_DISK, name)
+    _check_ascending(raw["relative_offset"], "relative offset", OFFSET_ENTRY_ON_DISK, name, lowest=0, strictly=True)
+    _check_ascending(raw["position"], "position", OFFSET_ENTRY_ON_DISK, name, lowest=0, strictly=True)
+    entries = np.empty(raw.size, OFFSET_ENTRY_DTYPE)
+    entries["offset"] = raw["relative_offset"].astype(np.int64) + base_offset
+    entries["position"] = raw["position"]
+    return entries
+
+
+def decode_time_index(data: bytes, *, base_offset: int, name: str = "time index") -> np.ndarray:
+    """Entries (TIME_ENTRY_DTYPE, timestamps and offsets ascending) of a `.timeindex` file, padding left out.
+
+    Raises:
+        CorruptIndexError: a length that is no multiple of 12, an offset below the base, entries that descend.
+    """
+    raw = _entries(data, TIME_ENTRY_ON_DISK, name)
+    _check_ascending(raw["timestamp"], "timestamp", TIME_ENTRY_ON_DISK, name, lowest=-1, strictly=False)
+    _check_ascending(raw["relative_offset"], "relative offset", TIME_ENTRY_ON_DISK, name, lowest=0, strictly=False)
+    entries = np.empty(raw.size, TIME_ENTRY_DTYPE)
+    entries["timestamp"] = raw["timestamp"]
+    entries["offset"] = raw["relative_offset"].astype(np.int64) + base_offset
+    return entries
+
+
+def encode_offset_index(entries: np.ndarray, *, base_offset: int) -> bytes:
+    """File bytes of `entries` (OFFSET_ENTRY_DTYPE).
+
+    Raises:
+        CorruptIndexError: an offset that is not within 2^31 of the base.
+    """
+    raw = np.empty(entries.size, OFFSET_ENTRY_ON_DISK)
+    raw["relative_offset"] = _relative(entries["offset"], base_offset)
+    raw["position"] = entries["position"]
+    return raw.tobytes()
+
+
+def encode_time_index(entries: np.ndarray, *, base_offset: int) -> bytes:
+    """File bytes of `entries` (TIME_ENTRY_DTYPE).
+
+    Raises:
+        CorruptIndexError: an offset that is not within 2^31 of the base.
+    """
+    raw = np.empty(entries.size, TIME_ENTRY_ON_DISK)
+    raw["timestamp"] = entries["timestamp"]
+    raw["relative_offset"] = _relative(entries["offset"], base_offset)
+    return raw.tobytes()
+
+
+def position_of(entries: np.ndarray, offset: int) -> int:
+    """Byte position in the log from which a scan finds the first batch whose last offset is at least `offset`."""
+    index = int(np.searchsorted(entries["offset"], offset, side="right")) - 1
+    return int(entries["position"][index]) if index >= 0 else 0
+
+
+class IndexRebuild:
+    """Both indexes of one segment, from its batches by window."""
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        # Position of the last indexed batch, largest timestamp and its offset, timestamp of the last time entry.
+        self._state = np.array([0, -1, -1, -1], np.int64)
+        self._offset_parts: list[np.ndarray] = []
+        self._time_parts: list[np.ndarray] = []
+
+    def add(self, rows: np.ndarray) -> None:
+        """Continue with decoded batches in offset order.
+
+        Args:
+            rows: any dtype with position, base_offset, last_offset_delta and max_timestamp (RECORD_BATCH_DTYPE has
+                them). Entries of magic 0 and 1 are indexed too if `rows` holds them.
+
+        Raises:
+            CorruptIndexError: an offset that is not within 2^31 of the base, which a broker would split off.
+        """
+        if rows.size == 0:
+            return
+        _relative(rows["base_offset"] + rows["last_offset_delta"], self._base_offset)
+        offset_entries = np.empty(rows.size, OFFSET_ENTRY_DTYPE)
+        time_entries = np.empty(rows.size, TIME_ENTRY_DTYPE)
+        offset_count, time_count = index_kernels.index(rows, self._state, offset_entries, time_entries)
+        self._offset_parts.append(offset_entries[:offset_count].copy())
+        self._time_parts.append(time_entries[:time_count].copy())
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        """Entries of the offset index (OFFSET_ENTRY_DTYPE) and of the time index (TIME_ENTRY_DTYPE)."""
+        _, max_timestamp, max_timestamp_offset, last_entry = (int(value) for value in self._state)
+        last = [(max_timestamp, max_timestamp_offset)] if max_timestamp > last_entry else []
+        return (
+            np.concatenate([*self._offset_parts, np.empty(0, OFFSET_ENTRY_DTYPE)]),
+            np.concatenate([*self._time_parts, np.array(last, TIME_ENTRY_DTYPE)]),
+        )
+
+
+def rebuild(rows: np.ndarray, *, base_offset: int) -> tuple[np.ndarray, np.ndarray]:
+    """Offset and time index entries of a segment whose batches are all in `rows`; see `IndexRebuild`."""
+    indexes = IndexRebuild(base_offset)
+    indexes.add(rows)
+    return indexes.finish()
+
+
+def _entries(data: bytes, dtype: np.dtype, name: str) -> np.ndarray:
+    if len(data) % dtype.itemsize:
+        whole = len(data) - len(data) % dtype.itemsize
+        raise CorruptIndexError(
+            f"{name} at byte {whole}: length expected a multiple of {dtype.itemsize}, found {len(data)}",
+            hint=_HINT,
+            file=name,
+            position=whole,
+            expected=whole,
+            found=len(data),
+        )
+    used = len(data.rstrip(b"\0"))
+    return np.frombuffer(data, dtype, -(-used // dtype.itemsize))
+
+
+def _check_ascending(
+    values: np.ndarray, field: str, dtype: np.dtype, name: str, *, lowest: int, strictly: bool
+) -> None:
+    least = np.empty(values.size, np.int64)
+    least[:1] = lowest
+    least[1:] = values[:-1] + np.int64(strictly)
+    bad = np.flatnonzero(values < least)
+    if bad.size:
+        index = int(bad[0])
+        expected, found, position = int(least[index]), int(values[index]), index * dtype.itemsize
+        raise CorruptIndexError(
+            f"{name} at byte {position}: {field} expected at least {expected}, found {found}",
+            hint=_HINT,
+            file=name,
+            position=position,
+            expected=expected,
+            found=found,
+        )
+
+
+def _relative(offsets: np.ndarray, base_offset: int) -> np.ndarray:
+    relative = offsets - base_offset
+    bad = np.flatnonzero((relative < 0) | (relative > LARGEST_RELATIVE_OFFSET))
+    if bad.size:
+        found = int(offsets[bad[0]])
+        raise CorruptIndexError(
+            f"index of base offset {base_offset}: offset expected {base_offset} to "
+            f"{base_offset + LARGEST_RELATIVE_OFFSET}, found {found}",
+            hint="a segment that spans more than 2^31 offsets is split by its broker at the next start",
+            base_offset=base_offset,
+            found=found,
+        )
+    return relative

@@ -1,0 +1,1 @@
+"""Readiness: one verdict a segment."""

@@ -1,0 +1,250 @@
+"""Compiled walk over the bytes of a segment; see record_batch for the layout and batch_kernels' only caller.
+
+Arguments are NumPy arrays and records, which have no static types worth writing; docstrings say what they hold.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from tiersnap.snapshot.formats.record_batch import (
+    CODEC_MASK,
+    COMMIT,
+    CONTROL_MASK,
+    CRC_START,
+    HEADER_LENGTH,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_CONTROL_TYPE,
+    RECORD_BATCH_DTYPE,
+    SMALLEST_LEGACY_SIZE,
+    SMALLEST_READ,
+    SMALLEST_V2_SIZE,
+    TIMESTAMP_TYPE_MASK,
+)
+from tiersnap.snapshot.kernels.crc import checksum, legacy_checksum
+from tiersnap.snapshot.kernels.fold import FoldedColumns, append_batch, find_delta
+from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
+
+# Why the walk over a buffer stopped.
+END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
+
+# What a walk knows when it stops, and goes on from; one record for the whole of a segment.
+WALK_DTYPE = np.dtype(
+    [
+        ("valid_bytes", "<i8"),  # of the segment, up to the end of the last good entry
+        ("last_offset", "<i8"),  # of the last good entry
+        ("batch_count", "<i8"),
+        ("legacy_count", "<i8"),  # entries of magic 0 and 1
+        ("first_timestamp", "<i8"),  # ms, max timestamp of the first batch
+        ("max_timestamp", "<i8"),  # ms, largest of all batches
+        ("row_count", "<i8"),  # rows in `out`
+        ("producer_count", "<i8"),  # deltas in the table
+        ("expected", "<i8"),  # for the finding, when the stop reason is damage
+        ("found", "<i8"),
+        ("is_missing_records", "u1"),  # a batch holds fewer records than offsets
+        ("is_missing_batches", "u1"),  # a batch does not begin where the one before ended
+    ],
+    align=True,
+)
+NO_ROWS = np.empty(0, RECORD_BATCH_DTYPE)
+NO_SLOTS = np.empty(0, np.int32)
+# The CRC does not cover the base offset, so any number may stand there; there must be an offset after the last.
+LARGEST_OFFSET = 2**63 - 1
+NO_CUT = LARGEST_OFFSET
+
+
+@numba.njit(cache=True)
+def varint(b, p, end):
+    """Zig-zag varint of at most 10 bytes at `p`: (value, next position), position -1 when it runs past `end`."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    while p < end and shift < 70:
+        byte = np.uint64(b[p])
+        p += 1
+        raw |= (byte & np.uint64(0x7F)) << shift
+        if byte < 128:
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), p
+        shift += np.uint64(7)
+    return np.int64(0), -1
+
+
+@numba.njit(cache=True)
+def control_record(b, p, end):
+    """First record of a control batch: (type, coordinator epoch, timestamp delta), type -2 when malformed.
+
+    key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
+    """
+    bad = (np.int16(-2), np.int32(-1), np.int64(0))
+    length, p = varint(b, p, end)
+    if p < 0 or length < 1 or length > end - p:
+        return bad
+    end = p + length
+    delta, p = varint(b, p + 1, end)  # one byte of record attributes first
+    if p < 0:
+        return bad
+    _, p = varint(b, p, end)
+    if p < 0:
+        return bad
+    key, p = varint(b, p, end)
+    if p < 0 or key < 4 or key > end - p:
+        return bad
+    version, kind = read_int16(b, p), read_int16(b, p + 2)
+    value, p = varint(b, p + key, end)
+    if version < 0 or kind < 0 or p < 0:
+        return bad
+    if kind > COMMIT:
+        return kind, np.int32(-1), delta
+    if value < 6 or value > end - p or read_int16(b, p) < 0:
+        return bad
+    return kind, read_int32(b, p + 2), delta
+
+
+@numba.njit(cache=True)
+def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, deltas):
+    """Decode, keep and fold the batches in `b[start:]` until something stops it: (next position in `b`, stop reason).
+
+    Args:
+        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        stop_at: the reason is CUT at the first batch at or above this offset.
+        state: record of WALK_DTYPE, continued and updated.
+        out: RECORD_BATCH_DTYPE, filled from `state.row_count` on; NO_ROWS keeps none.
+        slots, deltas: the table of a ProducerFold with `state.producer_count` deltas; NO_SLOTS folds nothing.
+    """
+    size = b.size
+    keep, fold = out.size > 0, slots.size > 0
+    rows, producers = state.row_count, state.producer_count
+    batches, legacy = state.batch_count, state.legacy_count
+    last_offset = state.last_offset
+    max_timestamp_of_all = state.max_timestamp
+    is_missing_records, is_missing_batches = state.is_missing_records, state.is_missing_batches
+    expected = found = np.int64(0)
+    p = start
+    while True:
+        if p + SMALLEST_READ > size:
+            reason = END if p == size else PARTIAL
+            break
+        length = np.int64(read_int32(b, p + 8))
+        magic = np.int8(b[p + MAGIC_POSITION])
+        if length < SMALLEST_LEGACY_SIZE:
+            reason = ZEROS if length == 0 and read_int64(b, p) == 0 else BAD_SIZE
+            expected, found = np.int64(SMALLEST_LEGACY_SIZE), length
+            break
+        if magic < 0 or magic > 2:
+            reason, expected, found = BAD_MAGIC, np.int64(2), np.int64(magic)
+            break
+        if magic == 2 and length < SMALLEST_V2_SIZE:
+            reason, expected, found = BAD_SIZE, np.int64(SMALLEST_V2_SIZE), length
+            break
+        end = p + LOG_OVERHEAD + length
+        if end > size:
+            reason = PARTIAL
+            break
+        base_offset = read_int64(b, p)
+        if magic < 2:
+            if check_crc:
+                stored = read_uint32(b, p + 12)
+                computed = legacy_checksum(b, p + MAGIC_POSITION, end - p - MAGIC_POSITION)
+                if computed != stored:
+                    reason, expected, found = BAD_CRC, np.int64(stored), np.int64(computed)
+                    break
+            if base_offset <= last_offset or base_offset == LARGEST_OFFSET:
+                reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
+                break
+            last_offset = base_offset
+            legacy += 1
+            p = end
+            continue
+        if keep and rows == out.size:
+            reason = ROWS_FULL
+            break
+        if fold and producers == deltas.size:
+            reason = TABLE_FULL
+            break
+        crc = read_uint32(b, p + 17)
+        if check_crc:
+            computed = checksum(b, p + CRC_START, end - p - CRC_START)
+            if computed != crc:
+                reason, expected, found = BAD_CRC, np.int64(crc), np.int64(computed)
+                break
+        last_offset_delta = read_int32(b, p + 23)
+        if base_offset <= last_offset or last_offset_delta < 0 or base_offset >= LARGEST_OFFSET - last_offset_delta:
+            reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
+            break
+        attributes = read_int16(b, p + 21)
+        base_timestamp, max_timestamp = read_int64(b, p + 27), read_int64(b, p + 35)
+        producer_id, producer_epoch = read_int64(b, p + 43), read_int16(b, p + 51)
+        base_sequence, record_count = read_int32(b, p + 53), read_int32(b, p + 57)
+        control_type, coordinator_epoch, control_timestamp = np.int16(NO_CONTROL_TYPE), np.int32(-1), np.int64(-1)
+        if attributes & CONTROL_MASK and record_count != 0:
+            if record_count < 0:
+                reason, found = BAD_CONTROL, np.int64(record_count)
+                break
+            if attributes & CODEC_MASK:
+                reason, found = BAD_CONTROL, np.int64(attributes & CODEC_MASK)
+                break
+            control_type, coordinator_epoch, delta = control_record(b, p + HEADER_LENGTH, end)
+            if control_type == -2 or (control_type > COMMIT and producer_id >= 0):
+                reason, expected, found = BAD_CONTROL, np.int64(COMMIT), np.int64(control_type)
+                break
+            control_timestamp = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else base_timestamp + delta
+        if base_offset >= stop_at:
+            reason = CUT
+            break
+        if keep:
+            row = out[rows]
+            row.position = position_of_buffer + p
+            row.base_offset = base_offset
+            row.batch_length = length
+            row.partition_leader_epoch = read_int32(b, p + 12)
+            row.magic = magic
+            row.crc = crc
+            row.attributes = attributes
+            row.last_offset_delta = last_offset_delta
+            row.base_timestamp = base_timestamp
+            row.max_timestamp = max_timestamp
+            row.producer_id = producer_id
+            row.producer_epoch = producer_epoch
+            row.base_sequence = base_sequence
+            row.record_count = record_count
+            row.control_type = control_type
+            row.coordinator_epoch = coordinator_epoch
+            row.control_timestamp = control_timestamp
+            rows += 1
+        if fold and producer_id >= 0:
+            index, producers = find_delta(slots, deltas, producers, producer_id)
+            batch = FoldedColumns(
+                base_offset,
+                attributes,
+                last_offset_delta,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                record_count,
+                control_type,
+                coordinator_epoch,
+                control_timestamp,
+            )
+            append_batch(deltas[index], batch)
+        if batches == 0:
+            state.first_timestamp = max_timestamp
+        # Nothing is missing before the first batch, wherever the segment begins. Only the cleaner removes records from
+        # a batch or batches from between others.
+        elif legacy == 0 and base_offset != last_offset + 1:
+            is_missing_batches = 1
+        if record_count <= last_offset_delta:
+            is_missing_records = 1
+        max_timestamp_of_all = max(max_timestamp_of_all, max_timestamp)
+        last_offset = base_offset + last_offset_delta
+        batches += 1
+        p = end
+    state.row_count, state.producer_count = rows, producers
+    state.batch_count, state.legacy_count = batches, legacy
+    state.valid_bytes = position_of_buffer + p
+    state.last_offset = last_offset
+    state.max_timestamp = max_timestamp_of_all
+    state.is_missing_records, state.is_missing_batches = is_missing_records, is_missing_batches
+    state.expected, state.found = expected, found
+    return p, reason

@@ -1,0 +1,76 @@
+"""Where numba keeps compiled kernels: a folder for exactly these kernels, also where the user of a broker has none.
+
+A kernel takes in what it calls of other modules when it is compiled, and numba compiles it anew only when its own file
+is another one. A fold that was compiled of last week's rules must not run today, so the folder is named after the
+content of all kernel modules.
+
+numba refuses to import a cached kernel when it can write neither beside the source nor below the home directory, and a
+broker's user often can do neither. The kernels then go to a folder of this user in the temporary directory. They are
+loaded as code, so that folder counts only if nobody else can write to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+VARIABLE = "NUMBA_CACHE_DIR"
+_PACKAGE = Path(__file__).resolve().parent
+_CONSTANTS = _PACKAGE.parent / "formats" / "record_batch.py"
+
+
+def ensure_place() -> None:
+    """Set NUMBA_CACHE_DIR to a folder for these kernels; below what it was set to, where that can be written."""
+    name = f"tiersnap-{_digest()}"
+    given = os.environ.get(VARIABLE)
+    if given and Path(given).name == name:
+        return
+    os.environ[VARIABLE] = str(_place(Path(given) if given else None) / name)
+    if "numba" in sys.modules:
+        sys.modules["numba"].config.reload_config()
+
+
+def _digest() -> str:
+    content = hashlib.sha256()
+    for path in (*sorted(_PACKAGE.glob("*.py")), _CONSTANTS):
+        content.update(path.read_bytes())
+    return content.hexdigest()[:12]
+
+
+def _place(given: Path | None) -> Path:
+    for folder in (given, _PACKAGE / "__pycache__", _cache_of_user()):
+        if folder is not None and _is_writable(folder):
+            return folder
+    return _private_folder()
+
+
+def _cache_of_user() -> Path | None:
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numba"
+    except RuntimeError:  # a user without a home, as containers have
+        return None
+
+
+def _is_writable(folder: Path) -> bool:
+    """As numba finds out."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _private_folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"tiersnap-kernels-{os.geteuid()}"
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            return Path(tempfile.mkdtemp(prefix="tiersnap-kernels-"))
+    return folder

@@ -1,0 +1,133 @@
+"""Compiled walk over all entries of a log file; see log_entries for what it is for."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.crc import checksum
+from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
+
+MORE = 101  # stop reason: the window ends before the entry does
+# Without checksums only this much of an entry is looked at: its header and, of a control batch, the first record.
+PEEK = 4096
+
+_HEADER_LENGTHS = (18, 26, rb.HEADER_LENGTH)
+
+
+@numba.njit(cache=True)
+def walk_all(
+    b: np.ndarray,
+    start: int,
+    window_position: int,
+    limit: int,
+    file_size: int,
+    last_offset: int,
+    check_crc: bool,
+    out: np.ndarray,
+) -> tuple[int, int, int, int, int]:
+    """Decode entries from `b[start:]` into `out` (ENTRY_DTYPE) until there is no further one, or not enough of it.
+
+    Args:
+        b: uint8; `b[0]` lies at byte `window_position` of the file.
+        limit: bytes of the file to read at most.
+        file_size: bytes of the file; a header may reach beyond the limit and beyond its entry, not beyond the file.
+        last_offset: last offset of the last right entry before.
+        check_crc: verify CRC-32C, for which an entry must lie in `b` as a whole; CRC-32 is left to the caller.
+    Returns:
+        rows written, next position in `b`, last offset, stop reason, the size found there.
+    """
+    p = start
+    count = 0
+    while True:
+        left = limit - (window_position + p)
+        if left < rb.SMALLEST_READ:
+            return count, p, last_offset, kernels.END if left <= 0 else kernels.PARTIAL, 0
+        if p + rb.SMALLEST_READ > b.size:
+            return count, p, last_offset, MORE, 0
+        length = int(read_int32(b, p + 8))
+        offset = read_int64(b, p)
+        if length < rb.SMALLEST_LEGACY_SIZE:
+            return count, p, last_offset, kernels.ZEROS if length == 0 and offset == 0 else kernels.BAD_SIZE, length
+        if rb.LOG_OVERHEAD + length > left:
+            return count, p, last_offset, kernels.PARTIAL, 0
+        magic = np.int8(b[p + rb.MAGIC_POSITION])
+        header = _HEADER_LENGTHS[0] if magic == 0 else _HEADER_LENGTHS[2] if magic >= 2 else _HEADER_LENGTHS[1]
+        if window_position + p + header > file_size:
+            return count, p, last_offset, kernels.BAD_SIZE, length
+        end = p + rb.LOG_OVERHEAD + length
+        if max(p + header, end if check_crc else min(end, p + PEEK)) > b.size:
+            return count, p, last_offset, MORE, 0
+        if count == out.size:
+            return count, p, last_offset, kernels.ROWS_FULL, 0
+        row = out[count]
+        row.position = window_position + p
+        row.base_offset = offset
+        row.batch_length = length
+        row.magic = magic
+        row.problem = kernels.BAD_MAGIC if magic < 0 or magic > 2 else 0
+        row.computed_crc = -1
+        row.control_type = rb.NO_CONTROL_TYPE
+        row.coordinator_epoch = -1
+        row.control_timestamp = -1
+        if magic >= 2:
+            _decode_batch(b, p, min(end, b.size), row)
+            if end - p < rb.HEADER_LENGTH:
+                row.problem = kernels.BAD_SIZE
+            elif check_crc:
+                crc = checksum(b, p + rb.CRC_START, end - p - rb.CRC_START)
+                if crc != row.crc:
+                    row.computed_crc = crc
+                    if row.problem == 0 or row.problem == kernels.BAD_CONTROL:
+                        row.problem = kernels.BAD_CRC
+        else:
+            _decode_legacy(b, p, row)
+        if offset <= last_offset or row.last_offset_delta < 0:
+            if row.problem == 0:
+                row.problem = kernels.BAD_OFFSET
+        elif row.problem == 0:
+            last_offset = offset + row.last_offset_delta
+        count += 1
+        p = end
+
+
+@numba.njit(cache=True)
+def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
+    attributes = read_int16(b, p + 21)
+    row.partition_leader_epoch = read_int32(b, p + 12)
+    row.crc = read_uint32(b, p + 17)
+    row.attributes = attributes
+    row.last_offset_delta = read_int32(b, p + 23)
+    row.base_timestamp = read_int64(b, p + 27)
+    row.max_timestamp = read_int64(b, p + 35)
+    producer_id, record_count = read_int64(b, p + 43), read_int32(b, p + 57)
+    row.producer_id = producer_id
+    row.producer_epoch = read_int16(b, p + 51)
+    row.base_sequence = read_int32(b, p + 53)
+    row.record_count = record_count
+    if not attributes & rb.CONTROL_MASK or record_count <= 0:
+        return
+    kind, coordinator_epoch, delta = kernels.control_record(b, p + rb.HEADER_LENGTH, end)
+    if attributes & rb.CODEC_MASK or kind == -2 or (kind > rb.COMMIT and producer_id >= 0):
+        if row.problem == 0:
+            row.problem = kernels.BAD_CONTROL
+        return
+    row.control_type = kind
+    row.coordinator_epoch = coordinator_epoch
+    row.control_timestamp = row.max_timestamp if attributes & rb.TIMESTAMP_TYPE_MASK else row.base_timestamp + delta
+
+
+@numba.njit(cache=True)
+def _decode_legacy(b: np.ndarray, p: int, row: np.record) -> None:
+    row.partition_leader_epoch = -1
+    row.crc = read_uint32(b, p + 12)
+    row.attributes = np.int16(np.int8(b[p + 17]))
+    row.last_offset_delta = 0
+    row.base_timestamp = -1
+    row.max_timestamp = -1 if row.magic == 0 else read_int64(b, p + 18)
+    row.producer_id = -1
+    row.producer_epoch = -1
+    row.base_sequence = -1
+    row.record_count = -1

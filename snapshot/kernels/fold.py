@@ -1,0 +1,243 @@
+"""Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
+
+What the fields mean is said in producer_state. Arguments are NumPy arrays and records, which have no static types
+worth writing: `d` and `e` are records of DELTA_DTYPE, `b` one of RECORD_BATCH_DTYPE or a FoldedColumns of scalars,
+`deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into `deltas` with open addressing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from tiersnap.snapshot.formats.record_batch import COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+
+KEEP, KEEP_IF_EPOCH, CLEAR, SET = range(4)
+NONE = -1
+EMPTY_SLOT = -1
+_SEQUENCE_RANGE = 2147483648
+
+
+class FoldedColumns(NamedTuple):
+    """What the fold reads of batches: arrays, one element a batch, or the scalars of one batch."""
+
+    base_offset: Any
+    attributes: Any
+    last_offset_delta: Any
+    max_timestamp: Any
+    producer_id: Any
+    producer_epoch: Any
+    base_sequence: Any
+    record_count: Any
+    control_type: Any
+    coordinator_epoch: Any
+    control_timestamp: Any
+
+
+@numba.njit(inline="always")
+def _clear(d, producer_id):
+    d.producer_id = producer_id
+    d.last_offset = NONE
+    d.timestamp = NONE
+    d.txn_first_offset = NONE
+    d.plain_offset = NONE
+    d.error_offset = NONE
+    d.last_sequence = NONE
+    d.offset_delta = 0
+    d.coordinator_epoch = NONE
+    d.producer_epoch = NONE
+    d.batch_action = KEEP
+    d.has_marker = 0
+
+
+@numba.njit(inline="always")
+def _forget_batch(d):
+    d.last_sequence = NONE
+    d.last_offset = NONE
+    d.offset_delta = 0
+
+
+@numba.njit(inline="always")
+def append_batch(d, b):
+    """Extend delta `d` by one batch `b` (a row of RECORD_BATCH_DTYPE with a producer id)."""
+    if b.attributes & CONTROL_MASK:
+        if b.record_count <= 0 or b.control_type > COMMIT:
+            return
+        if d.batch_action == KEEP:
+            d.batch_action = KEEP_IF_EPOCH
+        elif d.producer_epoch != b.producer_epoch:
+            d.batch_action = CLEAR
+            _forget_batch(d)
+        d.producer_epoch = b.producer_epoch
+        d.timestamp = b.control_timestamp
+        d.coordinator_epoch = b.coordinator_epoch
+        d.has_marker = 1
+        d.txn_first_offset = NONE
+        return
+    if b.attributes & TRANSACTIONAL_MASK:
+        if d.txn_first_offset < 0:
+            d.txn_first_offset = b.base_offset
+    elif d.txn_first_offset >= 0:
+        if d.error_offset < 0:
+            d.error_offset = b.base_offset
+    elif not d.has_marker and d.plain_offset < 0:
+        d.plain_offset = b.base_offset
+    last_sequence = np.int64(NONE)
+    if b.base_sequence != NONE:
+        last_sequence = np.int64(b.base_sequence) + np.int64(b.last_offset_delta)
+        if last_sequence >= _SEQUENCE_RANGE:
+            last_sequence -= _SEQUENCE_RANGE
+    d.batch_action = SET
+    d.last_sequence = last_sequence
+    d.last_offset = b.base_offset + b.last_offset_delta
+    d.offset_delta = b.last_offset_delta
+    d.producer_epoch = b.producer_epoch
+    d.timestamp = b.max_timestamp
+
+
+@numba.njit(inline="always")
+def _combine(d, e):
+    """Turn delta `d` into the delta of its run followed by the run of `e`, both of one producer."""
+    if d.error_offset < 0:
+        is_open = d.txn_first_offset >= 0
+        d.error_offset = e.plain_offset if is_open and e.plain_offset >= 0 else e.error_offset
+    if d.txn_first_offset < 0 and not d.has_marker and d.plain_offset < 0:
+        d.plain_offset = e.plain_offset
+    if e.has_marker:
+        d.has_marker = 1
+        d.coordinator_epoch = e.coordinator_epoch
+        d.txn_first_offset = e.txn_first_offset
+    elif d.txn_first_offset < 0:
+        d.txn_first_offset = e.txn_first_offset
+    if e.batch_action == KEEP:
+        return
+    if e.batch_action == KEEP_IF_EPOCH:
+        if d.batch_action == KEEP:
+            d.batch_action = KEEP_IF_EPOCH
+        elif d.producer_epoch != e.producer_epoch:
+            d.batch_action = CLEAR
+            _forget_batch(d)
+    else:
+        d.batch_action = e.batch_action
+        d.last_sequence = e.last_sequence
+        d.last_offset = e.last_offset
+        d.offset_delta = e.offset_delta
+    d.producer_epoch = e.producer_epoch
+    d.timestamp = e.timestamp
+
+
+@numba.njit(inline="always")
+def _hash(producer_id, mask):
+    # Fibonacci hashing: ids are handed out in blocks of consecutive numbers, which a plain mask would pile up.
+    return np.int64((np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask
+
+
+@numba.njit(inline="always")
+def find_delta(slots, deltas, count, producer_id):
+    """Index of the producer's delta, made if absent: (index, new count)."""
+    mask = slots.size - 1
+    slot = _hash(producer_id, mask)
+    while True:
+        index = slots[slot]
+        if index == EMPTY_SLOT:
+            slots[slot] = count
+            _clear(deltas[count], producer_id)
+            return count, count + 1
+        if deltas[index].producer_id == producer_id:
+            return np.int64(index), count
+        slot = (slot + 1) & mask
+
+
+@numba.njit(cache=True)
+def add_batches(slots, deltas, count, rows, start):
+    """Fold rows[start:] until done or the table is full: (next row, producers in the table)."""
+    limit = deltas.size
+    for i in range(start, rows.size):
+        b = rows[i]
+        if b.producer_id < 0:
+            continue
+        if count == limit:
+            return i, count
+        index, count = find_delta(slots, deltas, count, b.producer_id)
+        append_batch(deltas[index], b)
+    return rows.size, count
+
+
+@numba.njit(cache=True)
+def add_columns(slots, deltas, count, columns, start):
+    """`add_batches` for batches that come by column."""
+    limit = deltas.size
+    rows = columns.producer_id.size
+    for i in range(start, rows):
+        producer_id = columns.producer_id[i]
+        if producer_id < 0:
+            continue
+        if count == limit:
+            return i, count
+        index, count = find_delta(slots, deltas, count, producer_id)
+        batch = FoldedColumns(
+            columns.base_offset[i],
+            columns.attributes[i],
+            columns.last_offset_delta[i],
+            columns.max_timestamp[i],
+            producer_id,
+            columns.producer_epoch[i],
+            columns.base_sequence[i],
+            columns.record_count[i],
+            columns.control_type[i],
+            columns.coordinator_epoch[i],
+            columns.control_timestamp[i],
+        )
+        append_batch(deltas[index], batch)
+    return rows, count
+
+
+@numba.njit(cache=True)
+def add_deltas(slots, deltas, count, right, start):
+    """Combine right[start:] into the table until done or the table is full.
+
+    Returns:
+        next row, producers in the table, least error offset of the producers combined or -1.
+    """
+    limit = deltas.size
+    error = np.int64(NONE)
+    for i in range(start, right.size):
+        if count == limit:
+            return i, count, error
+        index, count = find_delta(slots, deltas, count, right[i].producer_id)
+        _combine(deltas[index], right[i])
+        found = deltas[index].error_offset
+        if found >= 0 and (error < 0 or found < error):
+            error = found
+    return right.size, count, error
+
+
+@numba.njit(cache=True)
+def write_entries(deltas, order, out):
+    """What deltas[order] make of an empty state, into `out` (ENTRY_DTYPE)."""
+    for i in range(order.size):
+        d = deltas[order[i]]
+        entry = out[i]
+        is_set = d.batch_action == SET
+        entry.producer_id = d.producer_id
+        entry.producer_epoch = d.producer_epoch
+        entry.last_sequence = d.last_sequence if is_set else NONE
+        entry.last_offset = d.last_offset if is_set else NONE
+        entry.offset_delta = d.offset_delta if is_set else 0
+        entry.timestamp = d.timestamp
+        entry.coordinator_epoch = d.coordinator_epoch
+        entry.current_txn_first_offset = d.txn_first_offset
+
+
+@numba.njit(cache=True)
+def rehash(slots, deltas, count):
+    """Enter the first `count` deltas into a new, larger table."""
+    slots[:] = EMPTY_SLOT
+    mask = slots.size - 1
+    for i in range(count):
+        slot = _hash(deltas[i].producer_id, mask)
+        while slots[slot] != EMPTY_SLOT:
+            slot = (slot + 1) & mask
+        slots[slot] = i

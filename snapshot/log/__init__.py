@@ -1,0 +1,1 @@
+"""From a log directory to segments and their batches."""

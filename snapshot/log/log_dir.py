@@ -1,0 +1,338 @@
+"""A `log.dirs` entry -> partitions, segments and what lies beside them.
+
+    <topic>-<partition>/                         live; split at the last `-`, the topic may hold `-` and `.`
+    <topic>-<partition>.<32 hex>-delete|-stray|-future/   not live: scheduled deletion, stray replica, move target
+    remote-log-index-cache/, __cluster_metadata-0/        not normal logs, skipped by brokers too
+
+Files of a partition: <20 digits>.log .index .timeindex .txnindex .snapshot; leader-epoch-checkpoint;
+partition.metadata; and leftovers of half-done work: .cleaned .swap .deleted .tmp. The number of a `.snapshot` is the
+exclusive end offset, that of the others the base offset. Follows org.apache.kafka.storage.internals.log.LogFileUtils
+and kafka.log.LogManager; listing goes through pyarrow.fs, so a log directory may lie on file:, s3: or hdfs:.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
+from tiersnap.snapshot.formats import checkpoints
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
+_NUMBERED_FILE = re.compile(r"(?P<number>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
+_OTHER_NUMBER = re.compile(r"-?[0-9]+\.(log|snapshot)")
+_LARGEST_PARTITION = (1 << 31) - 1
+_LARGEST_OFFSET = (1 << 63) - 1
+_UNFINISHED = (".cleaned", ".swap")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file as the listing saw it: path inside its filesystem, bytes, modification time in ns since the epoch."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment's files; `next_base_offset` is None for the active segment."""
+
+    base_offset: int
+    next_base_offset: int | None
+    log: FileRef
+    offset_index: FileRef | None = None
+    time_index: FileRef | None = None
+    transaction_index: FileRef | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the partition's last segment, which is still written."""
+        return self.next_base_offset is None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What the offset checkpoints of a log directory say, each by (topic, partition)."""
+
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One live partition folder.
+
+    Attributes:
+        path: the folder, inside its filesystem.
+        topic_id: 22 characters, None before Kafka 2.8.
+        leader_epochs: (epoch, start offset), None when the checkpoint is missing or unreadable.
+        high_watermark: from replication-offset-checkpoint, None when the partition is not in it.
+        segments: ascending, from the one that holds the log start offset on.
+        deleted_segments: how many lie below the log start offset. DeleteRecords or retention deleted their records,
+            and their leader epochs with them; a broker neither reads nor tiers them and removes them by and by.
+        log_start_offset: max of its checkpoint and the first segment's base offset.
+        cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
+        snapshots: snapshot files by exclusive end offset.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    segments: tuple[Segment, ...]
+    snapshots: dict[int, FileRef]
+    topic_id: str | None = None
+    leader_epochs: LeaderEpochs | None = None
+    high_watermark: int | None = None
+    log_start_offset: int = 0
+    cleaner_offset: int | None = None
+    findings: tuple[Finding, ...] = ()
+    deleted_segments: int = 0
+
+    @property
+    def name(self) -> str:
+        """`<topic>-<partition>`."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFolder:
+    """A folder that is not a live partition, and why."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A `log.dirs` entry: the names of its live partition folders, its checkpoints, and what is not live."""
+
+    filesystem: fs.FileSystem
+    path: str
+    folders: tuple[str, ...]
+    others: tuple[OtherFolder, ...]
+    checkpoints: Checkpoints
+    is_clean: bool
+    findings: tuple[Finding, ...]
+
+    def partitions(self) -> Iterable[Partition]:
+        """List each live partition, ascending by folder name."""
+        for folder in self.folders:
+            yield read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
+
+
+def resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    """The pyarrow filesystem and path of a URI or a local path.
+
+    Raises:
+        SourceNotFoundError: the scheme is unknown or the filesystem cannot be reached.
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        return fs.LocalFileSystem(), Path(uri).expanduser().absolute().as_posix()
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError) as error:
+        raise SourceNotFoundError(f"{uri}: {error}", hint="use a path, file:///…, s3://bucket/… or hdfs://…") from error
+    return filesystem, path
+
+
+def located(uri: str) -> str:
+    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end."""
+    if "://" in uri or uri.startswith("file:"):
+        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
+    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
+
+
+def split_folder_name(name: str) -> TopicPartition | None:
+    """(topic, partition) of a live folder's name, None when it is none."""
+    match = _LIVE_FOLDER.fullmatch(name)
+    if match is None or int(match["partition"]) > _LARGEST_PARTITION:
+        return None
+    return match["topic"], int(match["partition"])
+
+
+def open_log_dir(uri: str) -> LogDir:
+    """List a log directory without listing its partitions.
+
+    Raises:
+        SourceNotFoundError: there is no such directory.
+        NotALogDirError: nothing in it looks like a partition.
+    """
+    filesystem, path = resolve(uri)
+    path = path.rstrip("/")
+    try:
+        listing = filesystem.get_file_info(fs.FileSelector(path))
+    except OSError as error:
+        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        reason = "no such directory" if is_absent else error.strerror or str(error)
+        hint = "name one entry of the broker's log.dirs, as server.properties has it"
+        raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
+    folders, others, findings = [], [], []
+    files = {}
+    for info in listing:
+        if info.type != fs.FileType.Directory:
+            files[info.base_name] = info.path
+        elif info.base_name not in _SKIPPED_FOLDERS:
+            other = _OTHER_FOLDER.match(info.base_name)
+            if other:
+                others.append(OtherFolder(info.base_name, other["state"]))
+            elif split_folder_name(info.base_name):
+                folders.append(info.base_name)
+            else:
+                others.append(OtherFolder(info.base_name, "unknown"))
+    if not folders:
+        hint = "a log directory holds folders named <topic>-<partition>; is this its parent, or one partition?"
+        raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
+    tables: list[dict[TopicPartition, int]] = []
+    for name in (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS):
+        offsets, finding = _read_offsets(filesystem, files.get(name))
+        tables.append(offsets)
+        findings.extend(finding)
+    return LogDir(
+        filesystem=filesystem,
+        path=path,
+        folders=tuple(sorted(folders)),
+        others=tuple(sorted(others, key=lambda other: other.name)),
+        checkpoints=Checkpoints(*tables),
+        is_clean=CLEAN_SHUTDOWN in files,
+        findings=tuple(findings),
+    )
+
+
+def read_text(filesystem: fs.FileSystem, path: str) -> str:
+    """The whole of a small UTF-8 file; undecodable bytes are replaced, parsing then says what is wrong."""
+    with filesystem.open_input_stream(path) as file:
+        return bytes(file.read()).decode("utf-8", "replace")
+
+
+def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], list[Finding]]:
+    if path is None:
+        return {}, []
+    try:
+        return checkpoints.parse_offsets(read_text(filesystem, path), name=path), []
+    except CorruptCheckpointError as error:
+        return {}, [Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message)]
+    except OSError as error:
+        return {}, [Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))]
+
+
+def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> Partition:
+    """List one partition folder and read its small text files.
+
+    Damage of any of them is a finding of the partition, never an exception. A folder that vanished since the listing
+    gives a partition without segments.
+    """
+    topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
+    empty = Partition(path=path, topic=topic, partition=number, segments=(), snapshots={})
+    try:
+        listing = filesystem.get_file_info(fs.FileSelector(path))
+    except OSError as error:
+        return replace(empty, findings=(Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)),))
+    numbered: dict[str, dict[int, FileRef]] = {
+        suffix: {} for suffix in ("log", "index", "timeindex", "txnindex", "snapshot")
+    }
+    findings: list[Finding] = []
+    texts = {}
+    for info in sorted(listing, key=lambda info: info.base_name):
+        name = info.base_name
+        match = _NUMBERED_FILE.fullmatch(name)
+        if match and int(match["number"]) > _LARGEST_OFFSET:
+            match = None
+        if info.type != fs.FileType.File:
+            if match:
+                message = "not a regular file: a folder, or a link that leads nowhere"
+                findings.append(Finding(FindingKind.UNREADABLE_FILE, info.path, -1, message))
+            continue
+        if match:
+            ref = FileRef(info.path, info.size, info.mtime_ns or 0)
+            numbered[match["suffix"]][int(match["number"])] = ref
+        elif name.endswith((".snapshot", ".log")):
+            message = "the name is not <20 digits>" + name[name.rindex(".") :]
+            is_number = _OTHER_NUMBER.fullmatch(name)
+            message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
+            findings.append(Finding(FindingKind.BAD_FILE_NAME, info.path, -1, message))
+        elif name.endswith(_UNFINISHED):
+            message = "half-done compaction; start the broker once to finish it, then look again"
+            findings.append(Finding(FindingKind.UNFINISHED_SWAP, info.path, -1, message))
+        elif name in (LEADER_EPOCHS, PARTITION_METADATA):
+            texts[name] = info.path
+    segments = _segments(numbered)
+    findings.extend(_orphans(numbered))
+    key = (topic, number)
+    log_start = max(known.log_start_offsets.get(key, 0), segments[0].base_offset if segments else 0)
+    live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > log_start)
+    return replace(
+        empty,
+        segments=live,
+        deleted_segments=len(segments) - len(live),
+        snapshots=numbered["snapshot"],
+        topic_id=_parsed(filesystem, texts.get(PARTITION_METADATA), checkpoints.parse_topic_id, findings),
+        leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),
+        high_watermark=known.high_watermarks.get(key),
+        log_start_offset=log_start,
+        cleaner_offset=known.cleaner_offsets.get(key),
+        findings=tuple(findings),
+    )
+
+
+def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
+    bases = sorted(numbered["log"])
+    return tuple(
+        Segment(
+            base_offset=base,
+            next_base_offset=following,
+            log=numbered["log"][base],
+            offset_index=numbered["index"].get(base),
+            time_index=numbered["timeindex"].get(base),
+            transaction_index=numbered["txnindex"].get(base),
+        )
+        for base, following in zip(bases, [*bases[1:], None], strict=False)  # no segments: no following either
+    )
+
+
+def _orphans(numbered: dict[str, dict[int, FileRef]]) -> Iterable[Finding]:
+    for suffix in ("index", "timeindex", "txnindex"):
+        for base, ref in numbered[suffix].items():
+            if base not in numbered["log"]:
+                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
+
+
+_T = TypeVar("_T", covariant=True)
+
+
+class _Parser(Protocol[_T]):
+    def __call__(self, text: str, *, name: str) -> _T: ...
+
+
+def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], findings: list[Finding]) -> _T | None:
+    if path is None:
+        return None
+    try:
+        return parse(read_text(filesystem, path), name=path)
+    except CorruptCheckpointError as error:
+        findings.append(Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message))
+    except OSError as error:
+        findings.append(Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)))
+    return None

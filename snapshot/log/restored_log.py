@@ -1,0 +1,275 @@
+"""What has to lie beside the segments of a restored log, made from the segments themselves.
+
+Nothing of it is taken on trust. One pass over each segment checks every batch's CRC-32C and makes:
+
+    .index .timeindex   what a broker's recovery makes of the segment
+    .txnindex           likewise; without it read_committed shows aborted records. The tier's own is kept where it
+                        also knows transactions that began below the log start
+    .snapshot           at each base offset after the first and at the log end: the tier's where it agrees with the
+                        log, else the fold of the log
+
+The log ends with an empty active segment at its end offset: so every restored segment is closed, the last snapshot is
+aligned, and an unclean start has nothing to scan that was not scanned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
+from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.state.partition_replay import replay_partition
+from tiersnap.snapshot.state.producer_state import NONE
+from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
+
+_SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class TierParts:
+    """What came from the tier with one segment; None for what it did not have or does not apply to a cut segment.
+
+    Attributes:
+        name: where the segment came from, for messages.
+        snapshot: at the segment's next base offset.
+    """
+
+    name: str
+    offset_index: bytes | None = None
+    time_index: bytes | None = None
+    transaction_index: bytes | None = None
+    snapshot: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without an end in the restored log: it holds the last stable offset at its first offset."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+
+
+@dataclass
+class RestoredLog:
+    """What a pass over the log found.
+
+    Attributes:
+        doubts: where the tier contradicts the log or itself; each was settled by the log, and is to be told.
+        rebuilt_snapshots: (offset, reason) of snapshots that are not the tier's.
+        rebuilt_indexes: offset and time indexes that differ from the tier's, which is no fault of either.
+    """
+
+    log_end_offset: int = 0
+    snapshots: int = 0
+    producers: int = 0
+    largest_producer_id: int = -1
+    largest_leader_epoch: int = -1
+    open_transactions: tuple[OpenTransaction, ...] = ()
+    rebuilt_snapshots: list[tuple[int, str]] = field(default_factory=list)
+    rebuilt_indexes: int = 0
+    transaction_indexes: int = 0
+    doubts: list[str] = field(default_factory=list)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive: where read_committed will stop, the high watermark being at the log end."""
+        return min([self.log_end_offset, *(opened.first_offset for opened in self.open_transactions)])
+
+
+Put = Callable[[str, bytes | None], None]
+
+
+def replay_restored(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    leader_epochs: LeaderEpochs,
+    *,
+    fetch: Callable[[Segment], TierParts],
+    put: Put,
+    empty_state: bool = False,
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+) -> RestoredLog:
+    """Check a restored log and make its small files.
+
+    Args:
+        partition: closed segments, and the empty active one at the log end; their other files are not looked at.
+        fetch: called for each closed segment in ascending order; once it returns, the `.log` file is there.
+        put: called with the name and content of each file; None where no such file may be.
+        empty_state: the snapshot at the log end has `only_open_transactions`.
+
+    Raises:
+        CorruptDataError: a batch is damaged, or no broker could replay the log.
+    """
+    return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(producer_expiration)
+
+
+def only_open_transactions(entries: np.ndarray) -> np.ndarray:
+    """The entries (ENTRY_DTYPE) of producers in a transaction, without their last batches; no other producers.
+
+    Nothing sent again is known by them, and no sequence can be out of order; but read_committed goes on hiding what
+    was never committed. A snapshot without them would show it.
+    """
+    kept = entries[entries["current_txn_first_offset"] >= 0].copy()
+    kept["last_sequence"] = kept["last_offset"] = NONE
+    kept["offset_delta"] = 0
+    return kept
+
+
+class _Pass:
+    def __init__(
+        self,
+        filesystem: fs.FileSystem,
+        partition: Partition,
+        leader_epochs: LeaderEpochs,
+        fetch: Callable[[Segment], TierParts],
+        put: Put,
+        empty_state: bool,
+    ) -> None:
+        self._filesystem, self._partition = filesystem, partition
+        self._fetch, self._put, self._empty_state = fetch, put, empty_state
+        self._epochs = np.array(leader_epochs, np.int64).reshape(-1, 2)
+        self._history_from = partition.segments[0].base_offset
+        self._ongoing = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
+        self._snapshot: bytes | None = None  # the tier's at the base offset that comes next
+        self._pending: bytes | None = None
+        self._found = RestoredLog()
+
+    def run(self, producer_expiration: int | None) -> RestoredLog:
+        found, end = self._found, self._partition.segments[-1].base_offset
+        replay, boundaries = replay_partition(
+            self._partition, self._read_runs, lambda _: self._snapshot, producer_expiration=producer_expiration
+        )
+        for boundary in boundaries:
+            verdict, reason = boundary.found.verdict, boundary.found.reason
+            data = self._snapshot if verdict.is_trusted else None
+            if data is None:
+                data = snapshot_file.encode(boundary.entries)
+                found.rebuilt_snapshots.append((boundary.offset, reason))
+            if verdict in (SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT):
+                found.doubts.append(f"the tier's snapshot at {boundary.offset} is {verdict}: {reason}")
+            if boundary.entries.size:
+                found.largest_producer_id = max(
+                    found.largest_producer_id, int(boundary.entries["producer_id"].max(initial=-1))
+                )
+            if boundary.offset == end:
+                entries = only_open_transactions(boundary.entries) if self._empty_state else boundary.entries
+                data = snapshot_file.encode(entries) if self._empty_state else data
+                found.producers = int(entries.size)
+            self._put(snapshot_file.file_name(boundary.offset), data)
+            found.snapshots += 1
+        if replay.refusal is not None:
+            raise CorruptDataError(f"{self._partition.name}: {replay.refusal.message}")
+        found.log_end_offset = end
+        if replay.closed_state is not None:
+            deltas = replay.closed_state.deltas
+            opened = deltas[deltas["txn_first_offset"] >= 0]
+            names = ("producer_id", "producer_epoch", "txn_first_offset")
+            rows = zip(*(opened[name].tolist() for name in names), strict=True)
+            found.open_transactions = tuple(
+                sorted((OpenTransaction(*row) for row in rows), key=lambda each: each.first_offset)
+            )
+        return found
+
+    def _read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        self._snapshot, self._pending = self._pending, None
+        if segment.next_base_offset is None:
+            stem = f"{segment.base_offset:020d}"
+            for suffix in ("log", "index", "timeindex"):
+                self._put(f"{stem}.{suffix}", b"")
+            return fold_segment(self._filesystem, segment, cuts=cuts)
+        tier = self._fetch(segment)
+        rebuild, aborted = indexes.IndexRebuild(segment.base_offset), []
+
+        def on_rows(rows: np.ndarray) -> None:
+            rebuild.add(rows)
+            found, self._ongoing = transaction_index.rebuild(rows, self._ongoing)
+            aborted.append(found)
+            self._check_epochs(rows, tier.name)
+
+        runs, end = fold_segment(self._filesystem, segment, cuts=cuts, on_rows=on_rows)
+        if end.finding is not None:
+            finding = end.finding
+            raise CorruptDataError(
+                f"{tier.name}: {finding.kind} at byte {max(finding.position, 0)}: {finding.message}",
+                hint=_SHUN,
+                base_offset=segment.base_offset,
+            )
+        if end.last_offset + 1 < segment.next_base_offset:
+            self._found.doubts.append(
+                f"{tier.name}: ends at offset {end.last_offset}, the next segment begins at {segment.next_base_offset}"
+            )
+        if end.has_gaps:
+            self._found.doubts.append(f"{tier.name}: records are missing inside, as after compaction")
+        self._put_indexes(segment, tier, rebuild, end)
+        self._put_transactions(segment, tier, np.concatenate(aborted) if aborted else None)
+        self._pending = tier.snapshot
+        return runs, end
+
+    def _check_epochs(self, rows: np.ndarray, name: str) -> None:
+        known = rows["partition_leader_epoch"]
+        self._found.largest_leader_epoch = max(self._found.largest_leader_epoch, int(known.max(initial=-1)))
+        entry = np.searchsorted(self._epochs[:, 1], rows["base_offset"], side="right") - 1
+        told = np.where(entry >= 0, self._epochs[np.maximum(entry, 0), 0], -1)
+        wrong = np.flatnonzero((known >= 0) & (known != told))
+        if wrong.size:
+            row = rows[wrong[0]]
+            self._found.doubts.append(
+                f"{name}: the batch at {row['base_offset']} was written under leader epoch "
+                f"{row['partition_leader_epoch']}, the leader epochs say {told[wrong[0]]}"
+            )
+
+    def _put_indexes(self, segment: Segment, tier: TierParts, rebuild: indexes.IndexRebuild, end: SegmentEnd) -> None:
+        base, stem = segment.base_offset, f"{segment.base_offset:020d}"
+        offsets, times = rebuild.finish()
+        made = [
+            indexes.encode_offset_index(offsets, base_offset=base),
+            indexes.encode_time_index(times, base_offset=base),
+        ]
+        if end.legacy_count:
+            # Entries of magic 0 and 1 are not decoded, so only the tier's indexes tell where they are.
+            if tier.offset_index is None or tier.time_index is None:
+                raise CorruptDataError(f"{tier.name}: a segment with entries of magic 0 or 1 cannot be cut")
+            indexes.decode_offset_index(tier.offset_index, base_offset=base, name=f"{tier.name}: offset index")
+            indexes.decode_time_index(tier.time_index, base_offset=base, name=f"{tier.name}: time index")
+            made = [tier.offset_index, tier.time_index]
+        for suffix, theirs, ours in zip(
+            ("index", "timeindex"), (tier.offset_index, tier.time_index), made, strict=True
+        ):
+            self._found.rebuilt_indexes += theirs is not None and theirs != ours
+            self._put(f"{stem}.{suffix}", ours)
+
+    def _put_transactions(self, segment: Segment, tier: TierParts, aborted: np.ndarray | None) -> None:
+        ours = np.empty(0, transaction_index.ABORTED_TXN_DTYPE) if aborted is None else aborted
+        data = transaction_index.encode(ours) if ours.size else None
+        name = f"{tier.name}: transaction index"
+        try:
+            theirs = transaction_index.decode(tier.transaction_index or b"", base_offset=segment.base_offset, name=name)
+            if self._knows_more(theirs, ours):
+                data = tier.transaction_index
+            elif tier.offset_index is not None and not np.array_equal(theirs, ours):
+                self._found.doubts.append(
+                    f"{name}: {theirs.size} aborted transactions, the log has {ours.size} or others"
+                )
+        except CorruptIndexError as error:
+            self._found.doubts.append(error.message)
+        self._found.transaction_indexes += data is not None
+        self._put(f"{segment.base_offset:020d}.txnindex", data)
+
+    def _knows_more(self, theirs: np.ndarray, ours: np.ndarray) -> bool:
+        """Whether the entries differ by transactions alone that began below the first segment."""
+        from_below = theirs["first_offset"] < self._history_from
+        if not from_below.any():
+            return False
+        # Of such a transaction we may know the part that lies above, under the same marker.
+        same_marker = np.isin(ours["last_offset"], theirs["last_offset"][from_below])
+        names = ["producer_id", "first_offset", "last_offset"]
+        return np.array_equal(theirs[~from_below][names], ours[~same_marker][names])

@@ -1,0 +1,1 @@
+"""Rebuilding the missing snapshots of one host."""

@@ -1,0 +1,87 @@
+"""Where `repair` puts the snapshots of a partition: into the broker's folder, or elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tiersnap.snapshot.atomic_file import (
+    SUFFIX,
+    cannot_write,
+    publish,
+    stage,
+    staged,
+    sync_directory,
+    write_atomically,
+)
+from tiersnap.snapshot.errors import ObjectExistsError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Write
+
+
+@contextmanager
+def in_place(partition: Partition) -> Iterator[Write]:
+    """Writes into the partition's folder, all files at the end and the highest first.
+
+    The highest decides how far up the next run may write, if this one is killed before it is done: the limit of a
+    partition without any snapshot is its newest segment, and the limit of one with a few is the highest of them.
+    Only while .lock is held.
+    """
+    folder = Path(partition.path)
+    plan: list[PlannedSnapshot] = []
+
+    def path_of(planned: PlannedSnapshot) -> Path:
+        return folder / snapshot_file.file_name(planned.offset)
+
+    def write(planned: PlannedSnapshot, data: bytes) -> None:
+        stage(path_of(planned), data, like=Path(partition.segments[0].log.path))
+        plan.append(planned)
+
+    try:
+        for left in folder.glob(f"*.snapshot{SUFFIX}"):  # a run was killed
+            left.unlink()
+        yield write
+        for planned in sorted(plan, key=lambda planned: planned.offset, reverse=True):
+            path = path_of(planned)
+            if not publish(path, replace=planned.action is Action.REPLACE):
+                message = f"{path}: there is something that is no file"
+                raise ObjectExistsError(message, hint="move it away, then run again")
+            sync_directory(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    finally:
+        for planned in plan:
+            with contextlib.suppress(OSError):
+                staged(path_of(planned)).unlink(missing_ok=True)
+
+
+@contextmanager
+def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]:
+    """Writes to `out`/<topic>-<partition>/, each file as it comes."""
+    folder = out / partition.name
+
+    def write(planned: PlannedSnapshot, data: bytes) -> None:
+        path = folder / snapshot_file.file_name(planned.offset)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            staged(path).unlink(missing_ok=True)
+            if path.exists() and path.read_bytes() == data:
+                return
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        if not write_atomically(path, data, replace=replace):
+            raise ObjectExistsError(
+                f"{path}: a file with other content is there",
+                hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
+            )
+
+    yield write
+
+
+@contextmanager
+def nowhere(partition: Partition) -> Iterator[None]:
+    """Writes nothing: a plan."""
+    yield None

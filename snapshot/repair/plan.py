@@ -1,0 +1,176 @@
+"""What `repair` would write into a partition, decided before anything is touched.
+
+The newest snapshot that a broker can load becomes its live state at the next start, and what tiersnap computed should
+only ever be that when somebody said so. Hence the limit, see docs/adr/0003-repair-limits.md:
+
+    newest = the highest file that decodes and lies above the log start offset
+             (a broker deletes a corrupt newest file and all at or below the log start, and takes the next)
+    none   = the newest segment's base offset: a broker that starts cleanly without any would write empty ones there
+
+Nothing is planned above it but a file to be replaced that lies there already. The log end offset gets no file of its
+own: a broker folds its active segment itself. A file that is there is replaced only when asked, and only if it is not
+to be trusted. Compacted topics are never tiered and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.errors import CorruptSnapshotError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.examine import compaction_reason
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
+from tiersnap.snapshot.state.producer_state import live_entries
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+
+
+class Action(StrEnum):
+    """What happens at one offset."""
+
+    WRITE = "WRITE"
+    REPLACE = "REPLACE"
+    KEEP = "KEEP"  # there and trusted
+    NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
+    ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
+    STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
+    COMPACTED = "COMPACTED"  # of a compacted topic, which is never tiered
+
+    @property
+    def writes(self) -> bool:
+        """Whether a file is written."""
+        return self in (Action.WRITE, Action.REPLACE)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a segment goes on waiting for this snapshot until an option is given."""
+        return self in (Action.NEEDS_REPLACE, Action.ABOVE_NEWEST)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSnapshot:
+    """One offset of the plan."""
+
+    offset: int
+    action: Action
+    found: SnapshotVerdict
+    reason: str
+    provenance: Provenance
+    entry_count: int
+
+
+Write = Callable[[PlannedSnapshot, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How to plan.
+
+    Attributes:
+        expiration: ms, producers idle that long at `as_of` (ms) are left out; None keeps all.
+        every_boundary: write every aligned offset and the log end, whatever is there and whatever the topic (for a
+            directory that is not the broker's).
+        replace: also write where a file is there that is CORRUPT or SUSPECT.
+        above_newest: also write above the newest file that a broker can load.
+    """
+
+    expiration: int | None
+    as_of: int
+    every_boundary: bool = False
+    replace: bool = False
+    above_newest: bool = False
+
+
+def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot) -> int:
+    """The offset above which nothing new is written.
+
+    Args:
+        read_snapshot: bytes of the partition's file at an offset; an OSError counts as a file that does not decode.
+    """
+    last_base = max((segment.base_offset for segment in partition.segments), default=0)
+    if options.above_newest:
+        return last_base
+    for offset in sorted(partition.snapshots, reverse=True):
+        if offset <= partition.log_start_offset:
+            break
+        if options.replace or _decodes(read_snapshot, offset):
+            return offset
+    return last_base
+
+
+def _decodes(read_snapshot: ReadSnapshot, offset: int) -> bool:
+    try:
+        data = read_snapshot(offset)
+        if data is None:
+            return False
+        snapshot_file.decode(data)
+    except (CorruptSnapshotError, OSError):
+        return False
+    return True
+
+
+def strays(partition: Partition) -> frozenset[int]:
+    """Offsets of the files that a broker deletes unread when it opens the partition.
+
+    Of the files where no segment begins it keeps the highest, and that only if no segment begins above it
+    (ProducerStateManager.removeStraySnapshots).
+    """
+    bases = {segment.base_offset for segment in partition.segments}
+    unaligned = partition.snapshots.keys() - bases
+    highest = max(unaligned, default=-1)
+    return frozenset(unaligned - {highest} if highest >= max(bases, default=0) else unaligned)
+
+
+class Planner:
+    """Plans a partition; call it with each boundary in ascending order.
+
+    Snapshot bytes go straight to `write`, because those of a long partition together would not fit in memory.
+    """
+
+    def __init__(
+        self, partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot, write: Write | None = None
+    ) -> None:
+        """Decide the limit above which nothing is written; without `write` nothing is."""
+        self._write = write
+        self.planned: list[PlannedSnapshot] = []
+        self._options = options
+        self._bases = {segment.base_offset for segment in partition.segments}
+        self._limit = highest_allowed(partition, options, read_snapshot)
+        self._strays = strays(partition)
+        self._is_compacted = bool(compaction_reason(partition, has_gaps=False))
+
+    def __call__(self, boundary: Boundary) -> None:
+        """Plan one boundary."""
+        action = self._action(boundary)
+        if action is None:
+            return
+        entries = live_entries(boundary.entries, as_of=self._options.as_of, expiration=self._options.expiration)
+        planned = PlannedSnapshot(
+            offset=boundary.offset,
+            action=action,
+            found=boundary.found.verdict,
+            reason=boundary.found.reason,
+            provenance=boundary.provenance,
+            entry_count=int(entries.size),
+        )
+        if action.writes and self._write is not None:
+            self._write(planned, snapshot_file.encode(entries))
+        self.planned.append(planned)
+
+    def _action(self, boundary: Boundary) -> Action | None:
+        options, found = self._options, boundary.found.verdict
+        if boundary.offset in self._strays:
+            return Action.STRAY
+        if options.every_boundary:
+            return Action.WRITE
+        if found.is_trusted:
+            return Action.KEEP
+        if found is SnapshotVerdict.MISSING and boundary.offset not in self._bases:
+            return None
+        if self._is_compacted:
+            return Action.COMPACTED
+        if found is not SnapshotVerdict.MISSING:
+            return Action.REPLACE if options.replace else Action.NEEDS_REPLACE
+        return Action.WRITE if boundary.offset <= self._limit else Action.ABOVE_NEWEST

@@ -1,0 +1,184 @@
+"""READINESS rows -> small Arrow tables, batch by batch: nothing here loops over segments in Python.
+
+    verdicts   one row a (topic, log_dir, partition, verdict): counts, sums, and the first such segment's reason
+    snapshots  one row a (snapshot verdict, provenance): how many segments
+    segments   one row a segment, numbers only (37 bytes), for the timelines of the partitions with details
+
+Rows may come in any order. Topics and log directories are numbers here, codes into `topics` and `log_dirs`; verdicts
+are their rank in SEVERITY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.report.severity import SEVERITY
+from tiersnap.snapshot.tables import READINESS
+
+PARTITION_CODES = ("topic", "log_dir", "partition")
+BATCH_ROWS = 1 << 18
+# So many rows of partial results are combined before more are taken in.
+PARTIAL_ROWS = 1 << 20
+
+_VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
+_COLUMNS = tuple(name for name in READINESS.names)
+_SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes")
+_VERDICT_KEY = (*PARTITION_CODES, "verdict")
+# (column, aggregation, name): every aggregation is associative, so partial results combine by `_COMBINED`.
+_PARTIAL = (
+    ("size_bytes", "count", "segments"),
+    ("size_bytes", "sum", "bytes"),
+    ("base_offset", "min", "first_offset"),
+    ("dated", "min", "oldest"),
+    ("finding_count", "sum", "findings"),
+    ("log_start_offset", "max", "log_start_offset"),
+    ("last_stable_offset", "max", "last_stable_offset"),
+    ("high_watermark", "max", "high_watermark"),
+)
+_COMBINED = tuple((name, "sum" if how == "count" else how, name) for _, how, name in _PARTIAL)
+# Taken from the first segment of the group.
+_OF_FIRST = ("reason", "next_step", "topic_id")
+_OTHER_VERSION = "make the report with the version of tiersnap that made the table"
+_SNAPSHOT_KEY = ("snapshot", "snapshot_provenance")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """The tables above; codes are positions in `topics` and `log_dirs`."""
+
+    verdicts: pa.Table
+    snapshots: pa.Table
+    segments: pa.Table
+    topics: list[str]
+    log_dirs: list[str]
+
+
+def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
+    """Take in all rows, combining partial results whenever `partial_rows` of them have come together.
+
+    Raises:
+        UsageError: a column is missing, has another type, or a verdict is unknown to this version.
+    """
+    batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
+    topics, log_dirs = _Codes(), _Codes()
+    partials: list[pa.Table] = []
+    snapshots: list[pa.Table] = []
+    segments: list[pa.Table] = [_no_segments()]
+    combined_rows = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        table = _coded(conform(batch), topics, log_dirs)
+        segments.append(table.select(_SEGMENT_COLUMNS))
+        partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
+        snapshots.append(_grouped(table, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
+        if sum(partial.num_rows for partial in partials) > combined_rows * 2 + partial_rows:
+            partials = [_combined(partials)]
+            combined_rows = partials[0].num_rows
+    if not partials:
+        empty = pa.table({})
+        return Aggregated(empty, empty, segments[0], [], [])
+    by_snapshot = _grouped(pa.concat_tables(snapshots), _SNAPSHOT_KEY, (("segments", "sum", "segments"),))
+    return Aggregated(_combined(partials), by_snapshot, pa.concat_tables(segments), topics.values, log_dirs.values)
+
+
+def conform(batch: pa.RecordBatch) -> pa.Table:
+    """The batch with READINESS' columns and types (Delta and Spark may give large or dictionary strings).
+
+    Raises:
+        UsageError: a column is missing, cannot be cast, or is null where it must not be.
+    """
+    missing = [name for name in _COLUMNS if name not in batch.schema.names]
+    if missing:
+        raise UsageError(f"the readiness table lacks {', '.join(missing)}", hint=_OTHER_VERSION)
+    table = pa.Table.from_batches([batch]).select(_COLUMNS)
+    empty = [field.name for field in READINESS if not field.nullable and table[field.name].null_count]
+    if empty:
+        raise UsageError(f"the readiness table has rows without {', '.join(empty)}", hint=_OTHER_VERSION)
+    try:
+        return pa.table([table[name].cast(READINESS.field(name).type) for name in _COLUMNS], names=_COLUMNS)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UsageError(f"the readiness table does not fit its schema: {error}", hint=_OTHER_VERSION) from error
+
+
+def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.Table:
+    """Segments of some partitions: a column `wanted` is the position in `codes`, by which and base offset they sort."""
+    wanted = pa.table(
+        {
+            **{name: pa.array([code[i] for code in codes], pa.int32()) for i, name in enumerate(PARTITION_CODES)},
+            "wanted": pa.array(range(len(codes)), pa.int32()),
+        }
+    )
+    found = segments.join(wanted, keys=list(PARTITION_CODES), join_type="inner")
+    return found.sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
+
+
+class _Codes:
+    """Numbers for strings, given in the order of their first occurrence."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def encode(self, column: pa.ChunkedArray) -> pa.Array:
+        """The strings' codes, int32; new strings get new ones."""
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
+        return pa.array(codes, pa.int32()).take(encoded.indices)
+
+    def _code(self, value: str) -> int:
+        code = self._codes.setdefault(value, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        return code
+
+
+def _coded(table: pa.Table, topics: _Codes, log_dirs: _Codes) -> pa.Table:
+    verdict = pc.index_in(table["verdict"], _VERDICTS)
+    if verdict.null_count:
+        names = ", ".join(pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist())
+        raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
+    timestamps = table["max_timestamp"]
+    # A segment without dated records says -1, which would be the oldest of all.
+    dated = pc.if_else(pc.less(timestamps, 0), pa.scalar(None, pa.int64()), timestamps)
+    coded = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
+    for name, column in {**coded, "verdict": verdict.cast(pa.int8())}.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table.append_column("dated", dated)
+
+
+def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[tuple[str, str, str], ...]) -> pa.Table:
+    """Group by `keys`; the result has them and the aggregations' names."""
+    # With threads there is no `first`, and the order of groups changes from run to run.
+    result = table.group_by(list(keys), use_threads=False).aggregate([(column, how) for column, how, _ in aggregations])
+    columns = [result[name] for name in keys] + [result[f"{column}_{how}"] for column, how, _ in aggregations]
+    return pa.table(columns, names=[*keys, *(name for *_, name in aggregations)])
+
+
+def _by_verdict(table: pa.Table, aggregations: tuple[tuple[str, str, str], ...], offset: str) -> pa.Table:
+    """Group by partition and verdict; the texts are those of the row with the smallest offset."""
+    numbers = table.select([*_VERDICT_KEY, *dict.fromkeys(column for column, *_ in aggregations)])
+    numbers = numbers.append_column("row", pa.array(np.arange(table.num_rows)))
+    # Only numbers are sorted and grouped; texts are fetched for the rows that turn out first.
+    numbers = numbers.take(pc.sort_indices(numbers[offset]))
+    groups = _grouped(numbers, _VERDICT_KEY, (*aggregations, ("row", "first", "row")))
+    texts = table.select(_OF_FIRST).take(groups["row"])
+    groups = groups.drop_columns("row")
+    for name in _OF_FIRST:
+        groups = groups.append_column(name, texts[name])
+    return groups
+
+
+def _combined(partials: list[pa.Table]) -> pa.Table:
+    return _by_verdict(pa.concat_tables(partials), _COMBINED, "first_offset")
+
+
+def _no_segments() -> pa.Table:
+    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.int8(), pa.int64(), pa.int64(), pa.int64())
+    return pa.table([pa.array([], kind) for kind in kinds], names=_SEGMENT_COLUMNS)

@@ -1,0 +1,210 @@
+"""What the page's templates put into words, numbers and rectangles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from urllib.parse import quote
+
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
+from tiersnap.snapshot.report.severity import WAITING
+from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
+from tiersnap.snapshot.units import human_bytes
+
+# A sliver of a bar or a timeline must still be seen; per cent of its width.
+_MIN_WIDTH = 0.15
+_MIN_WIDTH_WAITING = 0.5
+# Marks closer than this share a label.
+_LABEL_ROOM = 20.0
+# Below this a bar's piece has no room for its name.
+_NAME_ROOM = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle of a bar or a timeline; x and width are per cent with two decimals, "" = no text."""
+
+    verdict: Verdict
+    x: str
+    width: str
+    title: str
+    name: str = ""
+    is_mixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line across the timeline; `label` is "" when a neighbour's says it too."""
+
+    kind: str
+    x: str
+    title: str
+    label: str
+    anchor: str
+
+
+def number(value: int | None) -> str:
+    """1234 -> '1,234'; 'unknown' for None."""
+    return "unknown" if value is None else f"{value:,}"
+
+
+def time(ms: int) -> str:
+    """Epoch ms -> '2026-11-21 12:45:00 UTC'."""
+    return _moment(ms, "%Y-%m-%d %H:%M:%S UTC")
+
+
+def day(ms: int | None) -> str:
+    """Epoch ms -> '2026-11-21'."""
+    return "" if ms is None else _moment(ms, "%Y-%m-%d")
+
+
+def _moment(ms: int, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        # Producers may stamp records with anything.
+        return f"{ms} ms"
+
+
+def many(count: int, noun: str) -> str:
+    """1, 'segment' -> '1 segment'; 2 -> '2 segments'."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def share(part: int, whole: int) -> str:
+    """Whole per cent; 0 and 100 are said only where they are exact."""
+    if not whole:
+        return "0 %"
+    percent = (200 * part + whole) // (2 * whole)
+    if percent == 0 < part:
+        return "< 1 %"
+    return "> 99 %" if percent == 100 and part < whole else f"{percent} %"
+
+
+def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PartitionReport]]:
+    """By cause, partitions to look at: those with details, in the page's order."""
+    found: dict[Verdict, list[PartitionReport]] = {cause.verdict: [] for cause in report.causes}
+    for partition in (each for topic in report.topics for each in topic.partitions if each.timeline):
+        for blocker in partition.blockers:
+            if len(found[blocker.verdict]) < limit:
+                found[blocker.verdict].append(partition)
+    return found
+
+
+def topic_anchor(topic: str) -> str:
+    """Id of a topic's element; safe in a fragment as it is."""
+    return "t-" + quote(topic, safe="")
+
+
+def partition_anchor(partition: PartitionReport, with_log_dir: bool) -> str:
+    """Id of a partition's element; replicas in several log directories need these in it."""
+    where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
+    return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
+
+
+def headline(report: Report) -> str:
+    """The one sentence that somebody who reads nothing else should read."""
+    total, topics = report.cluster, report.topics
+    if not total.verdicts:
+        return "There are no segments"
+    if total.waiting.segments:
+        blocked = sum(bool(topic.totals.waiting.segments) for topic in topics)
+        return (
+            f"{human_bytes(total.waiting.bytes)} cannot be tiered yet, in {blocked:,} of {many(len(topics), 'topic')}"
+        )
+    if total.ready.segments:
+        return f"Nothing stands in the way: {human_bytes(total.ready.bytes)} are ready to be tiered"
+    if total.tiered.segments:
+        return "Everything that may be tiered is tiered"
+    return "Nothing here is for remote storage"
+
+
+def bar(totals: Totals) -> list[Piece]:
+    """Bytes by verdict, side by side over the whole width; verdicts of 0 bytes are left out."""
+    whole = totals.all.bytes
+    pieces, x = [], 0.0
+    for verdict, count in totals.verdicts.items():
+        if not count.bytes:
+            continue
+        width = 100 * count.bytes / whole
+        title = f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}"
+        name = verdict if width >= _NAME_ROOM else ""
+        pieces.append(Piece(verdict, _percent(x), _percent(max(width, _MIN_WIDTH)), title, name))
+        x += width
+    return pieces
+
+
+def strip(partition: PartitionReport) -> list[Piece]:
+    """The timeline's rectangles, in drawing order."""
+    axis = axis_of(partition)
+    return [_strip_piece(span, axis) for span in worst_last(partition.timeline)]
+
+
+def _strip_piece(span: Span, axis: Axis) -> Piece:
+    left = axis.at(span.base_offset)
+    right = axis.at(axis.end if span.end_offset is None else span.end_offset)
+    width = max(right - left, _MIN_WIDTH_WAITING if span.verdict in WAITING else _MIN_WIDTH)
+    title = f"{span_name(span)} · {offsets(span)} · {_segments(span.count)} · {human_bytes(span.count.bytes)}"
+    return Piece(span.verdict, _percent(min(left, 100 - width)), _percent(width), title, is_mixed=span.is_mixed)
+
+
+def span_name(span: Span) -> str:
+    """Its verdict, or what the worst of its verdicts is."""
+    return f"{span.verdict} and others" if span.is_mixed else span.verdict
+
+
+def offsets(span: Span) -> str:
+    """'offsets 1,000 to 1,999', both inclusive; 'from offset 2,000' for the active segment."""
+    if span.end_offset is None:
+        return f"from offset {span.base_offset:,}"
+    return f"offsets {span.base_offset:,} to {span.end_offset - 1:,}"
+
+
+def run_list(partition: PartitionReport) -> list[Span]:
+    """The timeline for those who cannot see it: runs of equal verdict."""
+    return list(runs(partition.timeline))
+
+
+def marks(partition: PartitionReport) -> list[Mark]:
+    """Log start, last stable offset and high watermark on the timeline, from left to right."""
+    axis = axis_of(partition)
+    stable, watermark = partition.last_stable_offset, partition.high_watermark
+    lines: list[tuple[str, str, int, str]] = [
+        ("log-start", "log start offset", partition.log_start_offset, "log start")
+    ]
+    if stable is not None:
+        lines.append(("lso", "last stable offset", stable, "LSO"))
+    if watermark is not None:
+        lines.append(("hw", "high watermark", watermark, "HW"))
+    return list(
+        _labelled([(kind, f"{title} {offset:,}", axis.at(offset), label) for kind, title, offset, label in lines])
+    )
+
+
+def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
+    """Neighbours without room for two labels share one, at the first of them."""
+    while lines:
+        near = [line for line in lines if line[2] - lines[0][2] < _LABEL_ROOM]
+        for position, (kind, title, x, _) in enumerate(near):
+            label = "" if position else _joined(near)
+            anchor = "start" if x < _LABEL_ROOM / 2 else "end" if x > 100 - _LABEL_ROOM / 2 else "middle"
+            yield Mark(kind, _percent(x), title, label, anchor)
+        lines = lines[len(near) :]
+
+
+def _joined(lines: list[tuple[str, str, float, str]]) -> str:
+    text = lines[0][3]
+    for (*_, before, _), (*_, x, label) in pairwise(lines):
+        text += f" = {label}" if x == before else f", {label}"
+    return text
+
+
+def _segments(count: Count) -> str:
+    return many(count.segments, "segment")
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f}%"

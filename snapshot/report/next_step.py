@@ -1,0 +1,100 @@
+"""Next steps with this run's places filled in, taken apart into words and commands that can be copied.
+
+`snapshot.readiness.NEXT_STEP` is prose that holds commands:
+
+    tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply
+    |------command-----|  |--------words-------| |----------command-----------|
+
+A command is `tiersnap`, a subcommand, and then only options and UPPER CASE placeholders. `tiersnap run` gets the run's
+own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the log directory, the source and the segment
+file. What is not known keeps its placeholder, and the command counts as incomplete.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tiersnap.snapshot.report.run_info import RunInfo
+
+_COMMAND = re.compile(r"tiersnap [a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+_PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Words and the command that follows them; either may be "".
+
+    Attributes:
+        is_complete: no placeholder is left in the command.
+    """
+
+    words: str
+    command: str
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step is to be taken; None where it is not one place.
+
+    Attributes:
+        log_dir: entry of log.dirs.
+        segment_file: path of a `.log` file.
+    """
+
+    log_dir: str | None = None
+    segment_file: str | None = None
+
+
+def segment_file(log_dir: str, topic: str, partition: int, base_offset: int) -> str:
+    """Path of a segment below its log directory."""
+    return f"{log_dir.rstrip('/')}/{topic}-{partition}/{base_offset:020d}.log"
+
+
+def steps(next_step: str, run: RunInfo, place: Place) -> tuple[Step, ...]:
+    """The next step in order, with as much filled in as is known."""
+    return tuple(_filled(words, command, run, place) for words, command in _split(next_step))
+
+
+def text(parts: tuple[Step, ...]) -> str:
+    """Steps as one line."""
+    return " ".join(part for step in parts for part in (step.words, step.command) if part)
+
+
+@lru_cache(maxsize=256)
+def _split(next_step: str) -> tuple[tuple[str, str], ...]:
+    parts, end = [], 0
+    for match in _COMMAND.finditer(next_step):
+        parts.append((next_step[end : match.start()].strip(" ,;"), match.group()))
+        end = match.end()
+    rest = next_step[end:].strip(" ,;")
+    return (*parts, (rest, "")) if rest else tuple(parts)
+
+
+def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
+    if not command:
+        return Step(words, "", True)
+    if command.startswith("tiersnap run"):
+        command = command.replace("tiersnap run", "tiersnap run --source SOURCE --remote REMOTE", 1)
+        if run.warehouse:
+            command = command.replace(" --remote REMOTE", " --remote REMOTE --warehouse WAREHOUSE", 1)
+    known = {
+        "SOURCE": run.source,
+        "REMOTE": run.remote,
+        "WAREHOUSE": run.warehouse,
+        "LOGDIR": place.log_dir,
+        # --topic-ids FILE is one that the reader has to write.
+        "FILE": None if "--topic-ids FILE" in command else place.segment_file,
+    }
+    is_complete = True
+
+    def fill(match: re.Match[str]) -> str:
+        nonlocal is_complete
+        value = known.get(match["name"])
+        is_complete &= bool(value)
+        return f" {shlex.quote(value)}" if value else match.group()
+
+    return Step(words, _PLACEHOLDER.sub(fill, command), is_complete)

@@ -1,0 +1,90 @@
+"""Aggregated tables -> a PartitionReport for each replica of a partition, still without timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report.aggregate import PARTITION_CODES, Aggregated
+from tiersnap.snapshot.report.model import Blocker, Count, PartitionReport, Totals, in_display_order
+from tiersnap.snapshot.report.next_step import Place, segment_file, steps
+from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.report.severity import SEVERITY, WAITING
+
+Codes = tuple[int, int, int]  # topic, log directory, partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of Aggregated.verdicts; the fields are its columns."""
+
+    topic: int
+    log_dir: int
+    partition: int
+    verdict: int
+    segments: int
+    bytes: int
+    first_offset: int
+    reason: str
+    next_step: str
+    oldest: int | None
+    findings: int
+    topic_id: str | None
+    log_start_offset: int
+    last_stable_offset: int | None
+    high_watermark: int | None
+
+    @property
+    def count(self) -> Count:
+        return Count(self.segments, self.bytes)
+
+
+def partitions(found: Aggregated, run: RunInfo) -> Iterator[tuple[Codes, PartitionReport]]:
+    """Each partition once, in the order of its codes."""
+    if not found.verdicts.num_rows:
+        return
+    table = found.verdicts.sort_by([(name, "ascending") for name in (*PARTITION_CODES, "verdict")])
+    columns = [table[name].to_pylist() for name in _Row.__slots__]
+    for codes, group in groupby(zip(*columns, strict=True), key=itemgetter(0, 1, 2)):
+        yield codes, _partition(found, run, [_Row(*values) for values in group])
+
+
+def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PartitionReport:
+    topic, log_dir, partition = found.topics[rows[0].topic], found.log_dirs[rows[0].log_dir], rows[0].partition
+    waiting = [row for row in rows if SEVERITY[row.verdict] in WAITING]
+    return PartitionReport(
+        log_dir=without_user(log_dir),
+        topic=topic,
+        partition=partition,
+        topic_id=next((row.topic_id for row in rows if row.topic_id is not None), None),
+        totals=Totals(
+            verdicts=in_display_order({SEVERITY[row.verdict]: row.count for row in rows}),
+            findings=sum(row.findings for row in rows),
+            waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
+        ),
+        log_start_offset=max(row.log_start_offset for row in rows),
+        last_stable_offset=_max(row.last_stable_offset for row in rows),
+        high_watermark=_max(row.high_watermark for row in rows),
+        blockers=tuple(_blockers(waiting, run, without_user(log_dir), topic)),
+    )
+
+
+def _max(offsets: Iterator[int | None]) -> int | None:
+    return max((offset for offset in offsets if offset is not None), default=None)
+
+
+def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> Iterator[Blocker]:
+    # A filtered table may hold segments that wait for one that is not in it.
+    causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
+    for row in sorted(causes, key=lambda row: row.first_offset):
+        place = Place(log_dir, segment_file(log_dir, topic, row.partition, row.first_offset))
+        yield Blocker(
+            verdict=SEVERITY[row.verdict],
+            base_offset=row.first_offset,
+            count=row.count,
+            reason=row.reason,
+            steps=steps(row.next_step, run, place),
+        )

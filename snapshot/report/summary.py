@@ -1,0 +1,146 @@
+"""READINESS rows -> Report: counts rolled up from partition to topic to cluster, causes, and details of the worst."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
+from tiersnap.snapshot.report.model import (
+    Cause,
+    Count,
+    PartitionReport,
+    Report,
+    Span,
+    TopicReport,
+    Totals,
+    in_display_order,
+)
+from tiersnap.snapshot.report.next_step import Place, steps
+from tiersnap.snapshot.report.partitions import Codes, partitions
+from tiersnap.snapshot.report.run_info import RunInfo, without_user
+from tiersnap.snapshot.report.severity import RANK, SEVERITY
+from tiersnap.snapshot.report.timeline import spans
+
+DEFAULT_DETAILS = 200
+
+
+def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, details: int = DEFAULT_DETAILS) -> Report:
+    """Roll up the readiness of every segment.
+
+    Args:
+        rows: schema snapshot.tables.READINESS, in any order; batches are taken in one at a time, and 37 bytes of each
+            row are kept until the end.
+        run: what the header says; user information is taken out of its URIs, and out of the log directories.
+        details: so many partitions get a timeline, see `worth_details`.
+
+    Raises:
+        UsageError: the rows do not follow the schema, or hold verdicts of another version.
+    """
+    run = run.without_secrets()
+    found = aggregate(rows)
+    reports = dict(partitions(found, run))
+    topics = _by_topic(reports)
+    chosen = worth_details(reports, [codes for _, codes in topics])[:details]
+    for codes, timeline in zip(chosen, _timelines(found, chosen), strict=True):
+        reports[codes] = replace(reports[codes], timeline=timeline)
+    log_dirs = tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs}))
+    return Report(
+        run=run,
+        cluster=total(totals for totals, _ in topics),
+        causes=tuple(_causes(reports.values(), run, log_dirs)),
+        topics=tuple(
+            TopicReport(reports[members[0]].topic, totals, tuple(reports[codes] for codes in members))
+            for totals, members in topics
+        ),
+        snapshots=_snapshots(found),
+        log_dirs=log_dirs,
+    )
+
+
+def worth_details(reports: dict[Codes, PartitionReport], topics: Iterable[list[Codes]]) -> list[Codes]:
+    """Partitions by how much they deserve a timeline; topics and the partitions of each are given worst first.
+
+    Those where something stands in the way come first. Among them topics take turns, so that one topic with thousands
+    of blocked partitions leaves room for the others.
+    """
+    keyed = [
+        (not reports[codes].blockers, turn, place, codes)
+        for place, members in enumerate(topics)
+        for turn, codes in enumerate(members)
+    ]
+    return [codes for *_, codes in sorted(keyed)]
+
+
+def total(parts: Iterable[Totals]) -> Totals:
+    """Sum of partitions or topics; the oldest that waits."""
+    segments: Counter[Verdict] = Counter()
+    size: Counter[Verdict] = Counter()
+    findings, waiting_since = 0, None
+    for part in parts:
+        for verdict, count in part.verdicts.items():
+            segments[verdict] += count.segments
+            size[verdict] += count.bytes
+        findings += part.findings
+        if part.waiting_since is not None:
+            waiting_since = part.waiting_since if waiting_since is None else min(waiting_since, part.waiting_since)
+    verdicts = {verdict: Count(segments[verdict], size[verdict]) for verdict in segments}
+    return Totals(in_display_order(verdicts), findings, waiting_since)
+
+
+def _badness(totals: Totals) -> tuple[int, int]:
+    return len(SEVERITY) if totals.worst is None else RANK[totals.worst], -totals.waiting.bytes
+
+
+def _by_topic(reports: dict[Codes, PartitionReport]) -> list[tuple[Totals, list[Codes]]]:
+    """Topics worst first, each with its partitions worst first: by verdict, by bytes that wait, by name."""
+    by_topic: defaultdict[int, list[Codes]] = defaultdict(list)
+    for codes, _ in sorted(reports.items(), key=lambda item: (*_badness(item[1].totals), *_name(item[1]))):
+        by_topic[codes[0]].append(codes)
+    topics = [(total(reports[codes].totals for codes in members), members) for members in by_topic.values()]
+    return sorted(topics, key=lambda topic: (*_badness(topic[0]), _name(reports[topic[1][0]])))
+
+
+def _name(partition: PartitionReport) -> tuple[str, int, str]:
+    return partition.topic, partition.partition, partition.log_dir
+
+
+def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[str, ...]) -> list[Cause]:
+    touched: Counter[Verdict] = Counter()
+    behind: defaultdict[Verdict, Count] = defaultdict(Count)
+    own: defaultdict[Verdict, Count] = defaultdict(Count)
+    for partition in reports:
+        for blocker in partition.blockers:
+            touched[blocker.verdict] += 1
+            own[blocker.verdict] += blocker.count
+        first = partition.first_blocking
+        if first is not None and first.verdict is not Verdict.GAP_BEFORE:
+            behind[first.verdict] += partition.totals.verdicts.get(Verdict.GAP_BEFORE, Count())
+    place = Place(log_dir=log_dirs[0] if len(log_dirs) == 1 else None)
+    causes = [
+        Cause(verdict, touched[verdict], own[verdict], behind[verdict], steps(NEXT_STEP[verdict], run, place))
+        for verdict in touched
+    ]
+    return sorted(causes, key=lambda cause: (-cause.count.bytes - cause.behind.bytes, RANK[cause.verdict]))
+
+
+def _timelines(found: Aggregated, chosen: list[Codes]) -> Iterator[tuple[Span, ...]]:
+    table = of_partitions(found.segments, chosen)
+    base, size, rank, wanted = (table[name].to_numpy() for name in ("base_offset", "size_bytes", "verdict", "wanted"))
+    end = table["next_base_offset"].fill_null(-1).to_numpy()
+    edges = np.searchsorted(wanted, np.arange(len(chosen) + 1)).tolist()
+    for start, stop in pairwise(edges):
+        yield spans(base[start:stop], end[start:stop], size[start:stop], rank[start:stop])
+
+
+def _snapshots(found: Aggregated) -> dict[tuple[str, str], int]:
+    counted = [
+        ((row["snapshot"], row["snapshot_provenance"] or ""), row["segments"]) for row in found.snapshots.to_pylist()
+    ]
+    return dict(sorted(counted, key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,114 @@
+"""A partition's segments as a strip: neighbours that may be drawn as one, and where on the axis they lie.
+
+The x axis is offsets, linear, from the log start to the largest offset known; 0 to 100 per cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.report.model import Count, PartitionReport, Span
+from tiersnap.snapshot.report.severity import RANK, SEVERITY
+
+# More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
+MAX_SPANS = 100
+# The active segment grows: nobody knows how far, so it is given some room.
+_ACTIVE_SHARE = 0.03
+
+
+def spans(
+    base: np.ndarray, end: np.ndarray, size: np.ndarray, rank: np.ndarray, *, max_spans: int = MAX_SPANS
+) -> tuple[Span, ...]:
+    """Spans of a partition's segments, in offset order.
+
+    Up to `max_spans` segments are a span each; of more, neighbours of equal verdict are merged; if that leaves too
+    many, the axis is cut into `max_spans` pieces and the runs that begin in one become one mixed span.
+
+    Args:
+        base: int64, base offsets, ascending.
+        end: int64, next base offsets, exclusive; -1 for the active segment.
+        size: int64, bytes.
+        rank: verdicts as their rank in SEVERITY.
+        max_spans: at least 1.
+    """
+    if not base.size:
+        return ()
+    starts = np.arange(base.size)
+    if base.size > max_spans:
+        starts = _starts_of(rank)
+    if starts.size > max_spans:
+        # In float, because offsets times anything may not fit an int64.
+        share = (base[starts].astype(np.float64) - float(base[0])) / max(1.0, float(base[-1]) - float(base[0]))
+        starts = starts[_starts_of(np.minimum((share * max_spans).astype(np.int64), max_spans - 1))]
+    stops = np.append(starts[1:], base.size)
+    return tuple(
+        Span(
+            verdict=SEVERITY[worst],
+            base_offset=first,
+            end_offset=None if last < 0 else last,
+            count=Count(stop - start, total),
+            is_mixed=worst != best,
+        )
+        for start, stop, first, last, total, worst, best in zip(
+            starts.tolist(),
+            stops.tolist(),
+            base[starts].tolist(),
+            end[stops - 1].tolist(),
+            np.add.reduceat(size, starts).tolist(),
+            np.minimum.reduceat(rank, starts).tolist(),
+            np.maximum.reduceat(rank, starts).tolist(),
+            strict=True,
+        )
+    )
+
+
+def _starts_of(values: np.ndarray) -> np.ndarray:
+    """Positions at which a run of equal values starts."""
+    return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+
+
+def runs(timeline: tuple[Span, ...]) -> Iterator[Span]:
+    """The timeline with neighbours of equal verdict merged, however few there are."""
+    current: Span | None = None
+    for span in timeline:
+        if current and current.verdict is span.verdict and not (current.is_mixed or span.is_mixed):
+            current = Span(span.verdict, current.base_offset, span.end_offset, current.count + span.count)
+            continue
+        if current:
+            yield current
+        current = span
+    if current:
+        yield current
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Offsets from start (inclusive) to end (exclusive) on a line of 100 per cent."""
+
+    start: int
+    end: int
+
+    def at(self, offset: int) -> float:
+        """Per cent from the left, 0 to 100."""
+        return min(100.0, max(0.0, 100.0 * (offset - self.start) / (self.end - self.start)))
+
+
+def axis_of(partition: PartitionReport) -> Axis:
+    """The axis that holds all segments and marks of a partition."""
+    offsets = [partition.log_start_offset, partition.last_stable_offset or 0, partition.high_watermark or 0]
+    for span in partition.timeline:
+        offsets += [span.base_offset, span.base_offset if span.end_offset is None else span.end_offset]
+    start = min([partition.log_start_offset, *(span.base_offset for span in partition.timeline[:1])])
+    end = max(offsets)
+    last = partition.timeline[-1] if partition.timeline else None
+    if last is not None and last.end_offset is None:
+        end = max(end, last.base_offset + int((last.base_offset - start) * _ACTIVE_SHARE))
+    return Axis(start, max(end, start + 1))
+
+
+def worst_last(timeline: tuple[Span, ...]) -> list[Span]:
+    """Drawing order: what is worse lies on top of what is next to it."""
+    return sorted(timeline, key=lambda span: (-RANK[span.verdict], span.base_offset))

@@ -1,0 +1,1 @@
+"""The fold, the carry, and what a snapshot file is worth."""

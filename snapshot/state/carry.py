@@ -1,0 +1,234 @@
+"""Carrying the state along a partition: runs in, the state at every wanted offset out.
+
+The state is one table updated in place, so the cost is that of the deltas, not of segments x producers; entries are
+copied out only at boundaries somebody asked for. Snapshot files that are there are judged on the way; one that knows
+producers from before the log start becomes the state from there on, as it would for a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptSnapshotError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
+from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.state.trust import (
+    DEFAULT_PRODUCER_EXPIRATION_MS,
+    Comparison,
+    Provenance,
+    SnapshotVerdict,
+    compare,
+)
+
+ReadSnapshot = Callable[[int], bytes | None]
+
+
+class Boundary:
+    """The state at one offset and what the file found there is worth.
+
+    Attributes:
+        offset: exclusive end offset.
+        provenance: of `entries`.
+        found: verdict on the file at this offset; MISSING when there is none.
+        folded_from: offset the fold began at, for the manifest.
+    """
+
+    def __init__(
+        self,
+        offset: int,
+        entries: Callable[[], np.ndarray],
+        provenance: Provenance,
+        found: Comparison,
+        folded_from: int,
+    ) -> None:
+        """`entries` computes them when they are asked for: most boundaries need none."""
+        self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
+        self._entries = entries
+
+    @property
+    def entries(self) -> np.ndarray:
+        """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the carry goes on.
+
+        An adopted file's entries where the verdict is EXTENDS.
+
+        Raises:
+            RuntimeError: the carry has gone on.
+        """
+        return self._entries()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Where a broker could not replay the log any further."""
+
+    offset: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells.
+
+    Attributes:
+        history_from: batches below this offset may be unknown to `deltas`; 0 = the log was complete.
+        has_adopted: a broker's snapshot already told what the log could not.
+    """
+
+    offset: int
+    deltas: np.ndarray
+    history_from: int
+    has_adopted: bool
+    last_timestamp: int
+
+
+class PartitionState:
+    """The state of one partition while it is carried along."""
+
+    def __init__(
+        self,
+        *,
+        log_start: int,
+        cleaned_below: int | None = None,
+        start: StartState | None = None,
+        producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        """Begin at the first segment, or at `start`.
+
+        Args:
+            log_start: base offset of the first segment; above 0 the batches before it are gone.
+            cleaned_below: first offset that compaction has not passed, None when it never ran.
+        """
+        self._producers = ProducerFold()
+        self._step = 0
+        self._expiration = producer_expiration
+        self.folded_from = log_start
+        self.history_from = log_start
+        self._cleaned_below = cleaned_below or 0
+        self.has_adopted = False
+        self.refusal: Refusal | None = None
+        self.last_timestamp = NONE
+        if start is not None:
+            self._producers.combine(start.deltas)
+            self.history_from = start.history_from
+            self.has_adopted = start.has_adopted
+            self.last_timestamp = start.last_timestamp
+
+    @property
+    def provenance(self) -> Provenance:
+        """Of the entries computed here."""
+        begins_late = self.folded_from > 0 and not self.has_adopted
+        return Provenance.COMPUTED_FROM_LOG_START if begins_late else Provenance.COMPUTED
+
+    def advance(self, run: Run) -> bool:
+        """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
+        self._step += 1
+        error = self._producers.combine(run.deltas)
+        if run.deltas.size:
+            self.last_timestamp = max(self.last_timestamp, int(run.deltas["timestamp"].max()))
+        if error >= 0:
+            message = (
+                f"non-transactional batch at offset {error} inside an open transaction of the same producer: "
+                "a broker cannot open this partition (InvalidTxnStateException)"
+            )
+            self.refusal = Refusal(error, message)
+        return self.refusal is None
+
+    def boundary(self, offset: int, *, read_snapshot: ReadSnapshot, written_at: int) -> Boundary:
+        """The state at `offset`, judging the file there; adopts a file that extends the log."""
+        entries = self._entries_here()
+        comparison, theirs = self._judge(entries, offset, read_snapshot, written_at)
+        if comparison.verdict is SnapshotVerdict.EXTENDS and theirs is not None:
+            self._adopt(entries(), theirs)
+            entries = self._entries_here()
+        return Boundary(offset, entries, self.provenance, comparison, self.folded_from)
+
+    def _entries_here(self) -> Callable[[], np.ndarray]:
+        """The entries as they are now, computed if they are asked for before the state goes on."""
+        step = self._step
+
+        @cache
+        def entries() -> np.ndarray:
+            if self._step != step:
+                raise RuntimeError("entries of a boundary that the carry has passed")
+            return self._producers.entries()
+
+        return entries
+
+    def _judge(
+        self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot, written_at: int
+    ) -> tuple[Comparison, np.ndarray | None]:
+        name = snapshot_file.file_name(offset)
+        try:
+            found = read_snapshot(offset)
+            if found is None:
+                return Comparison(SnapshotVerdict.MISSING, f"no {name}"), None
+            theirs = snapshot_file.decode(found, name=name)
+        except OSError as error:
+            return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror or error}"), None
+        except CorruptSnapshotError as error:
+            return Comparison(SnapshotVerdict.CORRUPT, error.message), None
+        comparison = compare(
+            theirs,
+            entries(),
+            history_from=0 if self.has_adopted else self.history_from,
+            is_cleaned=offset <= self._cleaned_below,
+            written_at=max(written_at, self.last_timestamp),
+            producer_expiration=self._expiration,
+        )
+        return comparison, theirs
+
+    def _adopt(self, entries: np.ndarray, theirs: np.ndarray) -> None:
+        # Producers that the broker had expired when it wrote the file stay as computed.
+        only_ours = entries.compress(~np.isin(entries["producer_id"], theirs["producer_id"], assume_unique=True))
+        merged = np.concatenate([theirs, only_ours])
+        merged = merged.take(np.argsort(merged["producer_id"], kind="stable"))
+        self._producers = ProducerFold(merged.size)
+        self._producers.combine(from_entries(merged))
+        self.has_adopted = True
+        self._step += 1
+
+    def first_open_offset(self) -> int:
+        """First offset of the oldest open transaction, or -1."""
+        return self._producers.first_open_offset()
+
+    def state(self, offset: int) -> StartState:
+        """A copy to continue from later."""
+        deltas = self._producers.deltas()
+        return StartState(offset, deltas, self.history_from, self.has_adopted, self.last_timestamp)
+
+
+def carry(
+    state: PartitionState,
+    runs: Iterable[Run],
+    wanted: Iterable[int],
+    *,
+    read_snapshot: ReadSnapshot,
+    written_at: Mapping[int, int],
+    log_end: int,
+) -> Iterator[Boundary]:
+    """Boundaries at the wanted offsets, ascending, while `state` is advanced.
+
+    Args:
+        runs: ascending; a run begins at every wanted offset below the log end.
+        read_snapshot: bytes of the snapshot file at an offset, None when there is none; may raise OSError.
+        written_at: ms by offset, when the file there was written at the latest (see trust.compare); absent = the
+            largest timestamp below it.
+        log_end: exclusive end offset of the last run.
+    """
+    pending = sorted(wanted)
+
+    def take(limit: int) -> Iterator[Boundary]:
+        while pending and pending[0] <= limit:
+            offset = pending.pop(0)
+            yield state.boundary(offset, read_snapshot=read_snapshot, written_at=written_at.get(offset, NONE))
+
+    for run in runs:
+        yield from take(run.start_offset)
+        if not state.advance(run):
+            return
+    yield from take(log_end)

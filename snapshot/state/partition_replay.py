@@ -1,0 +1,200 @@
+"""A whole partition replayed: its segments' runs carried in order, every wanted boundary judged on the way.
+
+`scan`, `verify` and `repair` give it runs folded on the spot; the Spark job gives it runs that earlier tasks folded
+and, where nothing changed below, the state of the last run to start from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pyarrow import fs
+
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.state.carry import Boundary, PartitionState, ReadSnapshot, Refusal, StartState, carry
+from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
+
+# Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
+ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
+
+
+@dataclass
+class Replay:
+    """What replaying a partition showed; filled while the boundaries are iterated.
+
+    Attributes:
+        ends: how each segment file ended, by base offset, up to the first damaged one.
+        log_end: exclusive end offset of what could be read.
+        damage: the finding that stopped the replay, or None.
+        refusal: where a broker could not replay the log any further, or None.
+        unstable_from: first offset of the oldest transaction that is open at the high watermark, or None.
+        closed_state: state at the active segment's base offset, to start the next replay from.
+    """
+
+    partition: Partition
+    ends: dict[int, SegmentEnd] = field(default_factory=dict)
+    log_end: int = 0
+    damage: Finding | None = None
+    refusal: Refusal | None = None
+    unstable_from: int | None = None
+    is_watched: bool = False
+    closed_state: StartState | None = None
+
+    def watch(self, first_open_offset: int) -> None:
+        """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
+        self.is_watched = True
+        self.unstable_from = first_open_offset if first_open_offset >= 0 else None
+
+    @property
+    def high_watermark(self) -> int | None:
+        """From the checkpoint, bounded to [log start offset, log end offset] as a broker does when it opens."""
+        if self.partition.high_watermark is None:
+            return None
+        return min(max(self.partition.high_watermark, self.partition.log_start_offset), self.log_end)
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Exclusive; None without a high watermark."""
+        high_watermark = self.high_watermark
+        if high_watermark is None or self.unstable_from is None:
+            return high_watermark
+        return min(high_watermark, max(self.unstable_from, self.partition.log_start_offset))
+
+
+def cut_offsets(partition: Partition) -> list[int]:
+    """Ascending offsets at which a state is wanted whether or not a segment begins there."""
+    wanted = set(partition.snapshots)
+    if partition.high_watermark is not None:
+        wanted.add(partition.high_watermark)
+    return sorted(wanted)
+
+
+def inside(offsets: list[int], segment: Segment) -> list[int]:
+    """Those of the ascending offsets that lie in [base offset, next base offset)."""
+    low = bisect_left(offsets, segment.base_offset)
+    high = len(offsets) if segment.next_base_offset is None else bisect_left(offsets, segment.next_base_offset)
+    return offsets[low:high]
+
+
+def local_replay(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    *,
+    check_crc: bool = True,
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+) -> tuple[Replay, Iterator[Boundary]]:
+    """Replay straight from the segment files: iterate the boundaries, then read the replay."""
+
+    def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
+
+    return replay_partition(
+        partition,
+        read_runs,
+        snapshot_reader(filesystem, partition),
+        producer_expiration=producer_expiration,
+    )
+
+
+def replay_partition(
+    partition: Partition,
+    read_runs: ReadRuns,
+    read_snapshot: ReadSnapshot,
+    *,
+    start: StartState | None = None,
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+) -> tuple[Replay, Iterator[Boundary]]:
+    """Replay a partition lazily: iterate the boundaries, then read the replay.
+
+    The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
+    the offset of `start`.
+    """
+    replay = Replay(partition)
+    state = PartitionState(
+        log_start=partition.segments[0].base_offset if partition.segments else 0,
+        cleaned_below=partition.cleaner_offset,
+        start=start,
+        producer_expiration=producer_expiration,
+    )
+    return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1)
+
+
+def _boundaries(
+    replay: Replay, state: PartitionState, read_runs: ReadRuns, read_snapshot: ReadSnapshot, started_at: int
+) -> Iterator[Boundary]:
+    partition = replay.partition
+    if not partition.segments:
+        return
+    first = partition.segments[0].base_offset
+    snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
+    times = written_at(partition)
+    for segment in partition.segments:
+        runs, end = read_runs(segment, inside(cuts, segment))
+        replay.ends[segment.base_offset] = end
+        replay.log_end = end.last_offset + 1
+        if segment.base_offset < started_at:
+            continue
+        if segment.is_active:
+            replay.closed_state = state.state(segment.base_offset)
+        times[segment.base_offset] = end.first_timestamp
+        wanted = {*inside(snapshots, segment), segment.base_offset}
+        if segment.is_active:
+            wanted.add(replay.log_end)
+        wanted -= {first, started_at}
+        intact = end.finding is None or end.finding.kind is FindingKind.EMPTY_SEGMENT
+        yield from carry(
+            state,
+            _watching(runs, replay, state),
+            wanted if intact else wanted & {segment.base_offset},
+            read_snapshot=read_snapshot,
+            written_at=times,
+            log_end=replay.log_end if segment.is_active else segment.base_offset,
+        )
+        if state.refusal is not None or not intact:
+            replay.refusal, replay.damage = state.refusal, end.finding
+            break
+    if replay.high_watermark is not None and not replay.is_watched:
+        replay.watch(state.first_open_offset())
+
+
+def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:
+    """The runs; remembers what is open when the replay stands at the high watermark."""
+    for run in runs:
+        if run.start_offset == replay.partition.high_watermark:
+            replay.watch(state.first_open_offset())
+        yield run
+
+
+def written_at(partition: Partition) -> dict[int, int]:
+    """Latest write time (ms) of snapshot files that are not aligned: a clean stop writes one at the log end.
+
+    An aligned file is written when its segment is rolled, by the append of the segment's first batch, whose timestamp
+    the caller adds; the file's own time would also excuse an empty one that a later clean start wrote.
+    """
+    bases = {segment.base_offset for segment in partition.segments}
+    return {offset: ref.modified_ns // 1_000_000 for offset, ref in partition.snapshots.items() if offset not in bases}
+
+
+def snapshot_reader(filesystem: fs.FileSystem, partition: Partition) -> ReadSnapshot:
+    """Reads the partition's snapshot files by offset."""
+
+    def read(offset: int) -> bytes | None:
+        ref = partition.snapshots.get(offset)
+        return None if ref is None else read_bytes(filesystem, ref)
+
+    return read
+
+
+def read_bytes(filesystem: fs.FileSystem, ref: FileRef) -> bytes:
+    """The whole of a small file.
+
+    Raises:
+        OSError: it is gone or unreadable.
+    """
+    with filesystem.open_input_stream(ref.path) as file:
+        return bytes(file.read())

@@ -1,0 +1,83 @@
+"""One segment -> runs of producer deltas, cut wherever somebody will ask for the state.
+
+A cut inside a segment is an offset at which a state is wanted although no segment begins there: the high watermark
+(transactions open there hold the last stable offset) and the offsets of unaligned snapshots that are to be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.snapshot.kernels.batch import NO_CUT
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
+from tiersnap.snapshot.state.producer_state import ProducerFold
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's."""
+
+    start_offset: int
+    deltas: np.ndarray
+
+
+class _Runs:
+    """The runs of a segment while it is scanned: a `Folding`."""
+
+    def __init__(self, start_offset: int, cuts: Sequence[int]) -> None:
+        self.done: list[Run] = []
+        self.cuts = list(cuts)
+        self._start_offset = start_offset
+        self.producers = ProducerFold()
+
+    @property
+    def stop_at(self) -> int:
+        return self.cuts[0] if self.cuts else NO_CUT
+
+    def cut(self) -> None:
+        self.done.append(Run(self._start_offset, self.producers.deltas()))
+        if self.cuts:
+            self._start_offset, self.producers = self.cuts.pop(0), ProducerFold()
+
+
+def fold_segment(
+    filesystem: fs.FileSystem,
+    segment: Segment,
+    *,
+    cuts: Sequence[int] = (),
+    check_crc: bool = True,
+    on_rows: Callable[[np.ndarray], None] | None = None,
+) -> tuple[list[Run], SegmentEnd]:
+    """Scan and fold one segment.
+
+    Args:
+        cuts: ascending offsets; those inside the segment start a new run.
+        on_rows: also receives each array of decoded rows, valid during the call.
+    Returns:
+        At least one run (the first starts at the base offset), and how the file ended.
+    """
+    limit = segment.next_base_offset
+    inside = [cut for cut in cuts if cut > segment.base_offset and (limit is None or cut < limit)]
+    runs = _Runs(segment.base_offset, inside)
+    scan = SegmentScan(
+        filesystem,
+        segment.log.path,
+        base_offset=segment.base_offset,
+        next_base_offset=limit,
+        check_crc=check_crc,
+        keep_rows=on_rows is not None,
+        folding=runs,
+    )
+    for rows in scan:
+        if on_rows is not None:
+            on_rows(rows)
+    log_end = scan.end.last_offset + 1 if limit is None else limit
+    left = [cut for cut in runs.cuts if cut <= log_end]
+    runs.cut()
+    runs.done.extend(Run(cut, ProducerFold().deltas()) for cut in left)
+    return runs.done, scan.end
