@@ -2,7 +2,7 @@
 
     verdicts   one row a (topic, log_dir, partition, verdict): counts, sums, and the first such segment's reason
     snapshots  one row a (snapshot verdict, provenance): how many segments
-    segments   one row a segment, numbers only (37 bytes), for the timelines of the partitions with details
+    segments   one row a segment or a run of them with one verdict, numbers only (45 bytes), for the timelines
 
 Rows may come in any order. Topics and log directories are numbers here, codes into `topics` and `log_dirs`; verdicts
 are their rank in SEVERITY.
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.report.severity import SEVERITY
-from tiersnap.snapshot.tables import READINESS
+from tiersnap.snapshot.tables.schemas import READINESS
 
 PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
@@ -28,7 +28,7 @@ PARTIAL_ROWS = 1 << 20
 
 _VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
 _COLUMNS = tuple(name for name in READINESS.names)
-_SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes")
+SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments")
 _VERDICT_KEY = (*PARTITION_CODES, "verdict")
 # (column, aggregation, name): every aggregation is associative, so partial results combine by `_COMBINED`.
 _PARTIAL = (
@@ -66,7 +66,7 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = 
         UsageError: a column is missing, has another type, or a verdict is unknown to this version.
     """
     batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
-    topics, log_dirs = _Codes(), _Codes()
+    topics, log_dirs = Codes(), Codes()
     partials: list[pa.Table] = []
     snapshots: list[pa.Table] = []
     segments: list[pa.Table] = [_no_segments()]
@@ -75,7 +75,7 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = 
         if not batch.num_rows:
             continue
         table = _coded(conform(batch), topics, log_dirs)
-        segments.append(table.select(_SEGMENT_COLUMNS))
+        segments.append(table.select(SEGMENT_COLUMNS))
         partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
         snapshots.append(_grouped(table, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
         if sum(partial.num_rows for partial in partials) > combined_rows * 2 + partial_rows:
@@ -119,7 +119,7 @@ def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.T
     return found.sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
 
 
-class _Codes:
+class Codes:
     """Numbers for strings, given in the order of their first occurrence."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class _Codes:
         return code
 
 
-def _coded(table: pa.Table, topics: _Codes, log_dirs: _Codes) -> pa.Table:
+def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
     verdict = pc.index_in(table["verdict"], _VERDICTS)
     if verdict.null_count:
         names = ", ".join(pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist())
@@ -150,6 +150,7 @@ def _coded(table: pa.Table, topics: _Codes, log_dirs: _Codes) -> pa.Table:
     coded = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
     for name, column in {**coded, "verdict": verdict.cast(pa.int8())}.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
+    table = table.append_column("segments", pa.array(np.ones(table.num_rows, np.int64)))
     return table.append_column("dated", dated)
 
 
@@ -180,5 +181,5 @@ def _combined(partials: list[pa.Table]) -> pa.Table:
 
 
 def _no_segments() -> pa.Table:
-    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.int8(), pa.int64(), pa.int64(), pa.int64())
-    return pa.table([pa.array([], kind) for kind in kinds], names=_SEGMENT_COLUMNS)
+    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.int8(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    return pa.table([pa.array([], kind) for kind in kinds], names=SEGMENT_COLUMNS)

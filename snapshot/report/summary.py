@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     """Roll up the readiness of every segment.
 
     Args:
-        rows: schema snapshot.tables.READINESS, in any order; batches are taken in one at a time, and 37 bytes of each
+        rows: schema tables.schemas.READINESS, in any order; batches are taken in one at a time, and 37 bytes of each
             row are kept until the end.
         run: what the header says; user information is taken out of its URIs, and out of the log directories.
         details: so many partitions get a timeline, see `worth_details`.
@@ -43,12 +43,23 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     Raises:
         UsageError: the rows do not follow the schema, or hold verdicts of another version.
     """
-    run = run.without_secrets()
     found = aggregate(rows)
+    return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
+
+
+def summarise_aggregated(
+    found: Aggregated, segments_of: Callable[[list[Codes]], pa.Table], run: RunInfo, *, details: int = DEFAULT_DETAILS
+) -> Report:
+    """`summarise` of rows that were aggregated already, by Arrow or by Spark.
+
+    Args:
+        segments_of: given some partitions, what of_partitions gives for them.
+    """
+    run = run.without_secrets()
     reports = dict(partitions(found, run))
     topics = _by_topic(reports)
     chosen = worth_details(reports, [codes for _, codes in topics])[:details]
-    for codes, timeline in zip(chosen, _timelines(found, chosen), strict=True):
+    for codes, timeline in zip(chosen, _timelines(segments_of(chosen), len(chosen)), strict=True):
         reports[codes] = replace(reports[codes], timeline=timeline)
     log_dirs = tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs}))
     return Report(
@@ -130,13 +141,14 @@ def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[
     return sorted(causes, key=lambda cause: (-cause.count.bytes - cause.behind.bytes, RANK[cause.verdict]))
 
 
-def _timelines(found: Aggregated, chosen: list[Codes]) -> Iterator[tuple[Span, ...]]:
-    table = of_partitions(found.segments, chosen)
-    base, size, rank, wanted = (table[name].to_numpy() for name in ("base_offset", "size_bytes", "verdict", "wanted"))
+def _timelines(table: pa.Table, chosen: int) -> Iterator[tuple[Span, ...]]:
+    names = ("base_offset", "size_bytes", "verdict", "segments", "wanted")
+    base, size, rank, segments, wanted = (table[name].to_numpy() for name in names)
     end = table["next_base_offset"].fill_null(-1).to_numpy()
-    edges = np.searchsorted(wanted, np.arange(len(chosen) + 1)).tolist()
+    edges = np.searchsorted(wanted, np.arange(chosen + 1)).tolist()
     for start, stop in pairwise(edges):
-        yield spans(base[start:stop], end[start:stop], size[start:stop], rank[start:stop])
+        pieces = (each[start:stop] for each in (base, end, size, rank, segments))
+        yield spans(*pieces)
 
 
 def _snapshots(found: Aggregated) -> dict[tuple[str, str], int]:

@@ -20,7 +20,13 @@ _ACTIVE_SHARE = 0.03
 
 
 def spans(
-    base: np.ndarray, end: np.ndarray, size: np.ndarray, rank: np.ndarray, *, max_spans: int = MAX_SPANS
+    base: np.ndarray,
+    end: np.ndarray,
+    size: np.ndarray,
+    rank: np.ndarray,
+    segments: np.ndarray,
+    *,
+    max_spans: int = MAX_SPANS,
 ) -> tuple[Span, ...]:
     """Spans of a partition's segments, in offset order.
 
@@ -32,6 +38,7 @@ def spans(
         end: int64, next base offsets, exclusive; -1 for the active segment.
         size: int64, bytes.
         rank: verdicts as their rank in SEVERITY.
+        segments: how many segments each stands for; neighbours of one verdict may come merged.
         max_spans: at least 1.
     """
     if not base.size:
@@ -49,12 +56,11 @@ def spans(
             verdict=SEVERITY[worst],
             base_offset=first,
             end_offset=None if last < 0 else last,
-            count=Count(stop - start, total),
+            count=Count(count, total),
             is_mixed=worst != best,
         )
-        for start, stop, first, last, total, worst, best in zip(
-            starts.tolist(),
-            stops.tolist(),
+        for count, first, last, total, worst, best in zip(
+            np.add.reduceat(segments, starts).tolist(),
             base[starts].tolist(),
             end[stops - 1].tolist(),
             np.add.reduceat(size, starts).tolist(),

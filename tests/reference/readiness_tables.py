@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 from tiersnap.snapshot.report import RunInfo
-from tiersnap.snapshot.tables import READINESS
+from tiersnap.snapshot.tables.schemas import READINESS
 
 GIB = 1 << 30
 TIMESTAMP = 1_600_000_000_000  # ms, 2020-09-13

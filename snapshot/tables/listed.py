@@ -1,16 +1,22 @@
-"""A listed partition as one nested Arrow row and back: what travels between the stages of a run."""
+"""A listed partition as one nested Arrow row and back: what travels between the stages of a run, and is in no table.
+
+Each segment has a `chain`: a digest of everything below its base offset that a carried state is made of. A state that
+was kept at a base offset is good for as long as the chain there is the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -20,22 +26,22 @@ SEGMENT_FILES = pa.struct(
         ("next_base_offset", _LONG),
         ("size_bytes", _LONG),
         ("modified_ns", _LONG),
-        ("offset_index_bytes", _LONG),
-        ("time_index_bytes", _LONG),
-        ("transaction_index_bytes", _LONG),
         ("cuts", pa.list_(_LONG)),  # offsets inside the segment at which a state is wanted
+        ("chain", _TEXT),
+        ("is_tiered", pa.bool_()),  # remote storage holds all of it
     ]
 )
 SNAPSHOT_FILE = pa.struct([("end_offset", _LONG), ("size_bytes", _LONG), ("modified_ns", _LONG)])
-LEADER_EPOCH = pa.struct([("epoch", pa.int32()), ("start_offset", _LONG)])
 FINDING = pa.struct([("kind", _TEXT), ("path", _TEXT), ("position", _LONG), ("message", _TEXT)])
 
-PARTITIONS = pa.schema(
+LISTED = pa.schema(
     [
         ("log_dir", _TEXT),
         ("topic", _TEXT),
         ("topic_id", _TEXT),
         ("partition", pa.int32()),
+        ("directory_id", _TEXT),
+        ("cluster_id", _TEXT),
         ("segments", pa.list_(SEGMENT_FILES)),
         ("snapshots", pa.list_(SNAPSHOT_FILE)),
         ("leader_epochs", pa.list_(LEADER_EPOCH)),
@@ -47,21 +53,25 @@ PARTITIONS = pa.schema(
     ]
 )
 
-_SUFFIXES = (("offset_index", "index"), ("time_index", "timeindex"), ("transaction_index", "txnindex"))
 
 
-def to_row(log_dir: str, partition: Partition) -> dict[str, Any]:
-    """The row of PARTITIONS of a listed partition; `log_dir` is the URI the user named."""
+def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | None = None) -> dict[str, Any]:
+    """The row of LISTED; `log_dir` is the URI the user named, `properties` those of the log directory."""
     cuts = cut_offsets(partition)
+    snapshots = sorted(partition.snapshots.items())
     row: dict[str, Any] = {
         "log_dir": log_dir,
         "topic": partition.topic,
         "topic_id": partition.topic_id,
         "partition": partition.partition,
-        "segments": [_segment_row(segment, cuts) for segment in partition.segments],
+        "directory_id": properties.directory_id if properties else None,
+        "cluster_id": properties.cluster_id if properties else None,
+        "segments": [
+            _segment_row(segment, cuts, chain)
+            for segment, chain in zip(partition.segments, chains(partition), strict=True)
+        ],
         "snapshots": [
-            {"end_offset": offset, "size_bytes": ref.size, "modified_ns": ref.modified_ns}
-            for offset, ref in sorted(partition.snapshots.items())
+            {"end_offset": offset, "size_bytes": ref.size, "modified_ns": ref.modified_ns} for offset, ref in snapshots
         ],
         "leader_epochs": None
         if partition.leader_epochs is None
@@ -75,18 +85,31 @@ def to_row(log_dir: str, partition: Partition) -> dict[str, Any]:
     return row
 
 
-def _segment_row(segment: Segment, cuts: list[int]) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:
+    return {
         "base_offset": segment.base_offset,
         "next_base_offset": segment.next_base_offset,
         "size_bytes": segment.log.size,
         "modified_ns": segment.log.modified_ns,
         "cuts": [cut for cut in inside(cuts, segment) if cut != segment.base_offset],
+        "chain": chain,
+        "is_tiered": False,
     }
-    for name, _ in _SUFFIXES:
-        ref: FileRef | None = getattr(segment, name)
-        row[f"{name}_bytes"] = None if ref is None else ref.size
-    return row
+
+
+def chains(partition: Partition) -> Iterator[str]:
+    """For each segment the digest of what a state at its base offset is made of."""
+    digest = hashlib.blake2b(repr((partition.topic_id, partition.cleaner_offset)).encode(), digest_size=12)
+    snapshots = sorted(partition.snapshots.items())
+    place = 0
+    for segment in partition.segments:
+        # Also the file at the base offset itself: the carry judges it, and may go on from it.
+        while place < len(snapshots) and snapshots[place][0] <= segment.base_offset:
+            offset, ref = snapshots[place]
+            digest.update(repr((offset, ref.size, ref.modified_ns)).encode())
+            place += 1
+        yield digest.hexdigest()
+        digest.update(repr((segment.base_offset, segment.log.size, segment.log.modified_ns)).encode())
 
 
 def fingerprint(*parts: object) -> str:
@@ -122,15 +145,5 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
 
 
 def _segment(folder: str, row: Mapping[str, Any]) -> Segment:
-    stem = f"{folder}/{row['base_offset']:020d}"
-    indexes = {
-        name: None if row[f"{name}_bytes"] is None else FileRef(f"{stem}.{suffix}", row[f"{name}_bytes"], 0)
-        for name, suffix in _SUFFIXES
-    }
-    log = FileRef(f"{stem}.log", row["size_bytes"], row["modified_ns"])
-    return Segment(row["base_offset"], row["next_base_offset"], log, **indexes)
-
-
-def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of exactly `schema`."""
-    return pa.Table.from_pylist(list(rows), schema=schema)
+    log = FileRef(f"{folder}/{row['base_offset']:020d}.log", row["size_bytes"], row["modified_ns"])
+    return Segment(row["base_offset"], row["next_base_offset"], log)

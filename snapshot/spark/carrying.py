@@ -1,0 +1,76 @@
+"""Stage 4, carry: the partitions that changed, each with its decodes and the state that an earlier carry left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.spark.warehouse import newest
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
+from tiersnap.snapshot.tasks.partition_input import Source
+
+_KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
+
+
+def partition_input(listed: DataFrame, changes: DataFrame, segments: DataFrame, partitions: DataFrame) -> DataFrame:
+    """INPUT rows of the partitions that changed.
+
+    Args:
+        listed: LISTED rows.
+        changes: rows of changes.partition_changes.
+        segments, partitions: the tables, with the decodes of this run in them.
+    """
+    changed = changes.where("is_changed").select(*PARTITION_KEY, "start_offset")
+    ours = listed.join(changed.drop("start_offset"), on=list(PARTITION_KEY), how="left_semi")
+    facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in _KEPT]))
+    facts = facts.join(changed.where("start_offset is not null"), on=list(PARTITION_KEY), how="left_semi")
+    bases = ours.select(*PARTITION_KEY, F.explode("segments.base_offset").alias("base_offset"))
+    decodes = (
+        newest(segments, SEGMENT_KEY)
+        # Not those that retention has deleted since: the table remembers them until `maintain`.
+        .join(bases, on=list(SEGMENT_KEY), how="left_semi")
+        .join(changed, on=list(PARTITION_KEY))
+    )
+    # Below the start only how each segment ended is asked for, not its deltas.
+    is_below = F.coalesce(F.col("base_offset") < F.col("start_offset"), F.lit(False))
+    decodes = decodes.where(~is_below | (F.col("part") == 0)).withColumn(
+        "deltas", F.when(is_below, F.lit(None)).otherwise(F.col("deltas"))
+    )
+    return (
+        ours.select(*input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names))
+        .unionByName(facts.select(*input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)))
+        .unionByName(
+            decodes.select(*input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names))
+        )
+    )
+
+
+def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:
+    """Columns of INPUT: one of `listed`, `fact` and `decode` is filled, from the columns that are named."""
+    columns = [
+        *(F.col(name) for name in PARTITION_KEY),
+        F.lit(int(source)).alias("source"),
+        offset.cast("long").alias("offset"),
+        part.cast("int").alias("part"),
+    ]
+    for name in ("listed", "fact", "decode"):
+        kind = schemas.INPUT[name].dataType
+        value = F.struct(*filled[name]) if name in filled else F.lit(None)
+        columns.append(value.cast(kind).alias(name))
+    return columns
+
+
+def carry(rows: DataFrame, task: CarryPartition) -> DataFrame:
+    """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    ordered = rows.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "source", "offset", "part")
+    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.PARTITIONS)

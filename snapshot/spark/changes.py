@@ -1,0 +1,142 @@
+"""Stage 2, changed: what was listed beside what the tables know of it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.spark.listing import listed_segments
+from tiersnap.snapshot.spark.warehouse import newest
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+_KNOWN = (
+    *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),
+    *("valid_bytes", "log_end_offset", "finding_kind"),
+)
+
+
+def known_decodes(segments: DataFrame) -> DataFrame:
+    """`segments` -> one row a segment: the newest decode's columns with a `known_` in front, and where its runs start."""
+    rows = newest(segments.select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
+    return rows.groupBy(*SEGMENT_KEY).agg(
+        *(F.any_value(name).alias(f"known_{name}") for name in _KNOWN),
+        F.collect_set("run_start_offset").alias("known_starts"),
+    )
+
+
+def carried(partitions: DataFrame) -> DataFrame:
+    """`partitions` -> the newest CARRIED row of each partition: fingerprint, state and run, with a `known_` in front."""
+    rows = newest(partitions.where(F.col("kind") == str(FactKind.CARRIED)), PARTITION_KEY)
+    names = ("fingerprint", "run", "state_offset", "state_chain")
+    return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
+
+
+def partition_changes(
+    listed: DataFrame, segments: DataFrame, partitions: DataFrame, *, options_digest: str, check_crc: bool
+) -> DataFrame:
+    """One row a listed partition: what has to be done about it.
+
+    Args:
+        listed: LISTED rows.
+        segments, partitions: the tables.
+        options_digest: CarryOptions.digest of this run.
+        check_crc: decode again what was decoded without.
+    Returns:
+        PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
+        `segment_count`, `decode_count`, `decode_bytes`, `wanted` (array of the segments to decode: WANTED's columns
+        from base_offset on, with topic_id), `finding_count`.
+    """
+    before = carried(partitions)
+    with_state = listed.join(before, on=list(PARTITION_KEY), how="left").withColumn(
+        "start_offset", _start_offset(options_digest)
+    )
+    rows = (
+        listed_segments(listed)
+        .join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
+        .join(with_state.select(*PARTITION_KEY, "start_offset"), on=list(PARTITION_KEY), how="left")
+    )
+    # What is in remote storage is read only if there is no state beyond it to start from.
+    is_needed = ~F.col("is_tiered") | (
+        F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1))
+    )
+    is_wanted = is_needed & ~_is_as_it_was(check_crc)
+    wanted = F.struct(
+        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts"),
+    )
+    per_partition = (
+        rows.withColumn("is_wanted", is_wanted)
+        .groupBy(*PARTITION_KEY)
+        .agg(
+            F.count("*").alias("segment_count"),
+            F.count_if("is_wanted").alias("decode_count"),
+            F.sum(F.when(F.col("is_wanted"), F.col("size_bytes")).otherwise(0)).alias("decode_bytes"),
+            F.array_sort(F.collect_list(F.when(F.col("is_wanted"), wanted))).alias("wanted"),
+            F.max("known_run").alias("newest_decode"),
+        )
+    )
+    is_as_carried = (
+        (F.col("carried_fingerprint") == F.concat_ws(":", "fingerprint", F.lit(options_digest)))
+        & (F.coalesce("decode_count", F.lit(0)) == 0)
+        & (F.coalesce("newest_decode", F.lit(-1)) <= F.col("carried_run"))
+    )
+    return with_state.join(per_partition, on=list(PARTITION_KEY), how="left").select(
+        *PARTITION_KEY,
+        "start_offset",
+        (~F.coalesce(is_as_carried, F.lit(False))).alias("is_changed"),
+        F.coalesce("segment_count", F.lit(0)).alias("segment_count"),
+        F.coalesce("decode_count", F.lit(0)).alias("decode_count"),
+        F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
+        "wanted",
+        F.size("findings").alias("finding_count"),
+    )
+
+
+def _start_offset(options_digest: str) -> Column:
+    """Of the kept state, if all that it was made of is as it was, and so are the settings."""
+    is_there = F.exists(
+        "segments",
+        lambda segment: (segment["base_offset"] == F.col("carried_state_offset"))
+        & (segment["chain"] == F.col("carried_state_chain")),
+    )
+    has_settings = F.substring_index("carried_fingerprint", ":", -1) == options_digest
+    # The state at the high watermark says which transactions hold the last stable offset.
+    is_below = F.coalesce(F.col("high_watermark") >= F.col("carried_state_offset"), F.lit(True))
+    return F.when(is_there & has_settings & is_below, F.col("carried_state_offset"))
+
+
+def _is_as_it_was(check_crc: bool) -> Column:
+    same = (
+        (F.col("size_bytes") == F.col("known_size_bytes"))
+        & (F.col("modified_ns") == F.col("known_modified_ns"))
+        & F.col("topic_id").eqNullSafe(F.col("known_topic_id"))
+        # The next attempt may succeed, and neither size nor time of the file will say so.
+        & (F.coalesce("known_finding_kind", F.lit("")) != str(FindingKind.UNREADABLE_FILE))
+        & _ends_as_it_did()
+        & ~_has_new_cuts()
+    )
+    if check_crc:
+        # What was taken on trust before is looked at now.
+        same &= F.col("known_crc_checked")
+    return F.coalesce(same, F.lit(False))
+
+
+def _ends_as_it_did() -> Column:
+    """Whether the segment is followed by the one that followed it, or was sound when it was rolled.
+
+    What is normal at the end of the active segment is damage in a closed one, so only a sound end needs no new look.
+    """
+    follows = F.col("next_base_offset").eqNullSafe(F.col("known_next_base_offset"))
+    is_whole = (F.col("known_valid_bytes") == F.col("known_size_bytes")) & (F.col("known_size_bytes") > 0)
+    fits = F.col("known_log_end_offset") <= F.col("next_base_offset")
+    return follows | F.coalesce(F.isnull("known_next_base_offset") & is_whole & fits, F.lit(False))
+
+
+def _has_new_cuts() -> Column:
+    """Whether a state is wanted inside the segment where its runs were not cut."""
+    is_closed = F.isnotnull("next_base_offset")
+    return F.exists(
+        "cuts",
+        lambda cut: (is_closed | (cut <= F.col("known_log_end_offset"))) & ~F.array_contains("known_starts", cut),
+    )

@@ -1,0 +1,51 @@
+"""Stage 3, decode: the segments that are new, have changed and are needed -> rows of `segments`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
+
+# A file system's seek and a row of the table cost about as much as reading this much.
+SEGMENT_OVERHEAD_BYTES = 1 << 18
+LEAST_TASK_BYTES = 32 << 20
+# Minutes over a network, so that a lost task costs minutes.
+MOST_TASK_BYTES = 16 << 30
+# Packs are spread by their hash: several to a task even out.
+_PACKS_PER_TASK = 8
+
+
+def wanted_segments(changes: DataFrame) -> DataFrame:
+    """Rows of changes.partition_changes -> WANTED rows."""
+    one = F.explode("wanted").alias("segment")
+    rows = changes.where("decode_count > 0").select(*PARTITION_KEY, one).select(*PARTITION_KEY, "segment.*")
+    return rows.select(*schemas.WANTED.names)
+
+
+def task_bytes(total: int, *, parallelism: int) -> int:
+    """Bytes that one task should read: some tasks for each core so that none waits long."""
+    return min(max(total // max(parallelism * 3, 1), LEAST_TASK_BYTES), MOST_TASK_BYTES)
+
+
+def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: int) -> DataFrame:
+    """WANTED -> SEGMENTS. Neighbouring segments of a partition go together, several such packs to a task."""
+    before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
+    weight = F.sum(F.col("size_bytes") + SEGMENT_OVERHEAD_BYTES).over(before)
+    packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / bytes_each).cast("long"))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    return (
+        packed.repartition(tasks, *PARTITION_KEY, "_pack")
+        .sortWithinPartitions(*PARTITION_KEY, "base_offset")
+        .select(*schemas.WANTED.names)
+        .mapInArrow(run, schemas.SEGMENTS)
+    )

@@ -1,0 +1,40 @@
+"""Stage 1, list: folder names of log directories -> LISTED rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.tasks.list_partitions import FOLDERS
+
+FOLDERS_PER_TASK = 200
+
+
+def folders(spark: SparkSession, found: Sequence[tuple[str, str]], *, per_task: int = FOLDERS_PER_TASK) -> DataFrame:
+    """(log directory, folder name) pairs as rows, spread over tasks."""
+    table = pa.Table.from_arrays(
+        [pa.array([each[column] for each in found], pa.string()) for column in (0, 1)], schema=FOLDERS
+    )
+    return spark.createDataFrame(table).repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
+
+
+def list_partitions(
+    folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> DataFrame:
+    """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    return folder_rows.mapInArrow(run, schemas.LISTED)
+
+
+def listed_segments(listed: DataFrame) -> DataFrame:
+    """One row a listed segment: log_dir, topic, partition, topic_id and the fields of SEGMENT_FILES."""
+    return listed.select(
+        "log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")
+    ).select("log_dir", "topic", "partition", "topic_id", "segment.*")

@@ -1,0 +1,122 @@
+"""The Delta tables of a warehouse, read and appended by delta-spark on whatever session is given.
+
+The format version lies in the metadata of each table's first column, where every reader of Delta tables finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+from pyspark.sql.window import Window
+
+from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
+
+VERSION_KEY = "tiersnap.format"
+_ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+
+
+@dataclass
+class Warehouse:
+    """The tables below one URI.
+
+    Attributes:
+        commits: versions committed through this object.
+    """
+
+    spark: SparkSession
+    uri: str
+    commits: int = field(default=0, init=False)
+    _known: dict[str, bool] = field(default_factory=dict, init=False)
+
+    def path(self, table: str) -> str:
+        """Where a table lies, as Hadoop's file systems name it."""
+        return f"{hadoop_uri(self.uri).rstrip('/')}/{table}"
+
+    def read(self, table: str) -> DataFrame:
+        """All rows of a table, no rows before its first commit.
+
+        Raises:
+            UsageError: a newer tiersnap made it.
+            CorruptDataError: what lies there is no Delta table, or one with other columns.
+        """
+        schema = schemas.TABLES[table]
+        if not self._exists(table):
+            return self.spark.createDataFrame([], schema)
+        return self.spark.read.format("delta").load(self.path(table)).select(*schema.names)
+
+    def _exists(self, table: str) -> bool:
+        if table not in self._known:
+            try:
+                found = self.spark.read.format("delta").load(self.path(table)).schema
+            except AnalysisException as error:
+                if (error.getCondition() or "") not in _ABSENT:
+                    raise CorruptDataError(
+                        f"{self.path(table)}: not readable as a Delta table: {str(error).splitlines()[0]}",
+                        hint="bring the warehouse back from a copy, or give an empty --warehouse: what is in remote "
+                        "storage is found there",
+                    ) from error
+                self._known[table] = False
+                return False
+            check_format(self.path(table), table, found)
+            self._known[table] = True
+        return self._known[table]
+
+    def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
+        """Commit rows as one version; the only action on `rows`."""
+        schema = schemas.TABLES[table]
+        first = schema.fields[0]
+        named = [
+            F.col(first.name).alias(first.name, metadata={VERSION_KEY: FORMAT_VERSION}),
+            *(F.col(name) for name in schema.names[1:]),
+        ]
+        (
+            rows.select(*named)
+            .write.format("delta")
+            .mode("append")
+            .option("userMetadata", f'{{"tiersnap_run_id":"{run_id}"}}')
+            .save(self.path(table))
+        )
+        self._known[table] = True
+        self.commits += 1
+
+
+def check_format(path: str, table: str, found: StructType) -> None:
+    """See that a table is one of this version's.
+
+    Raises:
+        UsageError: a newer tiersnap made it.
+        CorruptDataError: columns are missing.
+    """
+    version = _field(found, found.names[0]).metadata.get(VERSION_KEY)
+    if version is not None and version > FORMAT_VERSION:
+        raise UsageError(
+            f"{path}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
+        )
+    missing = [name for name in schemas.TABLES[table].names if name not in found.names]
+    if missing or version is None:
+        raise CorruptDataError(
+            f"{path}: no table of this tiersnap: " + (f"it lacks {', '.join(missing)}" if missing else "no format in it"),
+            hint="give another --warehouse; what is in remote storage is found there",
+        )
+
+
+def _field(schema: StructType, name: str) -> StructField:
+    return schema[name]
+
+
+def newest(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Of the rows with one key those of the greatest `run`."""
+    window = Window.partitionBy(*key)
+    return rows.withColumn("_newest", F.max("run").over(window)).where("run = _newest").drop("_newest")
+
+
+def hadoop_uri(uri: str) -> str:
+    """s3:// as Hadoop has it."""
+    return "s3a://" + uri.removeprefix("s3://") if uri.startswith("s3://") else uri

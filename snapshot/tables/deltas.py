@@ -1,0 +1,40 @@
+"""Producer deltas as list columns of the tables, in parts of at most PART_DELTAS, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.tables.schemas import DELTA, DELTA_FIELDS, PART_DELTAS
+
+NO_DELTAS = np.empty(0, DELTA_DTYPE)
+
+
+def parts(deltas: np.ndarray) -> Iterator[np.ndarray]:
+    """Slices (DELTA_DTYPE) of at most PART_DELTAS; one without deltas for none, so that every run has a row."""
+    for start in range(0, max(deltas.size, 1), PART_DELTAS):
+        yield deltas[start : start + PART_DELTAS]
+
+
+def to_lists(many: list[np.ndarray]) -> pa.ListArray:
+    """A list<struct> element for each array of deltas (DELTA_DTYPE)."""
+    offsets = np.concatenate([[0], np.cumsum([deltas.size for deltas in many])]).astype(np.int32)
+    flat = np.concatenate([NO_DELTAS, *many])
+    columns = [pa.array(np.ascontiguousarray(flat[name])).cast(kind) for name, kind in DELTA_FIELDS]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays(columns, fields=list(DELTA)))
+
+
+def from_lists(lists: pa.ListArray) -> list[np.ndarray]:
+    """The inverse of `to_lists`; null gives no deltas."""
+    values = lists.values
+    flat = np.empty(len(values), DELTA_DTYPE)
+    for name, _ in DELTA_FIELDS:
+        flat[name] = values.field(name).to_numpy(zero_copy_only=False)
+    ends = lists.offsets.to_numpy()
+    return [
+        flat[start:end] if is_valid else NO_DELTAS
+        for start, end, is_valid in zip(ends[:-1], ends[1:], lists.is_valid().to_pylist(), strict=True)
+    ]

@@ -1,0 +1,189 @@
+"""Arrow schemas of the tables that a run keeps, and the names of their key columns.
+
+    segments             decodes of segment files: how each ended, and its runs of producer deltas in parts
+    partitions           what a carry said of a partition: facts, one row each
+    remote_log_segments  KIP-405 states of remote segments: those of our copies, and those that were found
+    runs                 one row a run that changed something
+    record_batches       headers of batches, written by `tiersnap decode` alone
+
+All are only appended to. `run` is the number of the run that wrote a row, ascending; of the rows with one key those
+with the greatest count. Offsets named `next_...` and `..._end_offset` are exclusive; times are epoch milliseconds
+unless named `_ns`. No array grows with segments or producers: deltas lie in parts of at most PART_DELTAS.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
+
+FORMAT_VERSION = 1
+PART_DELTAS = 2_000
+
+PARTITION_KEY = ("log_dir", "topic", "partition")
+SEGMENT_KEY = (*PARTITION_KEY, "base_offset")
+
+_TEXT, _LONG, _INT, _BOOL = pa.string(), pa.int64(), pa.int32(), pa.bool_()
+
+
+def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
+    """Names ending in `?` are nullable."""
+    return pa.schema([pa.field(name.rstrip("?"), kind, nullable=name.endswith("?")) for name, kind in fields])
+
+
+DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
+    # Delta Lake has no unsigned types.
+    (name, pa.from_numpy_dtype(DELTA_DTYPE[name]) if DELTA_DTYPE[name].kind == "i" else pa.int16())
+    for name in DELTA_DTYPE.names or ()
+)
+DELTA = pa.struct(DELTA_FIELDS)
+LEADER_EPOCH = pa.struct([("epoch", _INT), ("start_offset", _LONG)])
+_PARTITION = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT))
+
+# How the decode of a segment file ended; `part` 0 is always there, the others repeat all but the deltas.
+SEGMENTS = _schema(
+    *_PARTITION,
+    ("base_offset", _LONG),
+    ("run", _LONG),
+    ("part", _INT),  # ascending over all runs of the segment, from 0
+    # Identity of the file that was read.
+    ("topic_id?", _TEXT),
+    ("next_base_offset?", _LONG),
+    ("size_bytes", _LONG),
+    ("modified_ns", _LONG),
+    ("digest", _TEXT),  # over all batch headers, see log.segment_scan
+    ("crc_checked", _BOOL),
+    # How it ended.
+    ("valid_bytes", _LONG),
+    ("batch_count", _LONG),
+    ("legacy_count", _LONG),
+    ("log_end_offset", _LONG),  # last offset + 1
+    ("max_timestamp", _LONG),  # of its batches, -1 without one
+    ("has_gaps", _BOOL),
+    ("finding_kind?", _TEXT),
+    ("finding_position?", _LONG),
+    ("finding_message?", _TEXT),
+    # One part of one run of batches.
+    ("run_start_offset", _LONG),
+    ("run_max_timestamp", _LONG),
+    ("deltas", pa.list_(DELTA)),
+)
+
+# Facts of a partition. `kind` says which columns are set; `offset` and `part` complete the key.
+PARTITIONS = _schema(
+    *_PARTITION,
+    ("kind", _TEXT),  # one of FactKind
+    ("offset", _LONG),
+    ("part", _INT),
+    ("run", _LONG),
+    # CARRIED: what the facts were made of, and where the next carry may start.
+    ("fingerprint?", _TEXT),  # of the listing and the settings; "" = carry it again
+    ("topic_id?", _TEXT),
+    ("directory_id?", _TEXT),
+    ("cluster_id?", _TEXT),
+    ("high_watermark?", _LONG),
+    ("last_stable_offset?", _LONG),
+    ("unstable_from?", _LONG),
+    ("log_start_offset?", _LONG),
+    ("log_end_offset?", _LONG),
+    ("cleaner_offset?", _LONG),
+    ("leader_epochs?", pa.list_(LEADER_EPOCH)),
+    ("state_offset?", _LONG),  # exclusive; null when there is no state to start from
+    ("state_chain?", _TEXT),  # digest of the files below it
+    ("history_from?", _LONG),
+    ("has_adopted?", _BOOL),
+    ("refusal_offset?", _LONG),
+    # STATE: a part of the deltas of everything below state_offset.
+    ("deltas?", pa.list_(DELTA)),
+    # BOUNDARY: the state at `offset` beside the file that was found there, and the object that was written.
+    ("found?", _TEXT),  # trust.SnapshotVerdict, strict
+    ("reason?", _TEXT),
+    ("harmful_until?", _LONG),
+    ("file_crc?", _LONG),  # CRC-32C of the whole file that was compared
+    ("provenance?", _TEXT),  # of the computed state
+    ("folded_from?", _LONG),
+    ("object_key?", _TEXT),
+    ("object_crc?", _LONG),  # CRC-32C of the whole object
+    ("entry_count?", _LONG),
+    # SEGMENT: what the gate must know of the segment at `offset`.
+    ("next_base_offset?", _LONG),
+    ("size_bytes?", _LONG),
+    ("digest?", _TEXT),
+    ("max_timestamp?", _LONG),  # the broker's
+    ("has_gaps?", _BOOL),
+    ("damage?", _TEXT),
+    ("is_decoded?", _BOOL),
+    # FINDING and ERROR.
+    ("finding_kind?", _TEXT),
+    ("path?", _TEXT),
+    ("position?", _LONG),
+    ("message?", _TEXT),
+    ("is_transient?", _BOOL),
+)
+
+REMOTE_LOG_SEGMENTS = _schema(
+    ("topic", _TEXT),
+    ("topic_id", _TEXT),
+    ("partition", _INT),
+    ("segment_id", _TEXT),
+    ("start_offset", _LONG),
+    ("end_offset", _LONG),  # inclusive, as KIP-405 has it
+    ("segment_size_bytes", _LONG),
+    ("max_timestamp", _LONG),
+    ("leader_epochs", pa.list_(LEADER_EPOCH)),
+    ("state", _TEXT),  # metadata.segment_metadata.SegmentState
+    ("is_ours", _BOOL),  # copied by a run of this warehouse; else found in remote storage
+    ("event_timestamp", _LONG),
+    ("run", _LONG),
+)
+
+RUNS = _schema(
+    ("run", _LONG),
+    ("run_id", _TEXT),
+    ("tool", _TEXT),
+    ("settings", _TEXT),  # JSON
+    ("started_at", _LONG),
+    ("finished_at", _LONG),
+    ("segments_decoded", _LONG),
+    ("bytes_decoded", _LONG),
+    ("partitions_carried", _LONG),
+    ("snapshots_written", _LONG),
+    ("segments_tiered", _LONG),
+    ("bytes_tiered", _LONG),
+    ("errors", _LONG),
+)
+
+RECORD_BATCHES = pa.schema(
+    [
+        *_schema(*_PARTITION, ("segment_base_offset", _LONG)),
+        *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
+    ]
+)
+
+# A view: one verdict a segment, of facts, remote storage and now.
+READINESS = _schema(
+    *_PARTITION,
+    ("topic_id?", _TEXT),
+    ("base_offset", _LONG),
+    ("next_base_offset?", _LONG),
+    ("size_bytes", _LONG),
+    ("max_timestamp", _LONG),
+    ("verdict", _TEXT),  # gate.readiness.Verdict
+    ("reason", _TEXT),
+    ("next_step", _TEXT),
+    ("snapshot", _TEXT),  # trust.SnapshotVerdict of the snapshot at next_base_offset, or of the log end's
+    ("snapshot_provenance?", _TEXT),
+    ("high_watermark?", _LONG),
+    ("last_stable_offset?", _LONG),
+    ("log_start_offset", _LONG),
+    ("finding_count", _LONG),
+)
+
+TABLES = {
+    "segments": SEGMENTS,
+    "partitions": PARTITIONS,
+    "remote_log_segments": REMOTE_LOG_SEGMENTS,
+    "runs": RUNS,
+    "record_batches": RECORD_BATCHES,
+}

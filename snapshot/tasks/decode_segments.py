@@ -1,0 +1,75 @@
+"""Segments to decode -> SEGMENTS rows: how each file ended, and its runs of producer deltas in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tiersnap.snapshot.log.log_dir import FileRef, Segment, resolve
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.tables.deltas import parts, to_lists
+from tiersnap.snapshot.tables.schemas import SEGMENTS
+
+WANTED = pa.schema(
+    [
+        *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),
+        *(("base_offset", pa.int64()), ("next_base_offset", pa.int64())),
+        *(("size_bytes", pa.int64()), ("modified_ns", pa.int64()), ("cuts", pa.list_(pa.int64()))),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class DecodeSegments:
+    """WANTED rows -> SEGMENTS rows.
+
+    Attributes:
+        run: number of the run that decodes.
+    """
+
+    check_crc: bool
+    run: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode each segment; a file that cannot be read is a row with a finding."""
+        for batch in batches:
+            for wanted in batch.to_pylist():
+                yield self._decode(wanted)
+
+    def _decode(self, wanted: Mapping[str, Any]) -> pa.RecordBatch:
+        filesystem, path = resolve(wanted["log_dir"])
+        name = f"{path.rstrip('/')}/{wanted['topic']}-{wanted['partition']}/{wanted['base_offset']:020d}.log"
+        log = FileRef(name, wanted["size_bytes"], wanted["modified_ns"])
+        segment = Segment(wanted["base_offset"], wanted["next_base_offset"], log)
+        runs, end = fold_segment(filesystem, segment, cuts=wanted["cuts"], check_crc=self.check_crc)
+        return segment_rows({**wanted, "run": self.run, "crc_checked": self.check_crc}, end, runs)
+
+
+def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> pa.RecordBatch:
+    """Rows of SEGMENTS of one decode; `identity` holds the columns up to `crc_checked`, but for part and digest."""
+    finding = end.finding
+    values = {
+        **identity,
+        "digest": "",
+        "valid_bytes": end.valid_bytes,
+        "batch_count": end.batch_count,
+        "legacy_count": end.legacy_count,
+        "log_end_offset": end.last_offset + 1,
+        "max_timestamp": end.max_timestamp,
+        "has_gaps": end.has_gaps,
+        "finding_kind": None if finding is None else str(finding.kind),
+        "finding_position": None if finding is None else finding.position,
+        "finding_message": None if finding is None else finding.message,
+    }
+    pieces = [(run, piece) for run in runs for piece in parts(run.deltas)]
+    count = len(pieces)
+    columns = {name: pa.repeat(pa.scalar(values[name], SEGMENTS.field(name).type), count) for name in SEGMENTS.names if name in values}  # fmt: skip
+    columns["part"] = pa.array(range(count), pa.int32())
+    columns["run_start_offset"] = pa.array([run.start_offset for run, _ in pieces], pa.int64())
+    columns["run_max_timestamp"] = pa.array([end.max_timestamp] * count, pa.int64())
+    columns["deltas"] = to_lists([piece for _, piece in pieces])
+    return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)

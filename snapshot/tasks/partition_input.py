@@ -1,0 +1,131 @@
+"""What the carry is given of one partition, as rows in one order, read as a stream.
+
+    LISTED    one row: the partition as it was listed
+    FACTS     rows of `partitions` that an earlier carry left, where this one may start from its state
+    DECODES   rows of `segments`, ascending in base offset and part
+
+Rows come sorted by (source, offset, part). Spark sorts them before it groups; nobody promises that grouping keeps the
+order, so it is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists
+from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, SEGMENTS
+
+
+class Source(IntEnum):
+    """Where a row is from."""
+
+    LISTED = 0
+    FACTS = 1
+    DECODES = 2
+
+
+def _struct(schema: pa.Schema) -> pa.StructType:
+    return pa.struct([field.with_nullable(True) for field in schema])
+
+
+INPUT = pa.schema(
+    [
+        *(PARTITIONS.field(name) for name in PARTITION_KEY),
+        ("source", pa.int32()),
+        ("offset", pa.int64()),
+        ("part", pa.int32()),
+        ("listed", _struct(LISTED)),
+        ("fact", _struct(PARTITIONS)),
+        ("decode", _struct(SEGMENTS)),
+    ]
+)
+
+
+class PartitionInput:
+    """The rows of one partition, once, from the first to the last.
+
+    Attributes:
+        listed: the row of LISTED.
+        facts: rows of PARTITIONS with `deltas` as arrays (DELTA_DTYPE).
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Read up to the first decode.
+
+        Raises:
+            ValueError: the rows are not in order, or the partition was not listed.
+        """
+        self._rows = _rows(batches)
+        self._next = next(self._rows, None)
+        self.listed: dict[str, Any] | None = None
+        self.facts: list[dict[str, Any]] = []
+        while self._next is not None and self._next[0] is not Source.DECODES:
+            source, row = self._next
+            if source is Source.LISTED:
+                self.listed = row
+            else:
+                self.facts.append(row)
+            self._next = next(self._rows, None)
+
+    def decode(self, base_offset: int) -> tuple[dict[str, Any], Iterator[Run]] | None:
+        """How the decode of a segment ended, and its runs; None where there is none. Ask in ascending order."""
+        while self._next is not None and self._next[1]["base_offset"] < base_offset:
+            self._next = next(self._rows, None)
+        if self._next is None or self._next[1]["base_offset"] != base_offset:
+            return None
+        return self._next[1], self._runs(base_offset)
+
+    def _runs(self, base_offset: int) -> Iterator[Run]:
+        while self._next is not None and self._next[1]["base_offset"] == base_offset:
+            start = self._next[1]["run_start_offset"]
+            parts = []
+            while (
+                self._next is not None
+                and self._next[1]["base_offset"] == base_offset
+                and self._next[1]["run_start_offset"] == start
+            ):
+                parts.append(self._next[1]["deltas"])
+                self._next = next(self._rows, None)
+            yield Run(start, parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str, Any]]]:
+    last = (-1, -1, -1)
+    for batch in batches:
+        places = [batch.column(name).to_pylist() for name in ("source", "offset", "part")]
+        rows = {Source.FACTS: _Structs(batch, "fact"), Source.DECODES: _Structs(batch, "decode")}
+        for number, place in enumerate(zip(*places, strict=True)):
+            source = Source(place[0])
+            if source is not Source.FACTS and place <= last:
+                raise ValueError(f"row {place} after {last}: Spark did not keep the order of the sort")
+            last = place
+            if source is Source.LISTED:
+                yield source, batch.column("listed")[number].as_py()
+            else:
+                yield source, rows[source].row(number)
+
+
+class _Structs:
+    """A struct column, its rows as dicts with `deltas` as arrays; converted when first asked for."""
+
+    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
+        self._column = batch.column(name)
+        self._columns: dict[str, list[Any]] | None = None
+
+    def row(self, number: int) -> dict[str, Any]:
+        if self._columns is None:
+            self._columns = {
+                field.name: from_lists(child) if field.name == "deltas" else child.to_pylist()
+                for field, child in zip(self._column.type, self._column.flatten(), strict=True)
+            }
+        return {name: values[number] for name, values in self._columns.items()}
+
+
+__all__ = ["INPUT", "NO_DELTAS", "PartitionInput", "Source"]
