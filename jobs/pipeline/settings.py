@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+import time
+import uuid
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 
-from tiersnap.snapshot.stages.carry_plan import CarryOptions
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+
+
+def new_run_id() -> str:
+    """A name for a run that sorts by when it began."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6]
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of a run; every command that runs stages builds one.
+    """Settings of a run; all but the first three have defaults.
 
     Attributes:
         sources: log directories, one replica of a partition each.
-        remote: URI of remote storage, None for stages that need none.
-        partitions: of the topics that `topic` selects only these (topic, partition); None for all.
+        remote: URI of remote storage.
+        warehouse: URI of the folder with the Delta tables.
+        topic: a regular expression for whole topic names; None for all.
         topic_ids: ids by topic, for topics of brokers before 2.8.
-        keep_headers: store record_batches, not deltas only.
+        leaders: of two replicas of a partition only those in these log directories are looked at.
+        check_crc: verify the CRC-32C of every batch that is decoded.
         apply: write to remote storage.
+        now: ms; the one time that a run knows.
     """
 
     sources: tuple[str, ...]
+    remote: str
     warehouse: str
-    run_id: str
-    now: int
-    carry: CarryOptions
-    remote: str | None = None
-    topic: re.Pattern[str] | None = None
-    partitions: frozenset[tuple[str, int]] | None = None
+    carry: CarryOptions = field(default_factory=CarryOptions)
+    layout: str = "aiven"
+    s3: S3Settings = field(default_factory=S3Settings)
+    topic: str | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     check_crc: bool = True
-    keep_headers: bool = True
     apply: bool = False
+    run_id: str = field(default_factory=new_run_id)
+    now: int = field(default_factory=lambda: int(time.time() * 1000))
+
+    @property
+    def topics(self) -> re.Pattern[str] | None:
+        """`topic`, compiled."""
+        return None if self.topic is None else re.compile(self.topic)
+
+    def as_dict(self) -> dict[str, object]:
+        """The settings as plain data, for the table of runs; no secret is among them."""
+        return asdict(self)

@@ -29,11 +29,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tiersnap.snapshot import tables
-from tiersnap.snapshot.delta_rows import batches_to_table
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir, read_partition, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.spark.schemas import RECORD_BATCHES
+from tiersnap.snapshot.tables.record_batches import to_batch
 
 DEFAULT_TASK_BYTES = 128 << 20
 _NO_LIMIT = 2**63 - 1
@@ -193,6 +192,4 @@ class KafkaSegmentReader(DataSourceReader):
             for rows in scan:
                 offsets = rows["base_offset"]
                 first, end = np.searchsorted(offsets, (self._selection.from_offset, self._selection.until_offset))
-                table = batches_to_table(rows[first:end], identity, tables.RECORD_BATCHES)
-                # Spark casts nothing, and reads no dictionaries.
-                yield from table.cast(tables.RECORD_BATCHES).combine_chunks().to_batches()
+                yield to_batch(rows[first:end], identity)
