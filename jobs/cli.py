@@ -15,7 +15,6 @@ from tiersnap.jobs.options.common import output_option
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.without_pandas import without_pandas
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
@@ -108,8 +107,6 @@ def _loadable_commands(ctx: click.Context) -> dict[str, click.Command]:
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
-    if argv is None:
-        without_pandas()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

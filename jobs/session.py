@@ -1,10 +1,13 @@
-"""The Spark session of a job: settings from conf/spark-defaults.conf, Delta's jars from a local folder."""
+"""The Spark session of a command: the one that is there, the one that a submit asked for, or one of this host's own.
+
+Settings of tiersnap (conf/spark-defaults.conf) are for sessions that are made here. What a submit says of its master,
+and everything of a session that is there, stays as it is.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import signal
 import sys
 import threading
@@ -13,8 +16,7 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs import class_archive, delta_jars
-from tiersnap.jobs.engine import Engine, LazyEngine
+from tiersnap.jobs import delta_jars
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -22,11 +24,14 @@ if TYPE_CHECKING:
 
 # The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Set by spark-submit for the Python that it starts.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_LOCAL = "local[*]"
 
 
 def defaults() -> dict[str, str]:
     """The settings of conf/spark-defaults.conf."""
-    text = resources.files("conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
+    text = resources.files("tiersnap.conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
     settings = {}
     for line in text.splitlines():
         words = line.split("#", 1)[0].split(None, 1)
@@ -35,61 +40,11 @@ def defaults() -> dict[str, str]:
     return settings
 
 
-def build(*, app_name: str, conf: Mapping[str, str], with_delta: bool = True) -> SparkSession:
-    """A session; `conf` wins over the defaults. `with_delta` loads Delta's jars where they are installed.
+def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
+    """--spark-conf NAME=VALUE as settings.
 
     Raises:
-        MissingExtraError: pyspark is not installed.
-    """
-    _prepare(conf)
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise _no_pyspark() from error
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in _settings(conf, delta_jars.jars() if with_delta else []).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-def _is_local(conf: Mapping[str, str]) -> bool:
-    return conf.get("spark.master", "local").startswith("local")
-
-
-def _prepare(conf: Mapping[str, str]) -> None:
-    """The environment of a session on this host."""
-    if _is_local(conf):
-        # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
-        # spark.pyspark.python or the archive to say.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
-
-def _settings(conf: Mapping[str, str], jars: list[str]) -> dict[str, str]:
-    settings = {**defaults(), **conf}
-    log4j = resources.files("conf").joinpath("log4j2.properties")
-    java_options = settings.get("spark.driver.extraJavaOptions", "")
-    if _is_local(conf) and not java_options:
-        java_options = QUICK_START
-        if not jars:
-            java_options = f"{java_options} {class_archive.java_options()}"
-    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {java_options}".strip()
-    if jars:
-        settings.setdefault("spark.jars", ",".join(jars))
-        settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
-    else:
-        settings.pop("spark.sql.extensions", None)
-        settings.pop("spark.sql.catalog.spark_catalog", None)
-    return settings
-
-
-def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
-    """The engine of `tiersnap run` and its kin: on the session that is there, or on one made when it is needed.
-
-    Raises:
-        MissingExtraError: pyspark is not installed.
-        UsageError: a --spark-conf is not NAME=VALUE.
+        UsageError: one is not NAME=VALUE.
     """
     conf = {}
     for setting in spark_conf:
@@ -97,26 +52,77 @@ def spark_engine(master: str, spark_conf: tuple[str, ...]) -> Engine:
         if not separator:
             raise UsageError(f"--spark-conf {setting!r}: expected NAME=VALUE")
         conf[name] = value
+    return conf
+
+
+def open_session(master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap") -> SparkSession:
+    """The active session, or one that is made.
+
+    Args:
+        master: None leaves it to the session that is there, to the submit, or else takes this host.
+        conf: settings over the defaults.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+    """
     if importlib.util.find_spec("pyspark") is None:
-        raise _no_pyspark()
+        raise MissingExtraError(
+            "this command runs on Spark, and pyspark is not installed",
+            hint="pip install 'tiersnap[spark]'; one host needs none: tiersnap tier LOGDIR --remote URI",
+        )
+    from pyspark.sql import SparkSession
 
-    def make() -> Engine:
-        from pyspark import SparkConf, SparkContext
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    wanted = dict(conf)
+    if master is not None:
+        wanted["spark.master"] = master
+    elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
+        wanted.setdefault("spark.master", _LOCAL)
+    with _interrupts_later():
+        return build(app_name=app_name, conf=wanted)
 
-        from tiersnap.snapshot.spark.engine import SparkEngine
 
-        # The tables are read and committed by delta-rs, and tasks need no SQL, which takes seconds to get ready.
-        wanted = {"spark.master": master, **conf}
-        if re.fullmatch(r"local(\[.*\])?", master) and "spark.submit.pyFiles" not in conf:
-            # Elsewhere the package may reach the workers after their daemon has started.
-            wanted.setdefault("spark.python.daemon.module", "tiersnap.snapshot.spark.daemon")
-        _prepare(wanted)
-        settings = SparkConf().setAppName("tiersnap").setAll(list(_settings(wanted, []).items()))
-        with _interrupts_later():
-            context = SparkContext.getOrCreate(settings)
-        return SparkEngine(context)
+def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+    """A new session; `conf` wins over the defaults."""
+    from pyspark.sql import SparkSession
 
-    return make() if _has_session() else LazyEngine(make)
+    master = conf.get("spark.master", "")
+    builder = SparkSession.builder.appName(app_name)
+    if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
+        # A Connect server has its own settings; only those that were asked for are sent.
+        settings = {name: value for name, value in conf.items() if name != "spark.master"}
+        builder = builder.remote(master or os.environ["SPARK_REMOTE"])
+    else:
+        settings = _settings(conf, is_local=master.startswith("local"))
+        if master.startswith("local"):
+            _prepare_host()
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _prepare_host() -> None:
+    # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
+    # spark.pyspark.python or the archive to say, which the environment of the driver would win over.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _settings(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
+    settings = {**defaults(), **conf}
+    if is_local:
+        jars = delta_jars.jars()
+        if jars:
+            settings.setdefault("spark.jars", ",".join(jars))
+            settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
+        log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
+        java_options = settings.get("spark.driver.extraJavaOptions", "") or QUICK_START
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {java_options}"
+        settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
+    return settings
 
 
 @contextmanager
@@ -137,18 +143,3 @@ def _interrupts_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
     if came:
         raise KeyboardInterrupt
-
-
-def _has_session() -> bool:
-    if "pyspark.sql" not in sys.modules:
-        return False
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession() is not None
-
-
-def _no_pyspark() -> MissingExtraError:
-    return MissingExtraError(
-        "this command runs on Spark, and pyspark is not installed",
-        hint="pip install 'tiersnap[spark]', or use --engine local",
-    )

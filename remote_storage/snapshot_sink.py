@@ -14,9 +14,9 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 from tiersnap.snapshot.state.producer_state import is_expired
 from tiersnap.snapshot.state.trust import Provenance, compare
+from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 
 
 @dataclass(frozen=True)

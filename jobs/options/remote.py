@@ -34,6 +34,15 @@ def layout_option(command: Callable[..., object]) -> Callable[..., object]:
     )(command)
 
 
+layout_name_option = click.option(
+    "--layout",
+    type=click.Choice(list(_LAYOUTS)),
+    default="aiven",
+    show_default=True,
+    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+)
+
+
 def s3_options(command: Callable[..., object]) -> Callable[..., object]:
     """The S3 options, given to the command as `s3: S3Settings`."""
 

@@ -1,102 +1,66 @@
-"""What the commands that run stages share: their options, the run itself, what is said of it and the exit code."""
+"""What the commands that run the pipeline share: their options, what is said of a run and its exit code."""
 
 from __future__ import annotations
 
-import os
-import re
-import time
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 
 import click
 
-from tiersnap.jobs.engine import Engine, LocalEngine
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.run import Outcome, run_stages
+from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.stages.carry_plan import CarryOptions
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 from tiersnap.snapshot.units import human_bytes
 
-MOST_LINES = 20
 _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
 
-@dataclass(frozen=True)
-class StageRequest:
-    """A run as it was asked for on the command line."""
-
-    settings: RunSettings
-    store: ObjectStore
-    layout: Layout
-    make_engine: Callable[[], Engine]
-
-    def run(self, talk: Callable[[str], None]) -> Outcome:
-        """List, decode, carry, tier."""
-        if self.settings.apply:
-            # A bucket that is not there or refuses is better known before the work than after it.
-            next(iter(self.store.list()), None)
-        return run_stages(self.make_engine(), self.settings, store=self.store, layout=self.layout, talk=talk)
-
-
-def stage_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options of a run, given to the command as `request: StageRequest`."""
+def run_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options of a run, given to the command as `settings: RunSettings`."""
 
     @wraps(command)
-    def with_request(
+    def with_settings(
         *args: object,
         sources: tuple[str, ...],
         remote: str,
         warehouse: str,
-        layout: Layout,
-        engine: str,
-        master: str,
-        spark_conf: tuple[str, ...],
+        layout: str,
         expiration: int | None,
-        as_of: int,
+        as_of: int | None,
         producer_expiration: int | None,
         every_boundary: bool,
         replace: bool,
         topic_ids: Path | None,
-        topic: re.Pattern[str] | None,
+        topic: str | None,
         check_crc: bool,
-        keep: str,
         s3: S3Settings,
         apply: bool,
         **kwargs: object,
     ) -> object:
         settings = RunSettings(
             sources=tuple(located(source) for source in sources),
-            warehouse=located(warehouse),
-            run_id=datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6],
-            now=int(time.time() * 1000),
-            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
             remote=remote,
+            warehouse=located(warehouse),
+            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
+            layout=layout,
+            s3=s3,
             topic=topic,
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
             check_crc=check_crc,
-            keep_headers=keep == "headers",
             apply=apply,
         )
-        request = StageRequest(
-            settings, open_store(remote, s3), layout, lambda: make_engine(engine, master, spark_conf)
-        )
-        return command(*args, request=request, **kwargs)
+        return command(*args, settings=settings, **kwargs)
 
-    decorated: Callable[..., object] = with_request
+    decorated: Callable[..., object] = with_settings
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
@@ -108,12 +72,7 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     ),
     click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory."),
     click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."),
-    layout_option,
-    click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True),
-    click.option("--master", default="local[*]", show_default=True, help="Spark master; a spark-submit's own wins."),
-    click.option(
-        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting, over conf/spark-defaults.conf."
-    ),
+    layout_name_option,
     params.expiration_option,
     params.as_of_option,
     params.producer_expiration_option,
@@ -128,43 +87,26 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     ),
     params.topic_option,
     params.crc_option,
-    click.option(
-        "--keep",
-        type=click.Choice(["headers", "deltas"]),
-        default="headers",
-        show_default=True,
-        help="What the decode stores: every batch header, or only what the fold needs.",
-    ),
     s3_options,
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the run says what it would do."),
 )
-
-
-def make_engine(engine: str, master: str, spark_conf: tuple[str, ...]) -> Engine:
-    """The engine of --engine."""
-    if engine == "local":
-        return LocalEngine(os.cpu_count() or 1)
-    from tiersnap.jobs.session import spark_engine
-
-    return spark_engine(master, spark_conf)
 
 
 def tell(
     output: Output, command: str, outcome: Outcome, settings: RunSettings, more: Mapping[str, object] | None = None
 ) -> None:
     """Emit what a run found and did; `more` ends the summary."""
-    counts = {str(verdict): outcome.count(verdict) for verdict in Verdict if outcome.count(verdict)}
-    rows = [{"verdict": verdict, "segments": count} for verdict, count in counts.items()]
+    counts = {str(verdict): outcome.verdicts[verdict] for verdict in Verdict if outcome.verdicts.get(verdict)}
     output.rows(
         command,
-        rows,
+        [{"verdict": verdict, "segments": count} for verdict, count in counts.items()],
         columns=("verdict", "segments"),
         summary={
             "run_id": settings.run_id,
-            "segments_decoded": outcome.decoded.count,
-            "snapshots_written": outcome.carried.written,
-            "segments_tiered": outcome.tiered.segments,
-            "bytes_tiered": human_bytes(outcome.tiered.bytes),
+            "segments_decoded": outcome.segments_decoded,
+            "snapshots_written": outcome.snapshots_written,
+            "segments_tiered": outcome.segments_tiered,
+            "bytes_tiered": human_bytes(outcome.bytes_tiered),
             "delta_commits": outcome.commits,
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
             **(more or {}),
@@ -179,19 +121,21 @@ def tell(
 
 def tell_troubles(output: Output, outcome: Outcome) -> None:
     """Say what is damaged and what failed."""
-    for finding in outcome.findings[:MOST_LINES]:
-        output.warn(f"{finding['kind']}: {finding['path']}: {finding['message']}")
-    if len(outcome.findings) > MOST_LINES:
-        output.warn(f"… and {len(outcome.findings) - MOST_LINES} findings more: see the report")
-    for error in outcome.errors[:MOST_LINES]:
+    for finding in outcome.findings:
+        output.warn(finding)
+    if outcome.finding_count > len(outcome.findings):
+        output.warn(f"… and {outcome.finding_count - len(outcome.findings)} findings more: see the report")
+    for error in outcome.errors:
         output.warn(f"failed: {error}")
+    if outcome.error_count > len(outcome.errors):
+        output.warn(f"… and {outcome.error_count - len(outcome.errors)} failures more")
 
 
 def exit_code(outcome: Outcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
-    if outcome.errors:
+    if outcome.error_count:
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
-    if outcome.count(Verdict.CORRUPT_SEGMENT):
+    if outcome.verdicts.get(Verdict.CORRUPT_SEGMENT):
         return ExitCode.DATA_CORRUPT
-    refused = sum(outcome.count(verdict) for verdict in _REFUSALS)
+    refused = sum(outcome.verdicts.get(verdict, 0) for verdict in _REFUSALS)
     return ExitCode.GATE_REFUSED if settings.apply and refused else ExitCode.OK

@@ -1,4 +1,4 @@
-"""What holds for a whole warehouse: one run at a time, and one place of remote storage."""
+"""A warehouse has one writer at a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from contextlib import contextmanager
 
 from pyarrow import fs
 
-from tiersnap.jobs.warehouse import Warehouse
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.log.log_dir import resolve
-
-_TABLE = "remote_log_segments"
 
 
 @contextmanager
@@ -52,25 +47,3 @@ def only_run(warehouse: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def bind_remote(warehouse: Warehouse, store: ObjectStore, layout: Layout, *, apply: bool) -> None:
-    """See that the tables speak of this place: the first run with --apply binds them to it.
-
-    The tables name segments and snapshots that lie in one place. Held against another they would call segments tiered
-    that are not there, and clean up after killed runs where nothing is.
-
-    Raises:
-        UsageError: they are bound to another place or layout.
-    """
-    place = f"{store.uri} as {layout.name}"
-    bound = warehouse.description(_TABLE)
-    if bound == place:
-        return
-    if bound:
-        raise UsageError(
-            f"{warehouse.uri}: this warehouse belongs to {bound}, and this run is for {place}",
-            hint="give each remote storage a --warehouse of its own",
-        )
-    if apply:
-        warehouse.describe(_TABLE, place)

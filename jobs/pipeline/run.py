@@ -1,154 +1,233 @@
-"""All stages in order, and what came of them."""
+"""The main job: a list of stages, DataFrame -> DataFrame, on whatever session is given."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
-from tiersnap.jobs.engine import Engine
-from tiersnap.jobs.pipeline import tiering
-from tiersnap.jobs.pipeline.carrying import Carried, carry_changed
-from tiersnap.jobs.pipeline.cluster_records import record_clusters
-from tiersnap.jobs.pipeline.decoding import Decoded, decode_changed
-from tiersnap.jobs.pipeline.listing import Listing, list_sources
-from tiersnap.jobs.pipeline.one_run import bind_remote, only_run
+from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.snapshot_objects import StoredSnapshots
-from tiersnap.jobs.pipeline.tiering import Tiered
-from tiersnap.jobs.pipeline.verdicts import keep_verdicts, mark_tiered
-from tiersnap.jobs.warehouse import Warehouse
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report import RunInfo
+from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, summary
+from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.warehouse import Warehouse
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
+from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+
+MOST_TOLD = 20
+Talk = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run found and did.
-
-    Attributes:
-        readiness: rows of READINESS as they stand after the run.
-        commits: Delta versions committed.
-        seconds: by stage.
-    """
-
-    listing: Listing
-    decoded: Decoded
-    carried: Carried
-    tiered: Tiered
-    readiness: pa.Table
-    commits: int
-    seconds: dict[str, float]
-
-    @property
-    def errors(self) -> list[str]:
-        """What could not be written; the next run tries again."""
-        return [*self.carried.errors, *(self.tiered.errors or ())]
-
-    @property
-    def findings(self) -> list[dict[str, object]]:
-        """Damage in the log directories and in the partitions that were carried."""
-        of_directories = [finding.as_dict() for log_dir in self.listing.log_dirs for finding in log_dir.findings]
-        return [*of_directories, *self.carried.findings]
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether all errors may pass, so that the same command may succeed later."""
-        return self.carried.is_transient and self.tiered.is_transient
-
-    @property
-    def did_nothing(self) -> bool:
-        """Whether the run wrote no object and committed no version."""
-        return self.commits == 0 and not self.carried.written and not self.tiered.segments
-
-    def count(self, verdict: Verdict) -> int:
-        """Segments of a verdict."""
-        return int(pc.sum(pc.equal(self.readiness["verdict"], str(verdict))).as_py() or 0)
-
-
-def run_stages(
-    engine: Engine,
-    settings: RunSettings,
-    *,
-    store: ObjectStore | None,
-    layout: Layout,
-    talk: Callable[[str], None],
+def run(
+    spark: SparkSession, settings: RunSettings, *, store: ObjectStore | None = None, talk: Talk = lambda _: None
 ) -> Outcome:
-    """List, decode, carry, tier; `talk` hears of each stage. Without `settings.apply` nothing reaches the store.
+    """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
+
+    Args:
+        store: remote storage, where it is not the one that the settings name.
+        talk: hears of each stage.
 
     Raises:
         TransientError: another run is at work on the warehouse.
-        UsageError: the warehouse belongs to another store, or two sources hold the same partition.
+        UsageError: two sources hold the same partition.
         SourceNotFoundError, NotALogDirError: a source is none.
     """
     with only_run(settings.warehouse):
-        return _run_stages(engine, settings, store, layout, talk)
+        return _Run(spark, settings, store or open_store(settings.remote, settings.s3), talk).run()
 
 
-def _run_stages(
-    engine: Engine,
-    settings: RunSettings,
-    store: ObjectStore | None,
-    layout: Layout,
-    talk: Callable[[str], None],
-) -> Outcome:
-    warehouse = Warehouse(settings.warehouse, settings.run_id)
-    seconds: dict[str, float] = {}
+class _Run:
+    """One run; the methods are its stages."""
 
-    def timed(name: str, started: float) -> None:
-        seconds[name] = time.monotonic() - started
+    def __init__(self, spark: SparkSession, settings: RunSettings, store: ObjectStore, talk: Talk) -> None:
+        self._spark, self._settings, self._store, self._talk = spark, settings, store, talk
+        self._warehouse = Warehouse(spark, settings.warehouse)
+        self._options_digest = settings.carry.digest(writes=settings.apply)
+        self._outcome = Outcome()
+        self._number = 0
 
-    started = time.monotonic()
-    listing = list_sources(engine, settings)
-    timed("list", started)
-    if store is not None:
-        bind_remote(warehouse, store, layout, apply=settings.apply)
-    partitions = listing.partitions
-    talk(
-        f"listed {pc.sum(pc.list_value_length(partitions['segments'])).as_py() or 0} segments "
-        f"of {partitions.num_rows} partitions"
-    )
+    def run(self) -> Outcome:
+        """All stages."""
+        with self._timed("list"):
+            listed = self._list().persist()
+            changed = self._changes(listed).persist()
+            totals = self._totals(changed)
+        with self._timed("decode"):
+            self._decode(changed, totals)
+        with self._timed("carry"):
+            self._carry(listed, changed, totals)
+        with self._timed("verdicts"):
+            readiness = self._judge(listed).persist()
+            self._report(readiness)
+        for persisted in (readiness, changed, listed):
+            persisted.unpersist()
+        self._outcome.commits = self._warehouse.commits
+        return self._outcome
 
-    started = time.monotonic()
-    decoded = decode_changed(engine, warehouse, partitions, settings)
-    timed("decode", started)
-    talk(f"decoded {decoded.count} segments that were new or had changed")
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._outcome.seconds[stage] = time.monotonic() - started
 
-    started = time.monotonic()
-    remote = tiering.remote_segments(warehouse)
-    tiered = Tiered()
-    if store is not None and settings.apply:
-        resumed = tiering.resume(engine, warehouse, remote, partitions, store, layout, settings)
-        if resumed.finished or resumed.cleaned or resumed.errors:
-            talk(f"of a run that was cut short: {resumed.finished} copies finished, {resumed.cleaned} cleaned")
-            remote = tiering.remote_segments(warehouse)
-        tiered = resumed
-    done = tiering.finished(remote)
-    sink = None
-    if store is not None and settings.apply:
-        carry = settings.carry
-        sink = StoredSnapshots(store, settings.run_id, carry.as_of, carry.expiration, carry.replace)
-    carried = carry_changed(engine, warehouse, partitions, decoded, done, sink, settings, listing)
-    timed("carry", started)
-    talk(f"carried {carried.partitions} partitions, wrote {carried.written} snapshots")
+    def _list(self) -> DataFrame:
+        found, findings = discover(self._settings.sources, self._settings.topics)
+        self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
+        self._outcome.finding_count = len(findings)
+        return listing.list_partitions(listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids))
 
-    started = time.monotonic()
-    readiness = mark_tiered(carried.readiness, done)
-    if store is not None and settings.apply:
-        record_clusters(store, settings.sources, listing.log_dirs, readiness, done)
-        copied = tiering.tier_ready(
-            engine, warehouse, partitions, readiness, carried.snapshots, store, layout, settings, tiered.held
+    def _changes(self, listed: DataFrame) -> DataFrame:
+        return changes.partition_changes(
+            listed,
+            self._warehouse.read("segments"),
+            self._warehouse.read("partitions"),
+            options_digest=self._options_digest,
+            check_crc=self._settings.check_crc,
         )
-        tiered.segments, tiered.bytes = copied.segments, copied.bytes
-        tiered.errors = [*(tiered.errors or ()), *(copied.errors or ())]
-        tiered.is_transient = tiered.is_transient and copied.is_transient
-        if copied.segments:
-            readiness = mark_tiered(readiness, tiering.finished(tiering.remote_segments(warehouse)))
-        talk(f"tiered {copied.segments} segments")
-    keep_verdicts(warehouse, readiness, listing, settings)
-    timed("tier", started)
-    return Outcome(listing, decoded, carried, tiered, readiness, warehouse.commits, seconds)
+
+    def _totals(self, changed: DataFrame) -> Row:
+        """Counts of what was listed and is to be done, and the number of this run."""
+        totals: Row = changed.agg(
+            F.count("*").alias("partitions"),
+            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
+            F.count_if("is_changed").alias("changed"),
+            F.count_distinct("topic", "partition").alias("distinct"),
+            F.greatest(F.max("carried_run"), F.max("newest_decode"), F.lit(0)).alias("newest_run"),
+        ).collect()[0]
+        if not totals.segment_count and not totals.finding_count:
+            raise NotALogDirError(
+                f"{', '.join(self._settings.sources)}: no segments in any of the partitions",
+                hint="name one entry of log.dirs, not the folder above it",
+            )
+        if totals.distinct < totals.partitions:
+            self._refuse_replicas(changed, totals.partitions - totals.distinct)
+        self._number = int(totals.newest_run) + 1
+        self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
+        self._talk(f"listed {totals.segment_count} segments of {totals.partitions} partitions")
+        return totals
+
+    def _refuse_replicas(self, changed: DataFrame, count: int) -> None:
+        twice = changed.groupBy("topic", "partition").count().where("count > 1").first()
+        name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
+        raise UsageError(
+            f"{name} is in more than one source: {count} partitions are",
+            hint="two replicas of a partition would be tiered twice: give the leaders' log directories only",
+        )
+
+    def _decode(self, changed: DataFrame, totals: Row) -> None:
+        if not totals.decode_count:
+            self._talk("decoded nothing: no segment is new or has changed")
+            return
+        weight = totals.decode_bytes + totals.decode_count * decoding.SEGMENT_OVERHEAD_BYTES
+        bytes_each = decoding.task_bytes(weight)
+        rows = decoding.decode(
+            decoding.wanted_segments(changed),
+            DecodeSegments(self._settings.check_crc, self._number),
+            tasks=max(1, -(-weight // bytes_each)),
+            bytes_each=bytes_each,
+        )
+        self._warehouse.append("segments", rows, run_id=self._settings.run_id)
+        self._outcome.segments_decoded, self._outcome.bytes_decoded = totals.decode_count, totals.decode_bytes
+        self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
+
+    def _carry(self, listed: DataFrame, changed: DataFrame, totals: Row) -> None:
+        if not totals.changed:
+            self._talk("carried nothing: no partition has changed")
+            return
+        tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
+        carry = self._settings.carry
+        sink = (
+            StoredSnapshots(self._store, self._settings.run_id, carry.as_of, carry.expiration, carry.replace)
+            if self._settings.apply
+            else None
+        )
+        task = CarryPartition(self._settings.carry, sink, self._number, self._settings.run_id)
+        rows = carrying.carry(carrying.partition_input(listed, changed, *tables), task)
+        self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
+        self._outcome.partitions_carried = totals.changed
+        self._note_carried()
+        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.snapshots_written} snapshots")
+
+    def _note_carried(self) -> None:
+        """What this run's facts say of its own work."""
+        facts = self._warehouse.read("partitions").where(F.col("run") == self._number)
+        counts = facts.agg(
+            F.count_if(F.col("written_by") == self._number).alias("written"),
+            F.count_if(F.col("kind") == str(FactKind.FINDING)).alias("findings"),
+            F.count_if(F.col("kind") == str(FactKind.ERROR)).alias("errors"),
+            F.every(F.coalesce("is_transient", F.lit(True))).alias("is_transient"),
+        ).collect()[0]
+        self._outcome.snapshots_written = counts.written
+        self._outcome.finding_count += counts.findings
+        self._outcome.error_count += counts.errors
+        self._outcome.is_transient &= counts.is_transient
+        if counts.findings or counts.errors:
+            kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
+            few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
+            for row in few.select("kind", "finding_kind", "path", "message").collect():
+                if row.kind == FactKind.ERROR:
+                    self._outcome.errors.append(row.message)
+                else:
+                    self._outcome.findings.append(f"{row.finding_kind}: {row.path}: {row.message}")
+
+    def _judge(self, listed: DataFrame) -> DataFrame:
+        carry = self._settings.carry
+        task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration)
+        return judging.verdicts(listed, self._warehouse.read("partitions"), task)
+
+    def _report(self, readiness: DataFrame) -> None:
+        outcome, settings = self._outcome, self._settings
+        counts = summary.verdict_counts(readiness).collect()
+        outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
+        if self._warehouse.commits:
+            self._record()
+        outcome.info = RunInfo(
+            run_id=settings.run_id,
+            started_at=settings.now,
+            finished_at=int(time.time() * 1000),
+            source=", ".join(settings.sources),
+            remote=settings.remote,
+            warehouse=settings.warehouse,
+            version=__version__,
+            applied=settings.apply,
+            segments_decoded=outcome.segments_decoded,
+            bytes_decoded=outcome.bytes_decoded,
+            snapshots_written=outcome.snapshots_written,
+            segments_tiered=outcome.segments_tiered,
+            bytes_tiered=outcome.bytes_tiered,
+            delta_commits=self._warehouse.commits,
+        )
+        outcome.report = summary.to_report(readiness, outcome.info)
+
+    def _record(self) -> None:
+        """One row in `runs`."""
+        outcome, settings = self._outcome, self._settings
+        row = {
+            "run": self._number,
+            "run_id": settings.run_id,
+            "tool": f"tiersnap {__version__}",
+            "settings": json.dumps(settings.as_dict(), default=str),
+            "started_at": settings.now,
+            "finished_at": int(time.time() * 1000),
+            **{name: getattr(outcome, name) for name in RUNS.names if hasattr(outcome, name)},
+            "errors": outcome.error_count,
+        }
+        rows = self._spark.createDataFrame(pa.Table.from_pylist([row], schema=RUNS))
+        self._warehouse.append("runs", rows, run_id=settings.run_id)

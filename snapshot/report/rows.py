@@ -16,7 +16,7 @@ from tiersnap.snapshot.report.files import totals_as_dict
 from tiersnap.snapshot.report.model import PartitionReport, Report, TopicReport, Totals
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps, text
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
-from tiersnap.snapshot.tables import READINESS
+from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.units import human_bytes
 
 _ORDER = ("topic", "log_dir", "partition", "base_offset")

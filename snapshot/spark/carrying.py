@@ -42,13 +42,15 @@ def partition_input(listed: DataFrame, changes: DataFrame, segments: DataFrame, 
     decodes = decodes.where(~is_below | (F.col("part") == 0)).withColumn(
         "deltas", F.when(is_below, F.lit(None)).otherwise(F.col("deltas"))
     )
-    return (
-        ours.select(*input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names))
-        .unionByName(facts.select(*input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)))
-        .unionByName(
-            decodes.select(*input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names))
-        )
-    )
+    decoded = input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names)
+    return judged_input(ours, facts).unionByName(decodes.select(*decoded))
+
+
+def judged_input(listed: DataFrame, facts: DataFrame) -> DataFrame:
+    """INPUT rows of what was listed and of facts about it."""
+    listings = input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names)
+    known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
+    return listed.select(*listings).unionByName(facts.select(*known))
 
 
 def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:

@@ -18,7 +18,7 @@ _KNOWN = (
 
 
 def known_decodes(segments: DataFrame) -> DataFrame:
-    """`segments` -> one row a segment: the newest decode's columns with a `known_` in front, and where its runs start."""
+    """`segments` -> one row a segment: the newest decode, its columns with `known_` in front, and its runs' starts."""
     rows = newest(segments.select(*SEGMENT_KEY, *_KNOWN, "run_start_offset"), SEGMENT_KEY)
     return rows.groupBy(*SEGMENT_KEY).agg(
         *(F.any_value(name).alias(f"known_{name}") for name in _KNOWN),
@@ -27,7 +27,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 
 
 def carried(partitions: DataFrame) -> DataFrame:
-    """`partitions` -> the newest CARRIED row of each partition: fingerprint, state and run, with a `known_` in front."""
+    """`partitions` -> the newest CARRIED row of each partition: its columns with `carried_` in front."""
     rows = newest(partitions.where(F.col("kind") == str(FactKind.CARRIED)), PARTITION_KEY)
     names = ("fingerprint", "run", "state_offset", "state_chain")
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
@@ -46,7 +46,8 @@ def partition_changes(
     Returns:
         PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
         `segment_count`, `decode_count`, `decode_bytes`, `wanted` (array of the segments to decode: WANTED's columns
-        from base_offset on, with topic_id), `finding_count`.
+        from base_offset on, with topic_id), `finding_count`, `carried_run` and
+        `newest_decode` (numbers of runs, or null).
     """
     before = carried(partitions)
     with_state = listed.join(before, on=list(PARTITION_KEY), how="left").withColumn(
@@ -58,9 +59,7 @@ def partition_changes(
         .join(with_state.select(*PARTITION_KEY, "start_offset"), on=list(PARTITION_KEY), how="left")
     )
     # What is in remote storage is read only if there is no state beyond it to start from.
-    is_needed = ~F.col("is_tiered") | (
-        F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1))
-    )
+    is_needed = ~F.col("is_tiered") | (F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1)))
     is_wanted = is_needed & ~_is_as_it_was(check_crc)
     wanted = F.struct(
         *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts"),
@@ -90,6 +89,8 @@ def partition_changes(
         F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
         "wanted",
         F.size("findings").alias("finding_count"),
+        "carried_run",
+        "newest_decode",
     )
 
 
@@ -97,8 +98,10 @@ def _start_offset(options_digest: str) -> Column:
     """Of the kept state, if all that it was made of is as it was, and so are the settings."""
     is_there = F.exists(
         "segments",
-        lambda segment: (segment["base_offset"] == F.col("carried_state_offset"))
-        & (segment["chain"] == F.col("carried_state_chain")),
+        lambda segment: (
+            (segment["base_offset"] == F.col("carried_state_offset"))
+            & (segment["chain"] == F.col("carried_state_chain"))
+        ),
     )
     has_settings = F.substring_index("carried_fingerprint", ":", -1) == options_digest
     # The state at the high watermark says which transactions hold the last stable offset.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,8 +16,9 @@ from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 # A file system's seek and a row of the table cost about as much as reading this much.
 SEGMENT_OVERHEAD_BYTES = 1 << 18
 LEAST_TASK_BYTES = 32 << 20
-# Minutes over a network, so that a lost task costs minutes.
-MOST_TASK_BYTES = 16 << 30
+# A second or two of work, seconds over a network: a lost task costs little, and there are tasks for every core.
+MOST_TASK_BYTES = 256 << 20
+_FEW_TASKS = 8
 # Packs are spread by their hash: several to a task even out.
 _PACKS_PER_TASK = 8
 
@@ -29,9 +30,9 @@ def wanted_segments(changes: DataFrame) -> DataFrame:
     return rows.select(*schemas.WANTED.names)
 
 
-def task_bytes(total: int, *, parallelism: int) -> int:
-    """Bytes that one task should read: some tasks for each core so that none waits long."""
-    return min(max(total // max(parallelism * 3, 1), LEAST_TASK_BYTES), MOST_TASK_BYTES)
+def task_bytes(total: int) -> int:
+    """Bytes that one task should read, of `total`."""
+    return min(max(total // _FEW_TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
 
 
 def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: int) -> DataFrame:
@@ -40,8 +41,8 @@ def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: i
     weight = F.sum(F.col("size_bytes") + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / bytes_each).cast("long"))
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
 
     return (
         packed.repartition(tasks, *PARTITION_KEY, "_pack")

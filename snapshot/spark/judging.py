@@ -9,21 +9,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.spark.carrying import input_columns
+from tiersnap.snapshot.spark.carrying import judged_input
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables.facts import JUDGED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import Source
 
 
 def verdicts(listed: DataFrame, partitions: DataFrame, task: JudgePartition) -> DataFrame:
     """LISTED rows and the table `partitions` -> READINESS rows of what is listed and was carried."""
     facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in JUDGED]))
     facts = facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
-    rows = listed.select(*input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names)).unionByName(
-        facts.select(*input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names))
-    )
+    rows = judged_input(listed, facts)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batches)

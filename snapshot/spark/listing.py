@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,14 +27,14 @@ def list_partitions(
 ) -> DataFrame:
     """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(iter(batches))
 
     return folder_rows.mapInArrow(run, schemas.LISTED)
 
 
 def listed_segments(listed: DataFrame) -> DataFrame:
     """One row a listed segment: log_dir, topic, partition, topic_id and the fields of SEGMENT_FILES."""
-    return listed.select(
-        "log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")
-    ).select("log_dir", "topic", "partition", "topic_id", "segment.*")
+    return listed.select("log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")).select(
+        "log_dir", "topic", "partition", "topic_id", "segment.*"
+    )

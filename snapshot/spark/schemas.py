@@ -27,6 +27,7 @@ SEGMENTS = of_arrow(schemas.SEGMENTS)
 PARTITIONS = of_arrow(schemas.PARTITIONS)
 REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
 RUNS = of_arrow(schemas.RUNS)
+PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
 READINESS = of_arrow(schemas.READINESS)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)
 TABLES = {name: of_arrow(schema) for name, schema in schemas.TABLES.items()}

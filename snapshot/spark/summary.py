@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -52,9 +53,7 @@ def to_report(readiness: DataFrame, run: RunInfo, *, details: int = DEFAULT_DETA
     """The report of READINESS rows, which should be persisted: they are asked three times."""
     topics, log_dirs = Codes(), Codes()
     verdicts = _coded(verdict_groups(readiness).toArrow(), topics, log_dirs)
-    snapshots = (
-        readiness.groupBy("snapshot", "snapshot_provenance").agg(F.count("*").alias("segments")).toArrow()
-    )
+    snapshots = readiness.groupBy("snapshot", "snapshot_provenance").agg(F.count("*").alias("segments")).toArrow()
     found = Aggregated(verdicts, snapshots, pa.table({}), topics.values, log_dirs.values)
 
     def segments_of(chosen: list[tuple[int, int, int]]) -> pa.Table:
@@ -69,14 +68,16 @@ def to_report(readiness: DataFrame, run: RunInfo, *, details: int = DEFAULT_DETA
         wanted = F.broadcast(readiness.sparkSession.createDataFrame(names))
         runs = verdict_runs(readiness.join(wanted.drop("wanted"), on=list(PARTITION_KEY), how="left_semi"))
         rows = _coded(runs.join(wanted, on=list(PARTITION_KEY)).toArrow(), topics, log_dirs)
-        return rows.select([*SEGMENT_COLUMNS, "wanted"]).sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
+        ordered = rows.sort_by([("wanted", "ascending"), ("base_offset", "ascending")])
+        return ordered.select([*SEGMENT_COLUMNS, "wanted"])
 
     return summarise_aggregated(found, segments_of, run, details=details)
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
     """Names as codes and verdicts as ranks, as `aggregate` has them."""
-    ranks = pa.array([[str(verdict) for verdict in SEVERITY].index(name) for name in table["verdict"].to_pylist()], pa.int8())
+    names = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
+    ranks = pc.index_in(table["verdict"].cast(pa.string()), names).cast(pa.int8())
     columns = {name: table[name] for name in table.column_names}
     columns |= {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"]), "verdict": ranks}
     return pa.table(columns).select([*PARTITION_CODES, *(name for name in columns if name not in PARTITION_CODES)])

@@ -6,7 +6,7 @@ same. No session, no action and no input or output in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tiersnap.snapshot import tables
-from tiersnap.snapshot.delta_rows import table_to_deltas
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.stages.fold_table import FoldTable
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
+from tiersnap.snapshot.tables import schemas as tables
 
 ENTRIES = pa.schema(
     [
-        *(tables.PRODUCER_STATES.field(name) for name in ("log_dir", "topic", "partition", "end_offset")),
+        *(tables.PRODUCER_DELTAS.field(name) for name in tables.PARTITION_KEY),
+        pa.field("end_offset", pa.int64(), nullable=False),
         *(pa.field(name, pa.from_numpy_dtype(ENTRY_DTYPE[name]), nullable=False) for name in ENTRY_DTYPE.names or ()),
     ]
 )
@@ -39,20 +38,6 @@ def fold(batches: DataFrame) -> DataFrame:
         .applyInArrow(_fold_segment, schemas.PRODUCER_DELTAS)
         .select(*tables.PRODUCER_DELTAS.names)
     )
-
-
-def fold_files(files: DataFrame, *, table: str) -> DataFrame:
-    """`fold` without moving a batch through the JVM: file paths of a `record_batches` table -> `producer_deltas`.
-
-    `files` has one text column `path`, relative to the folder `table` (URI): the files of the table's current version,
-    spread over as many partitions as tasks are wanted.
-    """
-    task = FoldTable(table)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(iter(batches))
-
-    return files.select("path").mapInArrow(run, schemas.PRODUCER_DELTAS)
 
 
 def carry(deltas: DataFrame) -> DataFrame:
@@ -121,7 +106,7 @@ def _carry_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatc
     for batch in batches:
         offsets = batch.column("run_offset").to_numpy()
         _require_order(offsets, -1 if current is None else current - 1, "run_offset", strictly=False)
-        deltas = table_to_deltas(pa.table(batch))
+        deltas = _to_deltas(batch)
         bases = batch.column("segment_base_offset").to_numpy()
         for run_offset in np.unique(offsets):
             mine = offsets == run_offset
@@ -130,6 +115,13 @@ def _carry_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatc
                 yield _entries(key, int(run_offset), state)
             state.combine(deltas[mine])
             current = int(run_offset)
+
+
+def _to_deltas(batch: pa.RecordBatch) -> np.ndarray:
+    deltas = np.empty(batch.num_rows, DELTA_DTYPE)
+    for name, _ in tables.DELTA_FIELDS:
+        deltas[name] = batch.column(name).to_numpy(zero_copy_only=False)
+    return deltas
 
 
 def _entries(key: tuple[pa.Scalar, ...], end_offset: int, state: ProducerFold) -> pa.RecordBatch:

@@ -102,7 +102,8 @@ def check_format(path: str, table: str, found: StructType) -> None:
     missing = [name for name in schemas.TABLES[table].names if name not in found.names]
     if missing or version is None:
         raise CorruptDataError(
-            f"{path}: no table of this tiersnap: " + (f"it lacks {', '.join(missing)}" if missing else "no format in it"),
+            f"{path}: no table of this tiersnap: "
+            + (f"it lacks {', '.join(missing)}" if missing else "it names no format"),
             hint="give another --warehouse; what is in remote storage is found there",
         )
 

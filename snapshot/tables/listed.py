@@ -54,7 +54,6 @@ LISTED = pa.schema(
 )
 
 
-
 def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | None = None) -> dict[str, Any]:
     """The row of LISTED; `log_dir` is the URI the user named, `properties` those of the log directory."""
     cuts = cut_offsets(partition)

@@ -106,6 +106,7 @@ PARTITIONS = _schema(
     ("object_key?", _TEXT),
     ("object_crc?", _LONG),  # CRC-32C of the whole object
     ("entry_count?", _LONG),
+    ("written_by?", _LONG),  # number of the run that put the object
     # SEGMENT: what the gate must know of the segment at `offset`.
     ("next_base_offset?", _LONG),
     ("size_bytes?", _LONG),
@@ -158,6 +159,14 @@ RECORD_BATCHES = pa.schema(
     [
         *_schema(*_PARTITION, ("segment_base_offset", _LONG)),
         *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
+    ]
+)
+
+# A view: deltas one a row, as `transforms.fold` gives them.
+PRODUCER_DELTAS = pa.schema(
+    [
+        *_schema(*_PARTITION, ("segment_base_offset", _LONG), ("run_offset", _LONG)),
+        *(pa.field(name, kind, nullable=False) for name, kind in DELTA_FIELDS),
     ]
 )
 

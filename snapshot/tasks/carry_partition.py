@@ -1,4 +1,4 @@
-"""One partition carried: its decodes in, the missing snapshots written, everything that is to be said of it as facts."""
+"""One partition carried: its decodes in, the missing snapshots written, what is to be said of it out, as facts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from tiersnap.snapshot.state.carry import Boundary, StartState
 from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.producer_state import live_entries
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import FactKind, Row, fact, to_batches
 from tiersnap.snapshot.tables.listed import fingerprint, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
+
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,11 @@ class CarryOptions:
         replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
     """
 
-    expiration: int | None
-    as_of: int
-    producer_expiration: int | None
-    every_boundary: bool
-    replace: bool
+    expiration: int | None = 7 * DAY_MS
+    as_of: int | None = None
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
+    every_boundary: bool = False
+    replace: bool = False
 
     def digest(self, *, writes: bool) -> str:
         """Equal for two runs that would say and write the same of a partition."""
@@ -190,6 +192,7 @@ class _Carry:
             self._away = error if isinstance(error, TransientError) else None
             return
         row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
+        row["written_by"] = self._task.run
         self._stored.append(stored)
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:

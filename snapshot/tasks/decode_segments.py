@@ -67,7 +67,11 @@ def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) 
     }
     pieces = [(run, piece) for run in runs for piece in parts(run.deltas)]
     count = len(pieces)
-    columns = {name: pa.repeat(pa.scalar(values[name], SEGMENTS.field(name).type), count) for name in SEGMENTS.names if name in values}  # fmt: skip
+    columns = {
+        field.name: pa.repeat(pa.scalar(values[field.name], field.type), count)
+        for field in SEGMENTS
+        if field.name in values
+    }
     columns["part"] = pa.array(range(count), pa.int32())
     columns["run_start_offset"] = pa.array([run.start_offset for run, _ in pieces], pa.int64())
     columns["run_max_timestamp"] = pa.array([end.max_timestamp] * count, pa.int64())

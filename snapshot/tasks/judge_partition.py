@@ -70,7 +70,9 @@ class JudgePartition:
                     if has_leader_epoch(partition.leader_epochs, segment.next_base_offset)
                     else ("leader epochs",),
                     damage=segments[segment.base_offset]["damage"] or "",
-                    **self._snapshot(boundaries.get(segment.next_base_offset if segment.next_base_offset is not None else -1)),
+                    **self._snapshot(
+                        boundaries.get(segment.next_base_offset if segment.next_base_offset is not None else -1)
+                    ),
                 )
                 for segment in shown
             ],

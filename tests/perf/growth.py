@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from tiersnap.snapshot.stages.decode import DecodeSegments
 
 from tests.perf import page
 from tests.perf.carry_rows import carry_along, deltas_of, runs
@@ -22,7 +23,6 @@ from tests.perf.measure import interleaved, load, machine, timed
 from tests.perf.run_rows import run
 from tests.perf.scale import DATA
 from tests.perf.worker import plan_of
-from tiersnap.snapshot.stages.decode import DecodeSegments
 
 Work = Callable[[], object]
 _REPETITIONS = 3

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 from pyarrow import fs
+from tiersnap.snapshot.delta_rows import batches_to_table, writable
+from tiersnap.snapshot.table_file import TableFile
 
 from tests.perf.make_log import START_TIME
 from tests.perf.scale import DATA
 from tiersnap.snapshot import tables
-from tiersnap.snapshot.delta_rows import batches_to_table, writable
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.table_file import TableFile
 
 SEGMENT_ROWS = 250_000
 SEGMENTS_PER_FILE = 8

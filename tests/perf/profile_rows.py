@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import botocore.httpsession
 import pyarrow as pa
+from tiersnap.snapshot.stages.decode import DecodeSegments
 
 from tests.perf.decode_rows import partition_of, replay
 from tests.perf.make_log import LogShape, MadeLog, made
@@ -20,7 +21,6 @@ from tests.perf.scale import DATA, MIB, Scale
 from tests.perf.upload_rows import BUCKET, Uploads
 from tests.perf.worker import plan_of
 from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.snapshot.stages.decode import DecodeSegments
 
 _LEAST_SHARE = 0.04
 

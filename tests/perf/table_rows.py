@@ -9,11 +9,11 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 
 from pyarrow import fs
+from tiersnap.snapshot.stages.fold_table import fold_file
 
 from tests.perf.make_table import PRODUCERS, made
 from tests.perf.measure import Row, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
-from tiersnap.snapshot.stages.fold_table import fold_file
 
 PROCESSES = 2
 

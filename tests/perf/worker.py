@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
+from tiersnap.snapshot.stages.decode import PLAN, DecodeSegments
 
 from tests.perf.carry_rows import deltas_of
 from tests.perf.measure import print_peak
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
-from tiersnap.snapshot.stages.decode import PLAN, DecodeSegments
 from tiersnap.snapshot.state.carry import PartitionState
 from tiersnap.snapshot.state.replay import Run, fold_segment
 

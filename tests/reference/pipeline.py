@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.engine import LocalEngine
+from tiersnap.snapshot.stages.carry_plan import CarryOptions
+
+from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.run import Outcome, run_stages
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.snapshot.stages.carry_plan import CarryOptions
 
 DAY = 86_400_000
 

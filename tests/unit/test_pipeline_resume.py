@@ -6,10 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from tiersnap.jobs.warehouse import Warehouse
 
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
-from tiersnap.jobs.warehouse import Warehouse
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
 from tiersnap.remote_storage.snapshot_objects import SnapshotManifest

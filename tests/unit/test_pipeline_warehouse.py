@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyarrow import fs
+from tiersnap.jobs.warehouse import Warehouse
 
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Runner
 from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.warehouse import Warehouse
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
