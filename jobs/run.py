@@ -40,3 +40,11 @@ def run(output: Output, settings: RunSettings, master: str | None, conf: dict[st
         write_report(outcome.report, report)
     tell(output, "run", outcome, settings, {"report": str(report / "index.html")})
     return exit_code(outcome, settings)
+
+
+if __name__ == "__main__":  # spark-submit …/jobs/run.py --source …
+    import sys
+
+    from tiersnap.jobs.cli import main
+
+    main(["run", *sys.argv[1:]])
