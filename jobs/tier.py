@@ -6,7 +6,8 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.command import exit_code, run_options as stage_options, tell
+from tiersnap.jobs.pipeline.command import exit_code, tell
+from tiersnap.jobs.pipeline.command import run_options as stage_options
 
 
 @click.command()

@@ -23,7 +23,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, summary
 from tiersnap.snapshot.spark.discover import discover
-from tiersnap.snapshot.spark.warehouse import Warehouse
+from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
@@ -158,7 +158,7 @@ class _Run:
             if self._settings.apply
             else None
         )
-        task = CarryPartition(self._settings.carry, sink, self._number, self._settings.run_id)
+        task = CarryPartition(self._settings.carry, sink, self._number, self._settings.now)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = totals.changed
@@ -190,7 +190,9 @@ class _Run:
     def _judge(self, listed: DataFrame) -> DataFrame:
         carry = self._settings.carry
         task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration)
-        return judging.verdicts(listed, self._warehouse.read("partitions"), task)
+        facts = newest(self._warehouse.read("partitions"), PARTITION_KEY)
+        facts = facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
+        return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
 
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings

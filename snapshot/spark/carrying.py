@@ -42,26 +42,21 @@ def partition_input(listed: DataFrame, changes: DataFrame, segments: DataFrame, 
     decodes = decodes.where(~is_below | (F.col("part") == 0)).withColumn(
         "deltas", F.when(is_below, F.lit(None)).otherwise(F.col("deltas"))
     )
-    decoded = input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names)
-    return judged_input(ours, facts).unionByName(decodes.select(*decoded))
-
-
-def judged_input(listed: DataFrame, facts: DataFrame) -> DataFrame:
-    """INPUT rows of what was listed and of facts about it."""
     listings = input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names)
     known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
-    return listed.select(*listings).unionByName(facts.select(*known))
+    decoded = input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names)
+    return ours.select(*listings).unionByName(facts.select(*known)).unionByName(decodes.select(*decoded))
 
 
 def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:
-    """Columns of INPUT: one of `listed`, `fact` and `decode` is filled, from the columns that are named."""
+    """Columns of INPUT: one of `listed`, `fact`, `copy` and `decode` is filled, from the columns that are named."""
     columns = [
         *(F.col(name) for name in PARTITION_KEY),
         F.lit(int(source)).alias("source"),
         offset.cast("long").alias("offset"),
         part.cast("int").alias("part"),
     ]
-    for name in ("listed", "fact", "decode"):
+    for name in ("listed", "fact", "copy", "decode"):
         kind = schemas.INPUT[name].dataType
         value = F.struct(*filled[name]) if name in filled else F.lit(None)
         columns.append(value.cast(kind).alias(name))

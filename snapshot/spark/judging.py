@@ -9,18 +9,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.spark.carrying import judged_input
+from tiersnap.snapshot.spark.carrying import input_columns
 from tiersnap.snapshot.spark.warehouse import newest
-from tiersnap.snapshot.tables.facts import JUDGED
+from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.partition_input import Source
 
 
-def verdicts(listed: DataFrame, partitions: DataFrame, task: JudgePartition) -> DataFrame:
-    """LISTED rows and the table `partitions` -> READINESS rows of what is listed and was carried."""
-    facts = newest(partitions, PARTITION_KEY).where(F.col("kind").isin([str(kind) for kind in JUDGED]))
-    facts = facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
-    rows = judged_input(listed, facts)
+def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> DataFrame:
+    """Rows of the tables `partitions` (the newest carry of each) and `remote_log_segments` -> READINESS rows."""
+    facts = partitions.where(F.col("kind").isin([str(kind) for kind in JUDGED]))
+    carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, "topic_id")
+    newest_copies = newest(copies, ("topic_id", "partition", "segment_id")).drop("topic")
+    ours = carried.join(newest_copies, on=["topic_id", "partition"])
+    known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
+    found = input_columns(Source.COPIES, F.col("start_offset"), F.lit(0), copy=schemas.REMOTE_LOG_SEGMENTS.names)
+    rows = facts.select(*known).unionByName(ours.select(*found))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batches)

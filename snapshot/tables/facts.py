@@ -1,4 +1,4 @@
-"""Rows of the table `partitions`: facts of one partition by kind, and small helpers to make and read them."""
+"""Rows of the table `partitions`: facts of one partition by kind, from the core's values and back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import to_lists
 from tiersnap.snapshot.tables.schemas import PARTITIONS
 
@@ -15,7 +18,7 @@ Row = dict[str, Any]
 
 
 class FactKind(StrEnum):
-    """What a row of `partitions` says; they sort in this order."""
+    """What a row of `partitions` says."""
 
     CARRIED = "CARRIED"  # one a carry: what it was made of, and where the next one may start
     STATE = "STATE"  # a part of the state to start from
@@ -27,6 +30,11 @@ class FactKind(StrEnum):
 
 # What `readiness` is a view of.
 JUDGED = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.SEGMENT)
+_COUNTS = ("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until")
+_OF_PARTITION = (
+    *("topic_id", "internal", "compacted", "log_start_offset", "log_end_offset"),
+    *("high_watermark", "last_stable_offset", "unstable_because"),
+)
 
 
 def fact(
@@ -36,12 +44,71 @@ def fact(
     return {**key, "kind": str(kind), "offset": offset, "part": part, "run": run, **values}
 
 
+def of_partition(facts: PartitionFacts) -> Row:
+    """The columns of PartitionFacts."""
+    return {name: getattr(facts, name) for name in _OF_PARTITION}
+
+
+def to_partition(row: Mapping[str, Any]) -> PartitionFacts:
+    """The inverse of `of_partition`."""
+    return PartitionFacts(**{name: row[name] for name in _OF_PARTITION})
+
+
+def of_comparison(found: Comparison) -> Row:
+    """The columns of a Comparison."""
+    return {"found": str(found.strict), "says": found.says, **{name: getattr(found, name) for name in _COUNTS}}
+
+
+def to_comparison(row: Mapping[str, Any]) -> Comparison:
+    """The inverse of `of_comparison`."""
+    return Comparison(SnapshotVerdict(row["found"]), row["says"], **{name: row[name] for name in _COUNTS})
+
+
+def of_segment(facts: SegmentFacts) -> Row:
+    """The columns of SegmentFacts, but for its snapshot, which is a row of its own."""
+    return {
+        "next_base_offset": facts.next_base_offset,
+        "size_bytes": facts.size,
+        "modified_ns": facts.modified_ns,
+        "digest": facts.digest,
+        "crc_checked": facts.crc_checked,
+        "max_timestamp": facts.largest_timestamp,
+        "finding_kind": None if facts.damage_kind is None else str(facts.damage_kind),
+        "damage": facts.damage,
+        "has_gaps": facts.has_gaps,
+        "missing_parts": list(facts.missing_parts),
+        "rebuilt_parts": list(facts.rebuilt_parts),
+    }
+
+
+def to_segment(row: Mapping[str, Any], snapshot: Comparison) -> SegmentFacts:
+    """The inverse of `of_segment`; `snapshot` is the comparison at its end."""
+    return SegmentFacts(
+        base_offset=row["offset"],
+        next_base_offset=row["next_base_offset"],
+        size=row["size_bytes"],
+        modified_ns=row["modified_ns"],
+        digest=row["digest"],
+        crc_checked=row["crc_checked"],
+        largest_timestamp=row["max_timestamp"],
+        damage_kind=None if row["finding_kind"] is None else FindingKind(row["finding_kind"]),
+        damage=row["damage"],
+        has_gaps=row["has_gaps"],
+        missing_parts=tuple(row["missing_parts"]),
+        rebuilt_parts=tuple(row["rebuilt_parts"]),
+        snapshot=snapshot,
+    )
+
+
 def to_batches(rows: Iterable[Row], *, size: int = 4096) -> Iterator[pa.RecordBatch]:
-    """Rows of PARTITIONS, `deltas` as arrays (DELTA_DTYPE), in batches."""
+    """Rows of PARTITIONS, `deltas` as arrays (DELTA_DTYPE), in batches; rows with deltas come alone."""
     waiting: list[Row] = []
     for row in rows:
+        if "deltas" in row:
+            yield _batch([row])
+            continue
         waiting.append(row)
-        if len(waiting) == size or "deltas" in row:
+        if len(waiting) == size:
             yield _batch(waiting)
             waiting = []
     if waiting:
@@ -49,18 +116,10 @@ def to_batches(rows: Iterable[Row], *, size: int = 4096) -> Iterator[pa.RecordBa
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = []
-    for field in PARTITIONS:
-        if field.name == "deltas":
-            has_deltas = any("deltas" in row for row in rows)
-            column = to_lists([row["deltas"] for row in rows]) if has_deltas and len(rows) == 1 else None
-            columns.append(column if column is not None else _with_deltas(rows, field.type))
-        else:
-            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+    columns = [
+        to_lists([row["deltas"] for row in rows])
+        if field.name == "deltas" and "deltas" in rows[0]
+        else pa.array([row.get(field.name) for row in rows], field.type)
+        for field in PARTITIONS
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=PARTITIONS)
-
-
-def _with_deltas(rows: list[Row], kind: pa.ListType) -> pa.Array:
-    return pa.concat_arrays(
-        [to_lists([row["deltas"]]) if "deltas" in row else pa.nulls(1, kind) for row in rows]
-    ) if any("deltas" in row for row in rows) else pa.nulls(len(rows), kind)  # fmt: skip

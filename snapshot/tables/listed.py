@@ -26,6 +26,9 @@ SEGMENT_FILES = pa.struct(
         ("next_base_offset", _LONG),
         ("size_bytes", _LONG),
         ("modified_ns", _LONG),
+        ("offset_index_bytes", _LONG),
+        ("time_index_bytes", _LONG),
+        ("transaction_index_bytes", _LONG),
         ("cuts", pa.list_(_LONG)),  # offsets inside the segment at which a state is wanted
         ("chain", _TEXT),
         ("is_tiered", pa.bool_()),  # remote storage holds all of it
@@ -52,6 +55,9 @@ LISTED = pa.schema(
         ("fingerprint", _TEXT),
     ]
 )
+
+
+_INDEXES = {"offset_index": "index", "time_index": "timeindex", "transaction_index": "txnindex"}
 
 
 def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | None = None) -> dict[str, Any]:
@@ -85,7 +91,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
 
 
 def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:
-    return {
+    row: dict[str, Any] = {
         "base_offset": segment.base_offset,
         "next_base_offset": segment.next_base_offset,
         "size_bytes": segment.log.size,
@@ -94,6 +100,10 @@ def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any
         "chain": chain,
         "is_tiered": False,
     }
+    for name in _INDEXES:
+        ref: FileRef | None = getattr(segment, name)
+        row[f"{name}_bytes"] = None if ref is None else ref.size
+    return row
 
 
 def chains(partition: Partition) -> Iterator[str]:
@@ -144,5 +154,10 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
 
 
 def _segment(folder: str, row: Mapping[str, Any]) -> Segment:
-    log = FileRef(f"{folder}/{row['base_offset']:020d}.log", row["size_bytes"], row["modified_ns"])
-    return Segment(row["base_offset"], row["next_base_offset"], log)
+    stem = f"{folder}/{row['base_offset']:020d}"
+    indexes = {
+        name: None if row[f"{name}_bytes"] is None else FileRef(f"{stem}.{suffix}", row[f"{name}_bytes"], 0)
+        for name, suffix in _INDEXES.items()
+    }
+    log = FileRef(f"{stem}.log", row["size_bytes"], row["modified_ns"])
+    return Segment(row["base_offset"], row["next_base_offset"], log, **indexes)

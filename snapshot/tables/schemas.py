@@ -59,6 +59,7 @@ SEGMENTS = _schema(
     ("batch_count", _LONG),
     ("legacy_count", _LONG),
     ("log_end_offset", _LONG),  # last offset + 1
+    ("first_timestamp", _LONG),
     ("max_timestamp", _LONG),  # of its batches, -1 without one
     ("has_gaps", _BOOL),
     ("finding_kind?", _TEXT),
@@ -82,23 +83,28 @@ PARTITIONS = _schema(
     ("topic_id?", _TEXT),
     ("directory_id?", _TEXT),
     ("cluster_id?", _TEXT),
+    ("internal?", _TEXT),
+    ("compacted?", _TEXT),
     ("high_watermark?", _LONG),
     ("last_stable_offset?", _LONG),
-    ("unstable_from?", _LONG),
+    ("unstable_because?", _TEXT),
     ("log_start_offset?", _LONG),
     ("log_end_offset?", _LONG),
-    ("cleaner_offset?", _LONG),
     ("leader_epochs?", pa.list_(LEADER_EPOCH)),
     ("state_offset?", _LONG),  # exclusive; null when there is no state to start from
     ("state_chain?", _TEXT),  # digest of the files below it
     ("history_from?", _LONG),
     ("has_adopted?", _BOOL),
-    ("refusal_offset?", _LONG),
     # STATE: a part of the deltas of everything below state_offset.
     ("deltas?", pa.list_(DELTA)),
     # BOUNDARY: the state at `offset` beside the file that was found there, and the object that was written.
     ("found?", _TEXT),  # trust.SnapshotVerdict, strict
-    ("reason?", _TEXT),
+    ("says?", _TEXT),
+    ("lacking?", _LONG),
+    ("differing?", _LONG),
+    ("forgotten?", _LONG),
+    ("unexplained?", _LONG),
+    ("extending?", _LONG),
     ("harmful_until?", _LONG),
     ("file_crc?", _LONG),  # CRC-32C of the whole file that was compared
     ("provenance?", _TEXT),  # of the computed state
@@ -110,12 +116,15 @@ PARTITIONS = _schema(
     # SEGMENT: what the gate must know of the segment at `offset`.
     ("next_base_offset?", _LONG),
     ("size_bytes?", _LONG),
+    ("modified_ns?", _LONG),
     ("digest?", _TEXT),
+    ("crc_checked?", _BOOL),
     ("max_timestamp?", _LONG),  # the broker's
-    ("has_gaps?", _BOOL),
     ("damage?", _TEXT),
-    ("is_decoded?", _BOOL),
-    # FINDING and ERROR.
+    ("has_gaps?", _BOOL),
+    ("missing_parts?", pa.list_(_TEXT)),
+    ("rebuilt_parts?", pa.list_(_TEXT)),
+    # FINDING and ERROR; the kind of a segment's damage, too.
     ("finding_kind?", _TEXT),
     ("path?", _TEXT),
     ("position?", _LONG),

@@ -13,17 +13,27 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.examine import compaction_reason, damage_of
+from tiersnap.snapshot.gate.examine import Examination, conclude
+from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, StartState
-from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
-from tiersnap.snapshot.state.producer_state import live_entries
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
-from tiersnap.snapshot.tables.facts import FactKind, Row, fact, to_batches
+from tiersnap.snapshot.tables.facts import (
+    FactKind,
+    Row,
+    fact,
+    of_comparison,
+    of_partition,
+    of_segment,
+    to_batches,
+    to_comparison,
+)
 from tiersnap.snapshot.tables.listed import fingerprint, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
@@ -38,7 +48,7 @@ class CarryOptions:
 
     Attributes:
         expiration: ms; producers idle that long are left out of what is written; None keeps all.
-        as_of: ms, the moment that `expiration` counts back from.
+        as_of: ms, the moment that `expiration` counts back from; None reckons at each boundary.
         producer_expiration: ms, the broker's producer.id.expiration.ms.
         every_boundary: write every aligned boundary, not only those that lack a snapshot.
         replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
@@ -52,17 +62,24 @@ class CarryOptions:
 
     def digest(self, *, writes: bool) -> str:
         """Equal for two runs that would say and write the same of a partition."""
-        return fingerprint(self.expiration, self.producer_expiration, self.every_boundary, self.replace, writes)
+        return fingerprint(
+            self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace, writes
+        )
 
 
 @dataclass(frozen=True)
 class CarryPartition:
-    """INPUT rows of one partition -> PARTITIONS rows; nothing is written to object storage without a sink."""
+    """INPUT rows of one partition -> PARTITIONS rows; nothing is written to object storage without a sink.
+
+    Attributes:
+        run: number of the run.
+        now: ms, the run's only reading of the clock.
+    """
 
     options: CarryOptions
     sink: SnapshotSink | None
     run: int
-    run_id: str
+    now: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Carry the partition."""
@@ -80,10 +97,9 @@ class _Carry:
         self._source, path = resolve(listed["log_dir"])
         self._partition = from_row(path.rstrip("/"), listed)
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
-        self._is_compacted = bool(compaction_reason(self._partition, has_gaps=False))
+        self._is_never_tiered = bool(never_tiered_reason(self._partition))
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._snapshot_file = snapshot_reader(self._source, self._partition)
-        self._decodes: dict[int, Mapping[str, Any]] = {}
         self._boundaries: dict[int, Row] = {}
         self._stored: list[StoredSnapshot] = []
         self._errors: list[TiersnapError] = []
@@ -99,16 +115,17 @@ class _Carry:
             self._read_runs,
             self._read_snapshot,
             start=start,
-            producer_expiration=self._task.options.producer_expiration,
         )
         for boundary in boundaries:
             self._settle(boundary)
         self._note_vanished(replay)
         self._commit()
-        yield from self._carried(replay)
+        examination = conclude(replay, {offset: to_comparison(row) for offset, row in self._boundaries.items()})
+        yield from self._carried(examination)
         yield from self._boundaries.values()
-        yield from self._segments(replay)
-        yield from self._findings(replay)
+        for segment in examination.segments:
+            yield self._fact(FactKind.SEGMENT, offset=segment.base_offset, **of_segment(segment))
+        yield from self._findings(examination)
         for number, error in enumerate(self._errors):
             message = f"{self._partition.name}{error.attrs.get('at', '')}: {error.message}"
             is_transient = isinstance(error, TransientError)
@@ -129,21 +146,31 @@ class _Carry:
                 kept = {name: value for name, value in row.items() if name != "deltas" and value is not None}
                 self._boundaries[row["offset"]] = {**kept, "run": self._task.run}
         deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
-        last_timestamp = int(deltas["timestamp"].max(initial=-1))
-        return StartState(offset, deltas, carried["history_from"], carried["has_adopted"], last_timestamp)
+        return StartState(offset, deltas, carried["history_from"], carried["has_adopted"])
 
     def _read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         found = self._rows.decode(segment.base_offset)
         if found is None:
             return (), self._undecoded(segment)
         decode, runs = found
-        self._decodes[segment.base_offset] = decode
         return runs, segment_end(decode, segment.log.path)
 
     def _undecoded(self, segment: Segment) -> SegmentEnd:
         """Of a segment that needed no decode: it is in remote storage, below the state that the carry starts from."""
         end = segment.next_base_offset if segment.next_base_offset is not None else segment.base_offset
-        return SegmentEnd(segment.log.size, segment.log.size, 0, 0, end - 1, -1, -1, False, None)
+        return SegmentEnd(
+            size=segment.log.size,
+            valid_bytes=segment.log.size,
+            batch_count=0,
+            legacy_count=0,
+            last_offset=end - 1,
+            first_timestamp=-1,
+            max_timestamp=-1,
+            has_gaps=False,
+            digest="",
+            crc_checked=False,
+            finding=None,
+        )
 
     def _read_snapshot(self, offset: int) -> bytes | None:
         self._file_crc = None
@@ -160,20 +187,21 @@ class _Carry:
         row = self._fact(
             FactKind.BOUNDARY,
             offset=boundary.offset,
-            found=str(boundary.found.verdict),
-            reason=boundary.found.reason,
+            **of_comparison(boundary.found),
             file_crc=self._file_crc,
             provenance=str(boundary.provenance),
             folded_from=boundary.folded_from,
         )
         self._boundaries[boundary.offset] = row
-        if self._task.sink is None or not self._is_wanted(boundary.offset, boundary.found.verdict):
+        found = boundary.found.verdict(self._task.now, self._task.options.producer_expiration)
+        if self._task.sink is None or not self._is_wanted(boundary.offset, found):
             return
         if self._away is not None:
             # Every boundary would wait for its time-outs; the next run goes on here.
             return
         options = self._task.options
-        entries = live_entries(boundary.entries, as_of=options.as_of, expiration=options.expiration)
+        expiry = Expiry(options.expiration, self._task.now, options.as_of)
+        entries = expiry.live(boundary.entries, boundary.max_timestamp)
         snapshot = SnapshotObject(
             self._listed["topic"],
             self._listed["topic_id"],
@@ -197,13 +225,11 @@ class _Carry:
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:
         options = self._task.options
-        # What is not replicated yet may be cut off and written anew, and the object would contradict the log for good.
-        limit = self._partition.high_watermark
-        if limit is not None and offset > limit:
+        if not may_be_stored(self._partition, offset):
             return False
         if options.every_boundary:
             return True
-        if offset not in self._bases or self._is_compacted:
+        if offset not in self._bases or self._is_never_tiered:
             return False
         return found is SnapshotVerdict.MISSING or (
             options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
@@ -228,25 +254,18 @@ class _Carry:
             error.attrs["at"] = ""
             self._errors.append(error)
 
-    def _carried(self, replay: Replay) -> Iterator[Row]:
+    def _carried(self, examination: Examination) -> Iterator[Row]:
         # A snapshot file that could not be read leaves the partition unfinished, too: neither its size nor its time
         # will say when it can be.
         is_finished = not (self._errors or self._is_unread)
         digest = self._task.options.digest(writes=self._task.sink is not None)
-        state = replay.closed_state if is_finished else None
+        state = examination.replay.closed_state if is_finished else None
         chains = {segment["base_offset"]: segment["chain"] for segment in self._listed["segments"]}
         yield self._fact(
             FactKind.CARRIED,
             fingerprint=f"{self._listed['fingerprint']}:{digest}" if is_finished else "",
-            **{name: self._listed[name] for name in ("topic_id", "directory_id", "cluster_id", "leader_epochs")},
-            high_watermark=replay.high_watermark,
-            last_stable_offset=replay.last_stable_offset,
-            unstable_from=replay.unstable_from,
-            log_start_offset=self._partition.log_start_offset,
-            log_end_offset=replay.log_end,
-            cleaner_offset=self._partition.cleaner_offset,
-            refusal_offset=None if replay.refusal is None else replay.refusal.offset,
-            message=None if replay.refusal is None else replay.refusal.message,
+            **of_partition(examination.facts),
+            **{name: self._listed[name] for name in ("directory_id", "cluster_id", "leader_epochs")},
             state_offset=None if state is None else state.offset,
             state_chain=None if state is None else chains[state.offset],
             history_from=None if state is None else state.history_from,
@@ -256,35 +275,8 @@ class _Carry:
             for number, piece in enumerate(parts(state.deltas)):
                 yield self._fact(FactKind.STATE, part=number, deltas=piece)
 
-    def _segments(self, replay: Replay) -> Iterator[Row]:
-        for segment in self._partition.segments:
-            end = replay.ends.get(segment.base_offset)
-            decode = self._decodes.get(segment.base_offset)
-            yield self._fact(
-                FactKind.SEGMENT,
-                offset=segment.base_offset,
-                next_base_offset=segment.next_base_offset,
-                size_bytes=segment.log.size,
-                digest=None if decode is None else decode["digest"],
-                max_timestamp=-1 if end is None else end.max_timestamp,
-                has_gaps=end is not None and end.has_gaps,
-                damage=damage_of(end) or self._refused(replay, end),
-                finding_kind=None if end is None or end.finding is None else str(end.finding.kind),
-                is_decoded=decode is not None,
-            )
-
-    def _refused(self, replay: Replay, end: SegmentEnd | None) -> str:
-        if replay.refusal is None or end is None or replay.refusal.offset > end.last_offset:
-            return ""
-        return replay.refusal.message
-
-    def _findings(self, replay: Replay) -> Iterator[Row]:
-        found: list[Finding] = [*self._partition.findings]
-        found += [end.finding for end in replay.ends.values() if end.finding is not None]
-        if replay.refusal is not None:
-            kind = FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION
-            found.append(Finding(kind, self._partition.path, -1, replay.refusal.message))
-        for number, finding in enumerate(found):
+    def _findings(self, examination: Examination) -> Iterator[Row]:
+        for number, finding in enumerate(examination.findings):
             yield self._fact(
                 FactKind.FINDING,
                 part=number,
@@ -307,8 +299,10 @@ def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:
         batch_count=decode["batch_count"],
         legacy_count=decode["legacy_count"],
         last_offset=decode["log_end_offset"] - 1,
-        first_timestamp=-1,
+        first_timestamp=decode["first_timestamp"],
         max_timestamp=decode["max_timestamp"],
         has_gaps=decode["has_gaps"],
+        digest=decode["digest"],
+        crc_checked=decode["crc_checked"],
         finding=finding,
     )

@@ -54,11 +54,12 @@ def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) 
     finding = end.finding
     values = {
         **identity,
-        "digest": "",
+        "digest": end.digest,
         "valid_bytes": end.valid_bytes,
         "batch_count": end.batch_count,
         "legacy_count": end.legacy_count,
         "log_end_offset": end.last_offset + 1,
+        "first_timestamp": end.first_timestamp,
         "max_timestamp": end.max_timestamp,
         "has_gaps": end.has_gaps,
         "finding_kind": None if finding is None else str(finding.kind),
@@ -74,6 +75,6 @@ def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) 
     }
     columns["part"] = pa.array(range(count), pa.int32())
     columns["run_start_offset"] = pa.array([run.start_offset for run, _ in pieces], pa.int64())
-    columns["run_max_timestamp"] = pa.array([end.max_timestamp] * count, pa.int64())
+    columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in pieces], pa.int64())
     columns["deltas"] = to_lists([piece for _, piece in pieces])
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.examine import compaction_reason, has_leader_epoch
-from tiersnap.snapshot.gate.readiness import PartitionFacts, SegmentFacts, judge
-from tiersnap.snapshot.log.log_dir import resolve
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
-from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.listed import from_row
+from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.gate.readiness import judge
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, READINESS
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
-_OF_OBJECT = "computed from the log"
+_OF_PARTITION = (*PARTITION_KEY, "topic_id", "high_watermark", "last_stable_offset")
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
 
 
 @dataclass(frozen=True)
 class JudgePartition:
-    """INPUT rows (LISTED and FACTS) of one partition -> READINESS rows.
+    """INPUT rows (FACTS and COPIES) of one partition -> READINESS rows.
 
     Attributes:
         replace: a computed object takes the place of a file that is not to be trusted.
@@ -37,93 +36,79 @@ class JudgePartition:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
         rows = PartitionInput(batches)
-        if rows.listed is not None:
-            yield pa.RecordBatch.from_pylist(list(self.verdicts(rows.listed, rows.facts)), schema=READINESS)
+        yield pa.RecordBatch.from_pylist(list(self.verdicts(rows.facts, rows.copies)), schema=READINESS)
 
-    def verdicts(self, listed: Mapping[str, Any], facts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def verdicts(
+        self, facts: Iterable[Mapping[str, Any]], copies: Iterable[Mapping[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
         """Rows of READINESS of a partition that was carried; none before."""
-        carried = next((row for row in facts if row["kind"] == FactKind.CARRIED), None)
+        kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
+        for row in facts:
+            kinds[row["kind"]][row["offset"]] = row
+        carried = kinds[FactKind.CARRIED].get(0)
         if carried is None:
             return
-        path = resolve(listed["log_dir"])[1].rstrip("/")
-        partition = from_row(path, listed)
-        boundaries = {row["offset"]: row for row in facts if row["kind"] == FactKind.BOUNDARY}
-        segments = {row["offset"]: row for row in facts if row["kind"] == FactKind.SEGMENT}
-        shown = [segment for segment in partition.segments if segment.base_offset in segments]
-        tiered = {segment["base_offset"] for segment in listed["segments"] if segment["is_tiered"]}
-        has_gaps = any(row["has_gaps"] for row in segments.values())
-        compacted = compaction_reason(partition, has_gaps=has_gaps)
-        judged = judge(
-            PartitionFacts(
-                topic_id=partition.topic_id,
-                compacted=compacted,
-                last_stable_offset=carried["last_stable_offset"],
-                unstable_because=_unstable_because(carried),
-            ),
-            [
-                SegmentFacts(
-                    base_offset=segment.base_offset,
-                    next_base_offset=segment.next_base_offset,
-                    size=segment.log.size,
-                    is_tiered=segment.base_offset in tiered,
-                    missing_parts=()
-                    if has_leader_epoch(partition.leader_epochs, segment.next_base_offset)
-                    else ("leader epochs",),
-                    damage=segments[segment.base_offset]["damage"] or "",
-                    **self._snapshot(
-                        boundaries.get(segment.next_base_offset if segment.next_base_offset is not None else -1)
-                    ),
-                )
-                for segment in shown
-            ],
-        )
-        for segment, readiness in zip(shown, judged, strict=True):
-            row = segments[segment.base_offset]
-            following = carried["log_end_offset"] if segment.next_base_offset is None else segment.next_base_offset
-            boundary = boundaries.get(following)
+        boundaries, segments = kinds[FactKind.BOUNDARY], kinds[FactKind.SEGMENT]
+        partition = to_partition(carried)
+        known = [
+            to_segment(row, self._as_tiered(boundaries.get(_end(row, partition.log_end_offset))))
+            for _, row in sorted(segments.items())
+        ]
+        remote = coverage(carried, copies)
+        judged = judge(partition, known, now=self.now, producer_expiration=self.producer_expiration, coverage=remote)
+        for segment, readiness in zip(known, judged, strict=True):
+            boundary = boundaries.get(_end(segments[segment.base_offset], partition.log_end_offset))
             yield {
-                **{name: listed[name] for name in (*PARTITION_KEY, "topic_id")},
+                **{
+                    name: carried[name] for name in (*PARTITION_KEY, "topic_id", "high_watermark", "last_stable_offset")
+                },
                 "base_offset": segment.base_offset,
                 "next_base_offset": segment.next_base_offset,
-                "size_bytes": segment.log.size,
-                "max_timestamp": row["max_timestamp"],
+                "size_bytes": segment.size,
+                "max_timestamp": segment.largest_timestamp,
                 "verdict": str(readiness.verdict),
                 "reason": readiness.reason,
                 "next_step": readiness.next_step,
-                "snapshot": str(self._snapshot(boundary)["snapshot"]),
+                "snapshot": str(segment.snapshot.verdict(self.now, self.producer_expiration)),
                 "snapshot_provenance": self._provenance(boundary),
-                "high_watermark": carried["high_watermark"],
-                "last_stable_offset": carried["last_stable_offset"],
                 "log_start_offset": partition.log_start_offset,
-                "finding_count": 0 if row["finding_kind"] is None else 1,
+                "finding_count": 0 if segment.damage_kind is None else 1,
             }
 
-    def _snapshot(self, boundary: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The verdict on what a bundle would carry: the broker's file, or the object written in its place."""
-        found = self._as_tiered(boundary)
-        return {"snapshot": found.verdict, "snapshot_reason": found.reason}
+    def uses_object(self, boundary: Mapping[str, Any]) -> bool:
+        """Whether a segment is tiered with the computed object and not with the broker's file."""
+        found = to_comparison(boundary).verdict(self.now, self.producer_expiration)
+        is_instead = found is SnapshotVerdict.MISSING or (self.replace and not found.is_trusted)
+        return boundary["object_key"] is not None and is_instead
 
     def _as_tiered(self, boundary: Mapping[str, Any] | None) -> Comparison:
+        """Of what a bundle would carry: the broker's file, or the object written in its place."""
         if boundary is None:
-            return Comparison(SnapshotVerdict.UNKNOWN, "not reached: the log is damaged below it")
-        found = SnapshotVerdict(boundary["found"])
-        if boundary["object_key"] is not None and (
-            found is SnapshotVerdict.MISSING or (self.replace and not found.is_trusted)
-        ):
-            return Comparison(SnapshotVerdict.MATCHES, f"{_OF_OBJECT} ({boundary['provenance']})")
-        return Comparison(found, boundary["reason"])
+            return _NOT_REACHED
+        return computed(Provenance(boundary["provenance"])) if self.uses_object(boundary) else to_comparison(boundary)
 
     def _provenance(self, boundary: Mapping[str, Any] | None) -> str | None:
         if boundary is None:
             return None
-        if SnapshotVerdict(boundary["found"]).is_trusted:
-            return "BROKER"
-        return None if boundary["object_key"] is None else str(boundary["provenance"])
+        if self.uses_object(boundary):
+            return str(boundary["provenance"])
+        found = to_comparison(boundary).verdict(self.now, self.producer_expiration)
+        return str(Provenance.BROKER) if found.is_trusted else None
 
 
-def _unstable_because(carried: Mapping[str, Any]) -> str:
-    if carried["high_watermark"] is None:
-        return "replication-offset-checkpoint does not name this partition"
-    if carried["unstable_from"] is not None:
-        return f"a transaction is open since offset {carried['unstable_from']}"
-    return f"the high watermark is {carried['high_watermark']}"
+def _end(segment: Mapping[str, Any], log_end_offset: int) -> int:
+    end = segment["next_base_offset"]
+    return log_end_offset if end is None else int(end)
+
+
+def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
+    """What remote storage holds of the partition's lineage, from rows of `remote_log_segments`."""
+    finished, in_flight = [], []
+    for row in copies:
+        if row["state"] == "COPY_SEGMENT_FINISHED":
+            epochs = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"])
+            finished.append(CopyFacts(row["start_offset"], row["end_offset"] + 1, epochs))
+        elif row["state"] == "COPY_SEGMENT_STARTED" and not row["is_ours"]:
+            in_flight.append(row["start_offset"])
+    lineage = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in carried["leader_epochs"] or ())
+    return coverage_of(finished, lineage, carried["log_end_offset"], in_flight=in_flight)

@@ -1,7 +1,8 @@
 """What the carry is given of one partition, as rows in one order, read as a stream.
 
     LISTED    one row: the partition as it was listed
-    FACTS     rows of `partitions` that an earlier carry left, where this one may start from its state
+    FACTS     rows of `partitions`: for a carry those that an earlier one left, where it may start from that state
+    COPIES    rows of `remote_log_segments`, the newest of each attempt
     DECODES   rows of `segments`, ascending in base offset and part
 
 Rows come sorted by (source, offset, part). Spark sorts them before it groups; nobody promises that grouping keeps the
@@ -20,7 +21,7 @@ import pyarrow as pa
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists
 from tiersnap.snapshot.tables.listed import LISTED
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, SEGMENTS
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, REMOTE_LOG_SEGMENTS, SEGMENTS
 
 
 class Source(IntEnum):
@@ -28,7 +29,8 @@ class Source(IntEnum):
 
     LISTED = 0
     FACTS = 1
-    DECODES = 2
+    COPIES = 2
+    DECODES = 3
 
 
 def _struct(schema: pa.Schema) -> pa.StructType:
@@ -43,6 +45,7 @@ INPUT = pa.schema(
         ("part", pa.int32()),
         ("listed", _struct(LISTED)),
         ("fact", _struct(PARTITIONS)),
+        ("copy", _struct(REMOTE_LOG_SEGMENTS)),
         ("decode", _struct(SEGMENTS)),
     ]
 )
@@ -54,6 +57,7 @@ class PartitionInput:
     Attributes:
         listed: the row of LISTED.
         facts: rows of PARTITIONS with `deltas` as arrays (DELTA_DTYPE).
+        copies: rows of REMOTE_LOG_SEGMENTS.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -66,12 +70,13 @@ class PartitionInput:
         self._next = next(self._rows, None)
         self.listed: dict[str, Any] | None = None
         self.facts: list[dict[str, Any]] = []
+        self.copies: list[dict[str, Any]] = []
         while self._next is not None and self._next[0] is not Source.DECODES:
             source, row = self._next
             if source is Source.LISTED:
                 self.listed = row
             else:
-                self.facts.append(row)
+                (self.facts if source is Source.FACTS else self.copies).append(row)
             self._next = next(self._rows, None)
 
     def decode(self, base_offset: int) -> tuple[dict[str, Any], Iterator[Run]] | None:
@@ -85,6 +90,7 @@ class PartitionInput:
     def _runs(self, base_offset: int) -> Iterator[Run]:
         while self._next is not None and self._next[1]["base_offset"] == base_offset:
             start = self._next[1]["run_start_offset"]
+            max_timestamp = self._next[1]["run_max_timestamp"]
             parts = []
             while (
                 self._next is not None
@@ -93,17 +99,18 @@ class PartitionInput:
             ):
                 parts.append(self._next[1]["deltas"])
                 self._next = next(self._rows, None)
-            yield Run(start, parts[0] if len(parts) == 1 else np.concatenate(parts))
+            yield Run(start, parts[0] if len(parts) == 1 else np.concatenate(parts), max_timestamp)
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str, Any]]]:
     last = (-1, -1, -1)
     for batch in batches:
         places = [batch.column(name).to_pylist() for name in ("source", "offset", "part")]
-        rows = {Source.FACTS: _Structs(batch, "fact"), Source.DECODES: _Structs(batch, "decode")}
+        names = {Source.FACTS: "fact", Source.COPIES: "copy", Source.DECODES: "decode"}
+        rows = {source: _Structs(batch, name) for source, name in names.items()}
         for number, place in enumerate(zip(*places, strict=True)):
             source = Source(place[0])
-            if source is not Source.FACTS and place <= last:
+            if place < last or (place == last and source is Source.DECODES):
                 raise ValueError(f"row {place} after {last}: Spark did not keep the order of the sort")
             last = place
             if source is Source.LISTED:

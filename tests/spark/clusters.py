@@ -67,7 +67,12 @@ class Processes:
         log = self.folder / f"{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                command, env=environment(), cwd=self.folder, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                env=environment(),
+                cwd=self.folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         self.running[name] = process
         return process, log
