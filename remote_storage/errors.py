@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tiersnap.snapshot.errors import GateError, RemoteStorageError, TiersnapError, UsageError
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    GateError,
+    RemoteStorageError,
+    TiersnapError,
+    TransientError,
+    UsageError,
+)
 
 
 class ObjectNotFoundError(RemoteStorageError):
@@ -19,3 +26,19 @@ class IllegalStateTransitionError(TiersnapError):
 
 class RemoteGapError(GateError):
     """Raised when offsets between two remote segments are in no complete copy; names them."""
+
+
+class SegmentChangedError(TransientError):
+    """Raised when a segment is no longer what was decoded; the next scan sees what it is now."""
+
+
+class CorruptSegmentError(CorruptDataError):
+    """Raised when a batch of a segment is damaged: a broker would cut the segment there."""
+
+
+class SnapshotChangedError(TransientError):
+    """Raised when a producer snapshot is not the one that was computed or compared; names its offset and place."""
+
+
+class SnapshotVanishedError(TransientError):
+    """Raised when a producer snapshot that was recorded is gone; whoever computed it writes it again."""

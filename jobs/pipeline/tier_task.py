@@ -17,11 +17,11 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, inspect_copy
-from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.errors import MissingProducerSnapshotError, TiersnapError, TransientError
 from tiersnap.snapshot.log.log_dir import resolve
 from tiersnap.snapshot.partition_rows import LEADER_EPOCH, to_table
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
@@ -46,6 +46,7 @@ SEGMENT_COPY = pa.struct(
         ("found", _TEXT),  # verdict on the broker's snapshot at next_base_offset
         ("provenance", _TEXT),
         ("object_key", _TEXT),  # of the computed snapshot, null to take the broker's file
+        ("crc", _LONG),  # CRC-32C of that object
         ("segment_id", _TEXT),
         ("event_timestamp", _LONG),
     ]
@@ -87,10 +88,10 @@ class CopySegments:
     def _copy(self, row: Mapping[str, Any]) -> dict[str, Any]:
         result = {"segment_id": row["segment_id"], "bytes": 0, "error": None, "is_transient": False}
         try:
-            bundle = self._bundle(row)
+            segment = self._segment(row)
             segment_id = RemoteLogSegmentId(row["topic"], row["topic_id"], row["partition"], row["segment_id"])
-            metadata = bundle.metadata(segment_id, broker_id=self.broker_id, event_timestamp=row["event_timestamp"])
-            copied = copy_segment(self.store, self.layout, bundle, metadata)
+            metadata = segment.metadata(segment_id, broker_id=self.broker_id, event_timestamp=row["event_timestamp"])
+            copied = copy_segment(self.store, self.layout, segment, metadata)
         except TiersnapError as error:
             where = f"{row['topic']}-{row['partition']} segment {row['base_offset']}"
             left_behind = error.attrs.get("left_behind")
@@ -99,11 +100,14 @@ class CopySegments:
             return {**result, "state": state.name, "error": message, "is_transient": isinstance(error, TransientError)}
         return {**result, "state": SegmentState.COPY_SEGMENT_FINISHED.name, "bytes": copied.bytes}
 
-    def _bundle(self, row: Mapping[str, Any]) -> SegmentBundle:
+    def _segment(self, row: Mapping[str, Any]) -> ReadySegment:
         filesystem, path = resolve(row["log_dir"])
         folder = f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
         stem = f"{folder}/{row['base_offset']:020d}"
-        return SegmentBundle.build(
+        snapshot = self._snapshot(filesystem, folder, row)
+        if snapshot is None:
+            raise MissingProducerSnapshotError(f"no trusted producer snapshot at offset {row['next_base_offset']}")
+        return ReadySegment(
             base_offset=row["base_offset"],
             next_base_offset=row["next_base_offset"],
             max_timestamp=row["max_timestamp"],
@@ -111,14 +115,16 @@ class CopySegments:
             offset_index=_source(filesystem, f"{stem}.index", row["offset_index_bytes"]),
             time_index=_source(filesystem, f"{stem}.timeindex", row["time_index_bytes"]),
             transaction_index=_source(filesystem, f"{stem}.txnindex", row["transaction_index_bytes"]),
-            leader_epochs=[(epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"] or ()],
-            producer_snapshot=self._snapshot(filesystem, folder, row),
+            leader_epochs=tuple((epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"] or ()),
+            producer_snapshot=snapshot,
         )
 
     def _snapshot(self, filesystem: fs.FileSystem, folder: str, row: Mapping[str, Any]) -> TrustedSnapshot | None:
         offset = row["next_base_offset"]
         if row["object_key"] is not None:
-            return TrustedSnapshot(offset, self.store.get(row["object_key"]), Provenance(row["provenance"]))
+            return TrustedSnapshot(
+                offset, self.store.get(row["object_key"]), Provenance(row["provenance"]), crc32c=row["crc"]
+            )
         if row["found"] is None or not SnapshotVerdict(row["found"]).is_trusted:
             return None
         path = f"{folder}/{offset:020d}.snapshot"

@@ -185,7 +185,7 @@ def _copies(partitions: pa.Table, readiness: pa.Table, snapshots: pa.Table, sett
     rows = ready.select([*tables.SEGMENT_KEY, "topic_id", "next_base_offset", "size_bytes", "max_timestamp"])
     for name in ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes"):
         rows = rows.append_column(name, listed[name].combine_chunks().take(at))
-    for name in ("found", "provenance", "object_key"):
+    for name in ("found", "provenance", "object_key", "crc"):
         rows = rows.append_column(name, snapshots[name].combine_chunks().take(boundary))
     ids = pa.array([new_segment_id() for _ in range(rows.num_rows)], pa.string())
     times = pa.array([settings.now] * rows.num_rows, pa.int64())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.s3.segments import EPOCHS, attempt, make_bundle, snapshot_bytes, source, trusted
+from tests.s3.segments import EPOCHS, attempt, make_segment, snapshot_bytes, source, trusted
 from tiersnap.remote_storage.upload.bundle import SegmentBundle, epochs_in_range
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
@@ -133,8 +133,7 @@ def test_epochs_in_range_name_the_leader_of_every_offset(steps, start, length):
 
 
 def test_metadata_of_an_attempt_is_copy_segment_started(tmp_path):
-    bundle = make_bundle(tmp_path)
-    metadata = attempt(bundle)
+    metadata = attempt(make_segment(tmp_path))
     assert (metadata.start_offset, metadata.end_offset, metadata.segment_size) == (1000, 1999, 10_000)
     assert metadata.segment_leader_epochs == ((3, 1000), (4, 1500))
     assert metadata.state.name == "COPY_SEGMENT_STARTED"
