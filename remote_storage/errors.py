@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from tiersnap.snapshot.errors import GateError, RemoteStorageError, TiersnapError, UsageError
+from tiersnap.snapshot.errors import GateError, RemoteStorageError, TiersnapError, TransientError, UsageError
 
 
 class ObjectNotFoundError(RemoteStorageError):
     """Raised when a key that must be there is not; names the key and the store."""
+
+
+class ObjectChangedError(TransientError):
+    """Raised when an object that was to be replaced is not the one that was read: another writer was faster."""
+
+
+class ClaimedError(TransientError):
+    """Raised when another attempt holds the claim of a segment; names it."""
+
+
+class ConditionsIgnoredError(UsageError):
+    """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
+
+
+class LogDirAsStoreError(UsageError):
+    """Raised when objects were to be kept in the log directory of a broker, which dies of files it does not know."""
 
 
 class InvalidKeyError(UsageError):
