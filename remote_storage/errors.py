@@ -16,6 +16,22 @@ class ObjectNotFoundError(RemoteStorageError):
     """Raised when a key that must be there is not; names the key and the store."""
 
 
+class ObjectChangedError(TransientError):
+    """Raised when an object that was to be replaced is not the one that was read: another writer was faster."""
+
+
+class ClaimedError(TransientError):
+    """Raised when another attempt holds the claim of a segment; names it."""
+
+
+class ConditionsIgnoredError(UsageError):
+    """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
+
+
+class LogDirAsStoreError(UsageError):
+    """Raised when objects were to be kept in the log directory of a broker, which dies of files it does not know."""
+
+
 class InvalidKeyError(UsageError):
     """Raised when a text is no key of this project's grammar, or a part of a key has a form Kafka does not allow."""
 

@@ -1,7 +1,8 @@
 """A segment into remote storage: all of it, proved, or nothing.
 
 Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
-made right by it, each object is looked up after it was written, and nothing becomes visible before the rest is proved.
+made right by it, each object that the store did not vouch for is looked up, and nothing becomes visible before the rest
+is proved.
 On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `inspect_copy`
 tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
 segment id.
@@ -97,7 +98,8 @@ def copy_segment(
         done = put()
         copied.append(CopiedObject(key, done.size, done.crc32c, done.outcome))
         in_doubt.clear()
-        _prove(store, key, done)
+        if not done.proved:
+            _prove(store, key, done)
 
     try:
         with segment.log.open() as file:
@@ -111,11 +113,9 @@ def copy_segment(
         before_visible()
         send(last.key, partial(store.put_if_absent, last.key, last.content, provenance))
     except BaseException as error:
-        # Under an id of its own all that an attempt sent is its own, also what is there already: an answer was lost.
-        # Other content says that the id is not its own, and then only what it made for certain is.
-        is_own_id = not isinstance(error, ObjectExistsError)
-        ours = [done.key for done in copied if is_own_id or done.outcome is PutOutcome.CREATED]
-        if is_own_id:
+        # An object that somebody else made is not ours to delete; one of which no word came is.
+        ours = [done.key for done in copied if done.outcome.is_ours]
+        if not isinstance(error, ObjectExistsError):
             ours += in_doubt
         failures = _delete_in_reverse(store, ours)
         if isinstance(error, TiersnapError):
