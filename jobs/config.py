@@ -53,7 +53,14 @@ def _rows(ctx: click.Context, group: click.Group, name: str) -> Iterator[dict[st
             yield {
                 "command": name,
                 "setting": setting,
-                "value": None if value in (None, ()) else str(getattr(value, "name", value)),
+                "value": _text(option, value),
                 "source": _SOURCES.get(source, "default") if source else "default",
                 "variable": variable_of(setting),
             }
+
+
+def _text(option: click.Option, value: object) -> str | None:
+    """The value as it would be written, None where there is none."""
+    if hasattr(option.type, "text") and (value is not None or option.default is not None):
+        return str(option.type.text(value))
+    return None if value in (None, ()) else str(getattr(value, "name", value))

@@ -21,7 +21,7 @@ import yaml
 from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
-NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "help", "version", "config"})
+NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "help", "version", "config"})
 
 
 def variable_of(setting: str) -> str:

@@ -33,8 +33,8 @@ from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlanOptions
+from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import snapshot_reader
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
 
 @click.command()
@@ -46,15 +46,9 @@ from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
 )
-@click.option(
-    "--expiration",
-    type=params.Duration(),
-    default="7d",
-    show_default=True,
-    help="As the run was given: a stored snapshot may lack producers that were idle this long at --as-of.",
-)
-@params.as_of_option
 @params.crc_option
+@params.producer_expiration_option
+@params.now_option
 @s3_options
 @click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
 @params.output_option
@@ -67,9 +61,9 @@ def install(
     replace: bool,
     above_newest: bool,
     compare: bool,
-    expiration: int | None,
-    as_of: int,
     check_crc: bool,
+    producer_expiration: int | None,
+    now: int,
     s3: S3Settings,
     apply: bool,
 ) -> int:
@@ -81,7 +75,7 @@ def install(
     """
     store = open_store(remote, s3)
     log_dir = open_log_dir(logdir)
-    options = PlanOptions(expiration, as_of, replace=replace, above_newest=above_newest)
+    options = PlanOptions(Expiry(None, now), producer_expiration, replace=replace, above_newest=above_newest)
     job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc)
     if not apply:
         return _report(output, job, wrote=False)
@@ -142,7 +136,6 @@ class Installation:
             self._log_dir.filesystem,
             partition,
             check_crc=self._check_crc,
-            producer_expiration=DEFAULT_PRODUCER_EXPIRATION_MS,
             on_boundary=planner,
         )
         self.findings.extend(examination.findings)
@@ -206,6 +199,7 @@ _SENTENCES = {
     Outcome.NEEDS_REPLACE: "are there and not to be trusted: give --replace to replace them",
     Outcome.ABOVE_NEWEST: "lie above the newest snapshot that the broker can load, and the highest of them would "
     "become its live state: give --above-newest to write them",
+    Outcome.UNVERIFIED: "are there and could not be read: run it as the user that runs the broker",
     Outcome.NOT_STORED: "are wanted and were not stored by any run: tiersnap repair makes them from the log",
     Outcome.NOT_VOUCHED: "are of a run that did not finish: run it again, or make them here with tiersnap repair",
     Outcome.CORRUPT: "are damaged in remote storage: tiersnap repair makes them from the log",

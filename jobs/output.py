@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.findings import Finding
 
 SCHEMA_VERSION = 1
 Row = Mapping[str, object]
@@ -42,22 +43,43 @@ class Output:
         print(message, file=sys.stderr)  # noqa: T201
 
     def rows(
-        self, command: str, rows: Iterable[Row], *, columns: Sequence[str], summary: Mapping[str, object] | None = None
+        self,
+        command: str,
+        rows: Iterable[Row],
+        *,
+        columns: Sequence[str],
+        summary: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] | None = None,
     ) -> None:
         """Emit result rows; `columns` are those of the table form, the others show all keys.
 
-        `summary` is one more object in JSON, and lines below the table otherwise.
+        Args:
+            summary: members of the result in JSON, and lines below the table otherwise.
+            findings: a member of the result in JSON, and warnings otherwise as well; it may grow with the rows.
         """
+        self._rows(command, rows, columns, summary or {}, findings)
+        for finding in findings or ():
+            self.warn(str(finding))
+
+    def _rows(
+        self,
+        command: str,
+        rows: Iterable[Row],
+        columns: Sequence[str],
+        summary: Mapping[str, object],
+        findings: Sequence[Finding] | None,
+    ) -> None:
         if self.format is Format.JSONL:
             for row in rows:
                 self._line(row)
             return
         rows = list(rows)
         if self.format is Format.JSON:
-            self.document(command, {"rows": rows, **(summary or {})})
+            found = {} if findings is None else {"findings": [finding.as_dict() for finding in findings]}
+            self.document(command, {"rows": rows, **found, **summary})
             return
         self._table(rows, columns)
-        for name, value in (summary or {}).items():
+        for name, value in summary.items():
             self.talk(f"{name.replace('_', ' ')}: {value}")
 
     def document(self, command: str, result: object, *, errors: Sequence[TiersnapError] = ()) -> None:
@@ -94,5 +116,7 @@ class Output:
 
 
 def cell(value: object) -> str:
-    """A value as text; nothing for None."""
+    """A value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
     return "" if value is None else str(value)

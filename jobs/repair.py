@@ -16,6 +16,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import Examination, examine
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import selected
@@ -35,6 +36,7 @@ from tiersnap.snapshot.state.partition_replay import snapshot_reader
 @params.topic_option
 @params.crc_option
 @params.producer_expiration_option
+@params.now_option
 @click.option("--apply", is_flag=True, help="Write into LOGDIR; the broker must be stopped.")
 @params.output_option
 @click.pass_obj
@@ -44,12 +46,13 @@ def repair(
     out: Path | None,
     every_boundary: bool,
     expiration: int | None,
-    as_of: int,
+    as_of: int | None,
     replace: bool,
     above_newest: bool,
     topic: re.Pattern[str] | None,
     check_crc: bool,
     producer_expiration: int | None,
+    now: int,
     apply: bool,
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
@@ -61,12 +64,13 @@ def repair(
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
     if every_boundary and out is None:
         raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+    expiry = params.expiry(expiration, as_of, now, producer_expiration)
+    options = PlanOptions(expiry, producer_expiration, every_boundary, replace, above_newest)
     log_dir = open_log_dir(logdir)
-    options = PlanOptions(expiration, as_of, every_boundary, replace, above_newest)
 
     def plan(open_files: OpenFiles) -> Iterator[Repair]:
         partitions = selected(log_dir, logdir, topic)
-        return _plan_all(log_dir.filesystem, partitions, options, check_crc, producer_expiration, open_files)
+        return _plan_all(log_dir.filesystem, partitions, options, check_crc, open_files)
 
     if apply:
         with locked(_local(logdir, log_dir)):
@@ -85,20 +89,13 @@ def _plan_all(
     partitions: Iterator[Partition],
     options: PlanOptions,
     check_crc: bool,
-    producer_expiration: int | None,
     open_files: OpenFiles,
 ) -> Iterator[Repair]:
     for partition in partitions:
         read_snapshot = snapshot_reader(filesystem, partition)
         with open_files(partition) as write:
             planner = Planner(partition, options, read_snapshot, write)
-            examination = examine(
-                filesystem,
-                partition,
-                check_crc=check_crc,
-                producer_expiration=producer_expiration,
-                on_boundary=planner,
-            )
+            examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner)
         yield examination, planner.planned
 
 
@@ -110,7 +107,7 @@ def _local(uri: str, log_dir: LogDir) -> Path:
 
 def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repair], *, wrote: bool) -> int:
     actions: Counter[Action] = Counter()
-    findings: list[object] = []
+    findings: list[Finding] = [*log_dir.findings]
     undone: list[str] = []
 
     def rows() -> Iterator[dict[str, object]]:
@@ -123,11 +120,9 @@ def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repa
                     yield _row(examination.partition.name, planned)
 
     columns = ("partition", "offset", "action", "producers", "provenance", "reason")
-    output.rows("repair", rows(), columns=columns)
+    output.rows("repair", rows(), columns=columns, findings=findings)
     for other in log_dir.others:
         output.talk(f"left alone: {other.name} ({other.state})")
-    for finding in findings:
-        output.warn(str(finding))
     count, kept = actions[Action.WRITE] + actions[Action.REPLACE], actions[Action.KEEP]
     if wrote:
         output.talk(f"{count} snapshots are in place, {kept} were right already")
@@ -138,6 +133,8 @@ def _report(output: Output, logdir: str, log_dir: LogDir, repairs: Iterator[Repa
         output.talk(f"nothing to write: {kept} snapshots are right already")
     if actions[Action.NEEDS_REPLACE]:
         output.talk(f"{actions[Action.NEEDS_REPLACE]} snapshots are not to be trusted: give --replace to replace them")
+    if actions[Action.UNVERIFIED]:
+        output.talk(f"{actions[Action.UNVERIFIED]} snapshots could not be read: run as the user that runs the broker")
     if actions[Action.ABOVE_NEWEST]:
         output.talk(
             f"{actions[Action.ABOVE_NEWEST]} lie above the newest snapshot that the broker can load, and the highest "
@@ -160,9 +157,11 @@ def undone_at_start(partition: Partition) -> Iterator[str]:
             return
 
 
-def _exit_code(actions: Counter[Action], findings: list[object], undone: list[str]) -> ExitCode:
-    if findings:
+def _exit_code(actions: Counter[Action], findings: list[Finding], undone: list[str]) -> ExitCode:
+    if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in findings):
         return ExitCode.DATA_CORRUPT
+    if findings or actions[Action.UNVERIFIED]:
+        return ExitCode.PARTIAL
     waits = any(count for action, count in actions.items() if action.waits)
     return ExitCode.GATE_REFUSED if waits or undone else ExitCode.OK
 

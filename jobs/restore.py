@@ -60,6 +60,7 @@ _SPARE_BYTES = 64 << 20
 @once("--log-start", type=int, help="First offset wanted; as the tier tells by default.")
 @once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out.")
 @params.producer_expiration_option
+@params.now_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @s3_options
 @click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
@@ -79,6 +80,7 @@ def restore(
     log_start: int | None,
     without: tuple[str, ...],
     producer_expiration: int | None,
+    now: int,
     segments: bool,
     s3: S3Settings,
     apply: bool,
@@ -125,6 +127,7 @@ def restore(
                 destination,
                 source_cluster=sources[each.partition] or "",
                 producer_expiration=producer_expiration,
+                now=now,
             )
         )
     if not apply:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import numpy as np
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
@@ -19,7 +18,7 @@ from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
 
 
 @click.command()
@@ -32,6 +31,8 @@ from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 @params.topic_option
 @params.crc_option
 @params.producer_expiration_option
+@params.now_option
+@click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 @params.output_option
 @click.pass_obj
 def verify(
@@ -41,17 +42,21 @@ def verify(
     topic: re.Pattern[str] | None,
     check_crc: bool,
     producer_expiration: int | None,
+    now: int,
+    strict: bool,
 ) -> int:
     """Compare every producer snapshot of SOURCE with the log, producer by producer.
 
-    A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log), CORRUPT (no
-    broker can read it) or UNKNOWN (the log is damaged below it). Exits 5 when one is CORRUPT or no broker
-    can open it, 4 when one is SUSPECT or UNKNOWN.
-    With --against every file there must equal the log's fold exactly.
+    A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
+    broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
+    damaged below it, or it may not be read). Exits 5 when one is CORRUPT or no broker can open it, 4 when one is
+    SUSPECT or UNVERIFIED. With --strict every difference is SUSPECT. With --against every file there must equal the
+    log's fold exactly.
     """
     log_dir = open_log_dir(source)
     if against is not None and not against.is_dir():
         raise SourceNotFoundError(f"{against}: no such directory", hint="tiersnap repair SOURCE --out DIR writes one")
+    at = None if strict or against is not None else (now, producer_expiration)
     counts: Counter[SnapshotVerdict] = Counter()
     findings: list[Finding] = [*log_dir.findings]
 
@@ -59,26 +64,19 @@ def verify(
         for partition in selected(log_dir, source, topic):
             found: dict[int, Comparison] = {}
             judge = None if against is None else _Exactly(against / partition.name, found)
-            examination = examine(
-                log_dir.filesystem,
-                partition,
-                check_crc=check_crc,
-                producer_expiration=producer_expiration,
-                on_boundary=judge,
-            )
+            examination = examine(log_dir.filesystem, partition, check_crc=check_crc, on_boundary=judge)
             findings.extend(examination.findings)
             if judge is not None:
                 judge.note_unreached()
             verdicts = found if against is not None else examination.snapshots
             for offset, comparison in verdicts.items():
-                if comparison.verdict is not SnapshotVerdict.MISSING:
-                    counts[comparison.verdict] += 1
-                    yield _row(partition.name, offset, comparison)
+                if comparison.strict is not SnapshotVerdict.MISSING:
+                    row = _row(partition.name, offset, comparison, at)
+                    counts[SnapshotVerdict(str(row["verdict"]))] += 1
+                    yield row
 
     columns = ("partition", "offset", "verdict", "reason")
-    output.rows("verify", rows(), columns=columns)
-    for finding in findings:
-        output.warn(str(finding))
+    output.rows("verify", rows(), columns=columns, findings=findings)
     total = sum(counts.values())
     if against is not None and not total:
         raise SourceNotFoundError(
@@ -105,31 +103,33 @@ class _Exactly:
             return
         try:
             entries = snapshot_file.decode(path.read_bytes(), name=str(path))
-        except (CorruptSnapshotError, OSError) as error:
+        except CorruptSnapshotError as error:
             self._found[boundary.offset] = Comparison(SnapshotVerdict.CORRUPT, str(error))
             return
-        equal = np.array_equal(entries, boundary.entries)
-        verdict = SnapshotVerdict.MATCHES if equal else SnapshotVerdict.SUSPECT
-        reason = f"equals the log: {entries.size} producers" if equal else "other entries than the log gives"
-        self._found[boundary.offset] = Comparison(verdict, reason)
+        except OSError as error:
+            self._found[boundary.offset] = Comparison(SnapshotVerdict.UNVERIFIED, str(error))
+            return
+        self._found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
 
     def note_unreached(self) -> None:
         """Files that were compared with nothing are not right for that."""
         for path in sorted(self._folder.glob("[0-9]*.snapshot")):
             if path.stem.isdecimal():
                 reason = "not compared: no boundary of this log, or the log is damaged below it"
-                self._found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNKNOWN, reason))
+                self._found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNVERIFIED, reason))
 
 
-def _row(partition: str, offset: int, comparison: Comparison) -> dict[str, object]:
+def _row(partition: str, offset: int, comparison: Comparison, at: tuple[int, int | None] | None) -> dict[str, object]:
+    """One file; `at` is (now, producer expiration), None to count every entry."""
     return {
         "partition": partition,
         "offset": offset,
-        "verdict": comparison.verdict,
-        "reason": comparison.reason,
+        "verdict": comparison.strict if at is None else comparison.verdict(*at),
+        "reason": comparison.says if at is None else comparison.reason(*at),
         "lacking": comparison.lacking,
         "differing": comparison.differing,
+        "forgotten": comparison.forgotten,
         "unexplained": comparison.unexplained,
         "extending": comparison.extending,
-        "expired": comparison.expired,
+        "harmful_until": comparison.harmful_until,
     }

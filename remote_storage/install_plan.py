@@ -19,7 +19,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
@@ -34,7 +34,8 @@ class Outcome(StrEnum):
     NEEDS_REPLACE = "NEEDS_REPLACE"
     ABOVE_NEWEST = "ABOVE_NEWEST"
     STRAY = "STRAY"
-    COMPACTED = "COMPACTED"
+    NEVER_TIERED = "NEVER_TIERED"
+    UNVERIFIED = "UNVERIFIED"
     NOT_STORED = "NOT_STORED"  # wanted here, and no run stored it
     NOT_ALIGNED = "NOT_ALIGNED"  # stored, but no segment begins there
     NOT_REACHED = "NOT_REACHED"  # stored, but the log is damaged below it
@@ -55,7 +56,13 @@ class Outcome(StrEnum):
     @property
     def waits(self) -> bool:
         """Whether a segment goes on without its snapshot until somebody does something."""
-        return self in (Outcome.NEEDS_REPLACE, Outcome.ABOVE_NEWEST, Outcome.NOT_STORED, Outcome.NOT_VOUCHED)
+        return self in (
+            Outcome.NEEDS_REPLACE,
+            Outcome.ABOVE_NEWEST,
+            Outcome.UNVERIFIED,
+            Outcome.NOT_STORED,
+            Outcome.NOT_VOUCHED,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ class InstallPlanner:
         *,
         compares: bool = True,
     ) -> None:
-        """Plan with `repair`'s options: `expiration` and `as_of` say which producers a stored snapshot may lack.
+        """Plan with `repair`'s options: a stored snapshot may lack what does no harm at their `now`.
 
         Args:
             read_here: bytes of the partition's own file at an offset.
@@ -149,7 +156,7 @@ class InstallPlanner:
         is_stored = boundary.offset in self._left
         self._left.discard(boundary.offset)
         if not repair.action.writes:
-            if is_stored or repair.action in (Action.NEEDS_REPLACE, Action.ABOVE_NEWEST):
+            if is_stored or repair.action.waits:
                 self._add(boundary.offset, Outcome(str(repair.action)), repair.reason)
         elif not is_stored:
             self._add(boundary.offset, Outcome.NOT_STORED, f"no run stored it: {repair.reason}")
@@ -181,8 +188,9 @@ class InstallPlanner:
         outcome, reason = Outcome(str(repair.action)), "not compared with the log"
         if self._compares:
             comparison = self._comparison(boundary, entries)
-            reason = comparison.reason
-            if not comparison.verdict.is_trusted:
+            at = self._options.expiry.now, self._options.producer_expiration
+            reason = comparison.reason(*at)
+            if not comparison.verdict(*at).is_trusted:
                 outcome = Outcome.DISAGREES
         if outcome.writes and self._write is not None:
             self._write(repair, data)
@@ -195,9 +203,7 @@ class InstallPlanner:
             stored,
             boundary.entries,
             history_from=0 if complete else boundary.folded_from,
-            written_at=self._options.as_of,
             is_cleaned=cleaned is not None and boundary.offset <= cleaned,
-            producer_expiration=self._options.expiration,
         )
 
     def _add(
@@ -232,5 +238,5 @@ def _readable(read_here: ReadSnapshot, offset: int) -> Comparison:
     except CorruptDataError as error:
         return Comparison(SnapshotVerdict.CORRUPT, error.message)
     except OSError as error:
-        return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror or error}")
+        return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}")
     return Comparison(SnapshotVerdict.MATCHES, "readable; not compared with the log")

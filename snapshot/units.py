@@ -1,6 +1,37 @@
-"""Numbers as people read them."""
+"""Numbers as people read and write them."""
 
 from __future__ import annotations
+
+import re
+
+_DURATION = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>ms|s|m|h|d)")
+_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+
+
+def parse_duration(text: str) -> int | None:
+    """'7d' -> milliseconds; 'none' -> None.
+
+    Raises:
+        ValueError: the text is neither; a number without a unit is none, for nobody knows which was meant.
+    """
+    text = text.strip().lower()
+    if text == "none":
+        return None
+    match = _DURATION.fullmatch(text)
+    if not match:
+        needs = "needs a unit" if re.fullmatch("[0-9]+", text) else "is not a duration"
+        raise ValueError(f"{text!r} {needs}; use 7d, 12h, 15m, 30s, 500ms or none")
+    return int(match["number"]) * _UNIT_MS[match["unit"]]
+
+
+def format_duration(milliseconds: int | None) -> str:
+    """604800000 -> '7d', None -> 'none': what `parse_duration` takes, in the largest unit that gives a whole number."""
+    if milliseconds is None:
+        return "none"
+    for unit, length in _UNIT_MS.items():
+        if milliseconds and milliseconds % length == 0:
+            return f"{milliseconds // length}{unit}"
+    return f"{milliseconds}ms"
 
 
 def human_bytes(count: int) -> str:

@@ -3,53 +3,54 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import click
 
 from tiersnap.jobs.output import Format, Output
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.units import format_duration, parse_duration
 
-_DURATION = re.compile(r"^(?P<number>\d+)(?P<unit>ms|s|m|h|d)?$")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
+_CLOCK = "tiersnap.clock"
 
 
-def parse_duration(text: str) -> int | None:
-    """'7d' -> milliseconds; 'none' -> None.
+def clock(ctx: click.Context | None) -> int:
+    """Epoch milliseconds: the command's only reading of the clock."""
+    if ctx is None:
+        return time.time_ns() // 1_000_000
+    known: dict[str, int] = ctx.find_root().meta
+    if _CLOCK not in known:
+        known[_CLOCK] = time.time_ns() // 1_000_000
+    return known[_CLOCK]
+
+
+def parse_time(text: str) -> int:
+    """An ISO 8601 time (UTC unless it says otherwise) or epoch milliseconds -> epoch milliseconds.
 
     Raises:
         ValueError: the text is neither.
     """
-    if text.strip().lower() == "none":
-        return None
-    match = _DURATION.match(text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not a duration; use none, 500ms, 30s, 15m, 12h or 7d")
-    return int(match["number"]) * _UNIT_MS[match["unit"]]
-
-
-def parse_time(text: str) -> int:
-    """'now', an ISO 8601 time (UTC unless it says otherwise) or epoch milliseconds -> epoch milliseconds.
-
-    Raises:
-        ValueError: the text is none of them.
-    """
     text = text.strip()
-    if text == "now":
-        return int(datetime.now(UTC).timestamp() * 1000)
-    if text.isdigit():
+    if re.fullmatch("[0-9]+", text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a time; use now, 2026-11-21T12:45:00Z or epoch milliseconds") from error
+        raise ValueError(f"{text!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds") from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 class Duration(click.ParamType[int | None]):
-    """Milliseconds or None; see parse_duration."""
+    """Milliseconds or None; see snapshot.units.parse_duration."""
 
     name = "duration"
+
+    def text(self, value: object) -> str:
+        """A value as the user would write it."""
+        return format_duration(value if isinstance(value, int) else None)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         """Parse, or fail as a usage error."""
@@ -62,18 +63,38 @@ class Duration(click.ParamType[int | None]):
 
 
 class Time(click.ParamType[int]):
-    """Epoch milliseconds; see parse_time."""
+    """Epoch milliseconds, those of the command's clock for `now`; see parse_time."""
 
     name = "time"
+
+    def text(self, value: object) -> str:
+        """A value as the user would write it."""
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat() if isinstance(value, int) else "now"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse, or fail as a usage error."""
         if isinstance(value, int):
             return value
+        if value == "now":
+            return clock(ctx)
         try:
             return parse_time(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class TimeOrBoundary(click.ParamType[int | None]):
+    """A Time, or None for `boundary`."""
+
+    name = "time"
+
+    def text(self, value: object) -> str:
+        """A value as the user would write it."""
+        return "boundary" if value is None else Time().text(value)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Parse, or fail as a usage error."""
+        return None if value in (None, "boundary") else Time().convert(value, param, ctx)
 
 
 class Pattern(click.ParamType[re.Pattern[str]]):
@@ -118,15 +139,46 @@ expiration_option: Decorator = click.option(
     type=Duration(),
     default="7d",
     show_default=True,
-    help="Leave out producers idle this long at --as-of: the broker's transactional.id.expiration.ms; none keeps all.",
+    help="Leave out producers that were idle this long where the segment ends: the broker's "
+    "transactional.id.expiration.ms; none keeps all.",
 )
 as_of_option: Decorator = click.option(
-    "--as-of", type=Time(), default="now", show_default=True, help="The moment --expiration counts back from."
+    "--as-of",
+    type=TimeOrBoundary(),
+    default="boundary",
+    show_default=True,
+    help="Count --expiration back from this time instead, for all segments: now, or an ISO 8601 time.",
 )
 producer_expiration_option: Decorator = click.option(
     "--producer-expiration",
     type=Duration(),
     default="1d",
     show_default=True,
-    help="The broker's producer.id.expiration.ms: a snapshot may lack producers that were idle this long.",
+    help="The broker's producer.id.expiration.ms: what it drops when it loads a snapshot, a snapshot may lack.",
 )
+now_option: Decorator = click.option(
+    "--now",
+    type=Time(),
+    default="now",
+    help="Judge as if it were this time: for disks that were copied long ago.  [default: the clock]",
+)
+
+
+def expiry(expiration: int | None, as_of: int | None, now: int, producer_expiration: int | None) -> Expiry:
+    """The rule that --expiration, --as-of and --producer-expiration give together.
+
+    Raises:
+        UsageError: a file by that rule would lack producers that a broker still keeps.
+    """
+    if expiration is not None and (producer_expiration is None or expiration < producer_expiration):
+        raise UsageError(
+            f"--expiration {format_duration(expiration)} is below the broker's producer.id.expiration.ms, "
+            f"{format_duration(producer_expiration)}: the files would lack producers that it still keeps",
+            hint="give a longer --expiration, or the broker's own value as --producer-expiration",
+        )
+    if as_of is not None and as_of > now:
+        raise UsageError(
+            "--as-of lies in the future: the files would lack producers that are alive",
+            hint="leave --as-of out: expiry is then counted at each boundary",
+        )
+    return Expiry(expiration, now, as_of)

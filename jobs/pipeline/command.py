@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ def stage_options(command: Callable[..., object]) -> Callable[..., object]:
         master: str,
         spark_conf: tuple[str, ...],
         expiration: int | None,
-        as_of: int,
+        as_of: int | None,
         producer_expiration: int | None,
         every_boundary: bool,
         replace: bool,
@@ -78,11 +77,13 @@ def stage_options(command: Callable[..., object]) -> Callable[..., object]:
         apply: bool,
         **kwargs: object,
     ) -> object:
+        now = params.clock(click.get_current_context())
+        params.expiry(expiration, as_of, now, producer_expiration)
         settings = RunSettings(
             sources=tuple(located(source) for source in sources),
             warehouse=located(warehouse),
             run_id=datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + uuid.uuid4().hex[:6],
-            now=int(time.time() * 1000),
+            now=now,
             carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
             remote=remote,
             topic=topic,

@@ -131,7 +131,13 @@ def _run_stages(
     sink = None
     if store is not None and settings.apply:
         carry = settings.carry
-        sink = StoredSnapshots(store, settings.run_id, carry.as_of, carry.expiration, carry.replace)
+        sink = StoredSnapshots(
+            store,
+            settings.run_id,
+            settings.now if carry.as_of is None else carry.as_of,
+            carry.expiration,
+            carry.replace,
+        )
     carried = carry_changed(engine, warehouse, partitions, decoded, done, sink, settings, listing)
     timed("carry", started)
     talk(f"carried {carried.partitions} partitions, wrote {carried.written} snapshots")

@@ -85,10 +85,8 @@ class StoredSnapshots:
             older[np.argsort(older["producer_id"], kind="stable")],
             newer,
             history_from=snapshot.folded_from,
-            written_at=self.as_of,
-            producer_expiration=self.expiration,
         )
-        return comparison.verdict.is_trusted
+        return comparison.verdict(self.as_of, self.expiration).is_trusted
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """See SnapshotSink."""

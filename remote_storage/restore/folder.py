@@ -44,7 +44,7 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class FolderPlan:
-    """What a partition's folder is to hold; `topic_id` goes into its partition.metadata."""
+    """What a partition's folder is to hold; `topic_id` goes into its partition.metadata, `now` is the run's (ms)."""
 
     topic: str
     partition: int
@@ -52,6 +52,7 @@ class FolderPlan:
     chain: Chain
     empty_state: bool = False
     producer_expiration: int | None = None
+    now: int = 0
 
     @property
     def name(self) -> str:
@@ -157,6 +158,7 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
         fetch=fetch,
         put=files.put,
         empty_state=plan.empty_state,
+        now=plan.now,
         producer_expiration=plan.producer_expiration,
     )
 

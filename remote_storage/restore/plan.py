@@ -138,6 +138,7 @@ def plan_restore(
     *,
     source_cluster: str,
     producer_expiration: int | None,
+    now: int,
 ) -> RestorePlan:
     """How the partition goes to the target.
 
@@ -151,6 +152,7 @@ def plan_restore(
         chain,
         empty_state=destination.empty_state,
         producer_expiration=producer_expiration,
+        now=now,
     )
     unfinished = {path.name for path in target.path.iterdir() if path.name.startswith(folder.unfinished_prefix)}
     action = Action.RESUME if folder.unfinished_name in unfinished else Action.RESTORE

@@ -9,8 +9,8 @@ the copies are laid end to end. Where several hold the next offset, the first of
     3. the one that reaches further
     4. the later attempt, by its time and then by its segment id
 
-A copy that overlaps its neighbours (replicas roll at different offsets) is cut at a batch. Follows the lineage rules of
-org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+A copy that overlaps its neighbours (replicas roll at different offsets) is cut at a batch. The rules of the lineage are
+those of snapshot.log.lineage.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.lineage import agreed_intervals
 
-_ENDLESS = 1 << 63
 _MOST_GAPS_NAMED = 10
 
 
@@ -141,29 +141,9 @@ def plan_chain(
 
 
 def _agreed(copy: RemoteCopy, lineage: LeaderEpochs) -> list[Piece]:
-    """The offsets of a copy that were written under the epochs of the lineage, as one piece a stretch."""
-    stretches: list[tuple[int, int]] = []
-    begins = lineage[0][1]
-    for epoch, start, end in _ranges(copy.metadata.segment_leader_epochs, copy.end_offset):
-        # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
-        if start < begins and epoch <= lineage[0][0]:
-            stretches.append((start, min(end, begins)))
-        for other, other_start, other_end in _ranges(lineage, _ENDLESS):
-            if other == epoch and max(start, other_start) < min(end, other_end):
-                stretches.append((max(start, other_start), min(end, other_end)))
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(stretches):
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return [Piece(copy, start, end) for start, end in joined]
-
-
-def _ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
-    """(epoch, start offset, exclusive end) of each entry."""
-    ends = [*(start for _, start in epochs[1:]), end]
-    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=True)]
+    """The offsets of a copy that belong to the lineage, as one piece a stretch."""
+    intervals = agreed_intervals(copy.metadata.segment_leader_epochs, copy.end_offset, lineage)
+    return [Piece(copy, start, end) for start, end in intervals]
 
 
 def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:

@@ -1,19 +1,22 @@
-"""Everything to be said of one partition: its boundaries, its segments' verdicts, its findings."""
+"""Everything to be said of one partition: its boundaries, the facts of its segments, its findings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from tiersnap.snapshot.gate.readiness import PartitionFacts, Readiness, SegmentFacts, judge
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.gate.readiness import Readiness, judge
+from tiersnap.snapshot.gate.topics import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS, Partition, Segment
+from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.partition_replay import Replay, local_replay
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +24,25 @@ class Examination:
     """What is known of a partition after a replay.
 
     Attributes:
-        snapshots: verdict by offset, of every aligned offset that was reached and of every file that is there.
-        readiness: one a segment, ascending.
+        snapshots: by offset, of every aligned offset that was reached and of every file that is there; ascending.
+        facts: of the partition.
+        segments: facts of each, ascending.
     """
 
     partition: Partition
     replay: Replay
-    snapshots: dict[int, Comparison]
-    readiness: tuple[Readiness, ...]
+    snapshots: Mapping[int, Comparison]
+    facts: PartitionFacts
+    segments: tuple[SegmentFacts, ...]
     findings: tuple[Finding, ...]
+
+    def readiness(
+        self, *, now: int, producer_expiration: int | None, coverage: RemoteCoverage = NOTHING_REMOTE
+    ) -> tuple[Readiness, ...]:
+        """One verdict a segment, ascending; see `readiness.judge`."""
+        return tuple(
+            judge(self.facts, self.segments, now=now, producer_expiration=producer_expiration, coverage=coverage)
+        )
 
 
 def examine(
@@ -37,39 +50,39 @@ def examine(
     partition: Partition,
     *,
     check_crc: bool = True,
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+    cleanup_policy: str | None = None,
     on_boundary: Callable[[Boundary], None] | None = None,
 ) -> Examination:
-    """Replay a partition and judge it; `on_boundary` sees each state on the way (ascending offsets)."""
-    replay, boundaries = local_replay(
-        filesystem, partition, check_crc=check_crc, producer_expiration=producer_expiration
-    )
+    """Replay a partition and say what is to be said of it.
+
+    Args:
+        cleanup_policy: the topic's configuration, None where nobody knows it.
+        on_boundary: sees each state on the way, ascending offsets.
+    """
+    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc)
     snapshots: dict[int, Comparison] = {}
     for boundary in boundaries:
         snapshots[boundary.offset] = boundary.found
         if on_boundary is not None:
             on_boundary(boundary)
-    return conclude(partition, replay, snapshots, ())
+    return conclude(replay, snapshots, cleanup_policy=cleanup_policy)
 
 
-def conclude(
-    partition: Partition, replay: Replay, snapshots: dict[int, Comparison], tiered: Collection[int]
-) -> Examination:
-    """What a finished replay says of the partition.
+def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_policy: str | None = None) -> Examination:
+    """What a finished replay says of its partition.
 
     Args:
-        snapshots: verdict on the snapshot at each offset that was reached, as it will be when tiering.
-        tiered: base offsets of segments that are in remote storage.
+        snapshots: of each offset that was reached: the file there, or what was computed in its place.
     """
+    partition = replay.partition
     # A broker writes one at the log end when it stops; no segment needs it, so its absence is no news.
     bases = {segment.base_offset for segment in partition.segments}
     is_missing = SnapshotVerdict.MISSING
-    known = {offset: found for offset, found in snapshots.items() if offset in bases or found.verdict is not is_missing}
+    known = {offset: found for offset, found in snapshots.items() if offset in bases or found.strict is not is_missing}
     for offset in partition.snapshots:
-        known.setdefault(offset, unknown(replay, offset))
-    has_gaps = any(end.has_gaps for end in replay.ends.values())
+        known.setdefault(offset, unverified(replay, offset))
     # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
-    may_be_empty = bool(compaction_reason(partition, has_gaps=has_gaps))
+    may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
     damage = (end.finding for end in replay.ends.values() if end.finding)
     findings = [
         *partition.findings,
@@ -78,38 +91,39 @@ def conclude(
     if replay.refusal is not None:
         path, message = partition.path, replay.refusal.message
         findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
-    readiness = judge(
-        partition_facts(partition, replay, has_gaps),
-        [_segment_facts(partition, segment, replay, known, tiered) for segment in partition.segments],
+    return Examination(
+        partition,
+        replay,
+        dict(sorted(known.items())),
+        partition_facts(replay, cleanup_policy),
+        tuple(_segment_facts(segment, replay, known) for segment in partition.segments),
+        tuple(findings),
     )
-    return Examination(partition, replay, dict(sorted(known.items())), tuple(readiness), tuple(findings))
 
 
-def unknown(replay: Replay, offset: int) -> Comparison:
-    """The verdict on the snapshot at `offset`, which the replay did not reach."""
+def unverified(replay: Replay, offset: int) -> Comparison:
+    """Of the snapshot at `offset`, which the replay did not reach."""
     segments = replay.partition.segments
     if segments and offset <= segments[0].base_offset:
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
     elif replay.damage is not None:
-        reason = f"not comparable: the log is damaged below it ({replay.damage.kind})"
+        reason = f"not comparable: {_trouble(replay.damage)}"
     elif replay.refusal is not None:
         reason = f"not comparable: {replay.refusal.message}"
     else:
         reason = f"lies above the log end offset {replay.log_end}"
-    return Comparison(SnapshotVerdict.UNKNOWN, reason)
+    return Comparison(SnapshotVerdict.UNVERIFIED, reason)
 
 
-def compaction_reason(partition: Partition, *, has_gaps: bool) -> str:
-    """Why the topic counts as compacted (topic configuration is not on disk), or ""."""
-    if partition.topic in INTERNAL_COMPACTED_TOPICS:
-        return "internal topic, compacted"
-    if partition.cleaner_offset is not None:
-        return f"the cleaner passed offset {partition.cleaner_offset}"
-    return "records are missing inside its segments: the cleaner removed them" if has_gaps else ""
+def _trouble(finding: Finding) -> str:
+    if finding.kind is FindingKind.PERMISSION_DENIED:
+        return f"the log below it cannot be read ({finding.message})"
+    return f"the log is damaged below it ({finding.kind})"
 
 
-def partition_facts(partition: Partition, replay: Replay, has_gaps: bool) -> PartitionFacts:
-    """The partition as the gate sees it."""
+def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> PartitionFacts:
+    """The replayed partition as the gate sees it."""
+    partition = replay.partition
     if partition.high_watermark is None:
         unstable = "replication-offset-checkpoint does not name this partition"
     elif replay.unstable_from is not None:
@@ -118,28 +132,37 @@ def partition_facts(partition: Partition, replay: Replay, has_gaps: bool) -> Par
         unstable = f"the high watermark is {replay.high_watermark}"
     return PartitionFacts(
         topic_id=partition.topic_id,
-        compacted=compaction_reason(partition, has_gaps=has_gaps),
+        internal=internal_reason(partition.topic),
+        compacted=compaction_reason(partition, cleanup_policy),
+        log_start_offset=partition.log_start_offset,
+        log_end_offset=replay.log_end,
+        high_watermark=replay.high_watermark,
         last_stable_offset=replay.last_stable_offset,
         unstable_because=unstable,
     )
 
 
-def missing_parts(partition: Partition, segment: Segment) -> tuple[str, ...]:
-    """Parts of a remote segment, besides log and snapshot, that are mandatory and absent, or are no whole entries."""
+def index_parts(segment: Segment, *, has_legacy: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Indexes that are absent or no whole entries: (what cannot be rebuilt, what is).
+
+    Args:
+        has_legacy: entries of magic 0 or 1 are in the segment; they are not decoded, and so cannot be indexed.
+    """
     indexes = (
         ("offset index", segment.offset_index, 8),
         ("time index", segment.time_index, 12),
         ("transaction index", segment.transaction_index, 34),
     )
-    parts = [name for name, file, _ in indexes[:2] if file is None]
+    parts = [f"no {name}" for name, file, _ in indexes[:2] if file is None]
     parts += [
-        f"whole {name}: {file.size} bytes are no multiple of {length}"
+        f"no whole {name} ({file.size} bytes are no multiple of {length})"
         for name, file, length in indexes
         if file is not None and file.size % length
     ]
-    if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
-        parts.append("leader epochs")
-    return tuple(parts)
+    if not has_legacy:
+        return (), tuple(parts)
+    of_old = [f"{part.removeprefix('no ')} of a segment with entries of magic 0 or 1" for part in parts]
+    return tuple(of_old), ()
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
@@ -147,36 +170,37 @@ def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset:
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 
-def damage_of(end: SegmentEnd | None) -> str:
-    """Text of what is wrong with the segment file, or ""."""
-    if end is None or end.finding is None:
-        return ""
-    return f"{end.finding.kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
-
-
-def _segment_facts(
-    partition: Partition,
-    segment: Segment,
-    replay: Replay,
-    snapshots: dict[int, Comparison],
-    tiered: Collection[int],
-) -> SegmentFacts:
+def _segment_facts(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison]) -> SegmentFacts:
     end = replay.ends.get(segment.base_offset)
     following = segment.next_base_offset
     found = snapshots.get(following) if following is not None else None
-    if found is None:
-        found = unknown(replay, following or replay.log_end)
-    damage = damage_of(end)
-    refused = replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset
-    if not damage and refused and replay.refusal is not None:
-        damage = replay.refusal.message
+    damage_kind, damage = _damage(end, replay)
+    missing, rebuilt = index_parts(segment, has_legacy=end is not None and end.legacy_count > 0)
+    if not has_leader_epoch(replay.partition.leader_epochs, following):
+        missing = (*missing, "leader epochs")
     return SegmentFacts(
         base_offset=segment.base_offset,
         next_base_offset=following,
         size=segment.log.size,
-        is_tiered=segment.base_offset in tiered,
-        missing_parts=missing_parts(partition, segment),
+        modified_ns=segment.log.modified_ns,
+        digest="" if end is None else end.digest,
+        crc_checked=end is not None and end.crc_checked,
+        largest_timestamp=-1 if end is None else end.largest_timestamp(segment.log.modified_ns),
+        damage_kind=damage_kind,
         damage=damage,
-        snapshot=found.verdict,
-        snapshot_reason=found.reason,
+        has_gaps=end is not None and end.has_gaps,
+        missing_parts=missing,
+        rebuilt_parts=rebuilt,
+        snapshot=found or unverified(replay, following or replay.log_end),
     )
+
+
+def _damage(end: SegmentEnd | None, replay: Replay) -> tuple[FindingKind | None, str]:
+    """Kind and text of what is wrong with the segment file."""
+    if end is not None and end.finding is not None:
+        finding = end.finding
+        where = f" at byte {finding.position}" if finding.position >= 0 else ""
+        return finding.kind, f"{finding.kind}{where}: {finding.message}"
+    if replay.refusal is not None and end is not None and replay.refusal.offset <= end.last_offset:
+        return FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, replay.refusal.message
+    return None, ""

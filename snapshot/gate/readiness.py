@@ -1,8 +1,9 @@
 """One verdict a segment: may it be tiered, and if not, what stands in the way and which command clears it.
 
-The rules are those of kafka's RemoteLogManager.RLMCopyTask (a segment is copied iff its next base offset <= last
-stable offset, never the active one, never a compacted topic) and of LogSegmentData (log, offset index, time index,
-producer snapshot and leader epochs are mandatory), applied before anything is published.
+The rules are those of kafka's RemoteLogManager.RLMCopyTask (a segment is copied iff it reaches above the highest remote
+offset and its next base offset <= last stable offset; never the active one, never a compacted or internal topic) and of
+LogSegmentData (log, offset index, time index, producer snapshot and leader epochs are mandatory), applied before
+anything is published.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 
@@ -18,75 +22,52 @@ class Verdict(StrEnum):
     """In order of precedence: a segment gets the first that applies."""
 
     ALREADY_TIERED = "ALREADY_TIERED"
+    COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
+    GAP_IN_REMOTE = "GAP_IN_REMOTE"
     ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
+    INTERNAL_TOPIC = "INTERNAL_TOPIC"
     COMPACTED_TOPIC = "COMPACTED_TOPIC"
     TOPIC_ID_UNKNOWN = "TOPIC_ID_UNKNOWN"
+    UNREADABLE_SEGMENT = "UNREADABLE_SEGMENT"
     CORRUPT_SEGMENT = "CORRUPT_SEGMENT"
     GAP_BEFORE = "GAP_BEFORE"
     ABOVE_LSO = "ABOVE_LSO"
     MISSING_INDEX = "MISSING_INDEX"
     MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
+    UNVERIFIED_SNAPSHOT = "UNVERIFIED_SNAPSHOT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
     SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
     READY = "READY"
 
 
-# A segment with one of these is nobody's problem: it is done, or never goes to remote storage.
+# A segment with one of these is nobody's problem: it is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
+# What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
+_LETS_PASS = SETTLED | {Verdict.GAP_IN_REMOTE}
 
+_READ = "read it as the user that runs the broker"
 _REPLACE = "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply"
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
+    Verdict.COPY_IN_FLIGHT: "wait for the copy that is under way, then look again",
+    Verdict.GAP_IN_REMOTE: "no broker copies it any more: keep its local file; find out what deleted the remote one",
     Verdict.ACTIVE_SEGMENT: "",
+    Verdict.INTERNAL_TOPIC: "",
     Verdict.COMPACTED_TOPIC: "",
     Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+    Verdict.UNREADABLE_SEGMENT: _READ,
     Verdict.CORRUPT_SEGMENT: "tiersnap dump FILE shows the place; restore the segment from another replica",
     Verdict.GAP_BEFORE: "clear the earlier segment first",
-    Verdict.ABOVE_LSO: "wait for replication and for open transactions to end; tiersnap transactions SOURCE lists them",
-    Verdict.MISSING_INDEX: "start the broker once: it rebuilds a missing index from the segment",
+    Verdict.ABOVE_LSO: "wait for replication and for open transactions to end; kafka-transactions.sh find-hanging "
+    "names those that never will, and its abort ends them",
+    Verdict.MISSING_INDEX: "start the broker once, which makes a lost index; for leader epochs bring "
+    "leader-epoch-checkpoint back from another replica",
     Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
+    Verdict.UNVERIFIED_SNAPSHOT: _READ,
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
     Verdict.READY: "tiersnap run --apply",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
-    """What the gate must know of one segment; offsets exclusive where named `next`.
-
-    Attributes:
-        next_base_offset: None for the active segment.
-        missing_parts: names of mandatory files that are absent or unreadable.
-        damage: text of the finding in the segment file, or "".
-        snapshot: verdict on the snapshot at `next_base_offset`, as trusted as it will be when tiering.
-        snapshot_reason: why, for the report.
-    """
-
-    base_offset: int
-    next_base_offset: int | None
-    size: int
-    is_tiered: bool
-    missing_parts: tuple[str, ...]
-    damage: str
-    snapshot: SnapshotVerdict
-    snapshot_reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
-    """What the gate must know of a partition.
-
-    Attributes:
-        compacted: why the topic counts as compacted, or "".
-        last_stable_offset: exclusive; None when no high watermark is known.
-        unstable_because: what holds the last stable offset, for the report.
-    """
-
-    topic_id: str | None
-    compacted: str
-    last_stable_offset: int | None
-    unstable_because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +84,71 @@ class Readiness:
         return NEXT_STEP[self.verdict]
 
 
-def judge(partition: PartitionFacts, segments: Iterable[SegmentFacts]) -> Iterator[Readiness]:
-    """Verdicts of a partition's segments, given and returned in ascending base offset."""
-    blocked_by: int | None = None
+def judge(
+    partition: PartitionFacts,
+    segments: Iterable[SegmentFacts],
+    *,
+    now: int,
+    producer_expiration: int | None,
+    coverage: RemoteCoverage = NOTHING_REMOTE,
+) -> Iterator[Readiness]:
+    """Verdicts of a partition's segments, given and returned in ascending base offset.
+
+    Args:
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        coverage: what remote storage holds of the log's lineage.
+    """
+    blocked_by: Readiness | None = None
     for segment in segments:
-        verdict, reason = _first_that_applies(partition, segment, blocked_by)
-        if blocked_by is None and verdict not in SETTLED:
-            blocked_by = segment.base_offset
-        yield Readiness(segment.base_offset, verdict, reason)
+        verdict, reason = _in_remote(partition, segment, coverage) or _local(
+            partition, segment, blocked_by, now, producer_expiration
+        )
+        readiness = Readiness(segment.base_offset, verdict, reason)
+        if blocked_by is None and verdict not in _LETS_PASS:
+            blocked_by = readiness
+        yield readiness
 
 
-def _first_that_applies(
-    partition: PartitionFacts, segment: SegmentFacts, blocked_by: int | None
-) -> tuple[Verdict, str]:
-    if segment.is_tiered:
+def _in_remote(
+    partition: PartitionFacts, segment: SegmentFacts, coverage: RemoteCoverage
+) -> tuple[Verdict, str] | None:
+    base, end = segment.base_offset, segment.next_base_offset
+    is_below = end is not None and end <= coverage.highest
+    # Records below the log start offset are deleted, and so may their remote copies be.
+    if is_below and coverage.covers(max(base, partition.log_start_offset), end or 0):
         return Verdict.ALREADY_TIERED, "in remote storage"
+    if base in coverage.in_flight:
+        return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
+    if is_below:
+        return Verdict.GAP_IN_REMOTE, (
+            f"remote storage reaches up to {coverage.highest}, and no copies of this log's leader epochs hold all of it: "
+            "a broker passes it by; remote retention deleted it, or it was lost"
+        )
+    return None
+
+
+def _local(
+    partition: PartitionFacts,
+    segment: SegmentFacts,
+    blocked_by: Readiness | None,
+    now: int,
+    producer_expiration: int | None,
+) -> tuple[Verdict, str]:
     if segment.next_base_offset is None:
         return Verdict.ACTIVE_SEGMENT, "still being written"
+    if partition.internal:
+        return Verdict.INTERNAL_TOPIC, partition.internal
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
         return Verdict.TOPIC_ID_UNKNOWN, "no partition.metadata: written by a broker before 2.8"
+    if segment.damage_kind is FindingKind.PERMISSION_DENIED:
+        return Verdict.UNREADABLE_SEGMENT, segment.damage
     if segment.damage:
         return Verdict.CORRUPT_SEGMENT, segment.damage
     if blocked_by is not None:
-        return Verdict.GAP_BEFORE, f"segment {blocked_by} comes first and cannot be tiered yet"
+        return Verdict.GAP_BEFORE, f"segment {blocked_by.base_offset} comes first and is {blocked_by.verdict}"
     if partition.last_stable_offset is None or segment.next_base_offset > partition.last_stable_offset:
         stable = "unknown" if partition.last_stable_offset is None else partition.last_stable_offset
         return Verdict.ABOVE_LSO, f"ends at {segment.next_base_offset}, last stable offset is {stable}: " + (
@@ -135,10 +156,21 @@ def _first_that_applies(
         )
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
-    if segment.snapshot is SnapshotVerdict.CORRUPT:
-        return Verdict.CORRUPT_SNAPSHOT, segment.snapshot_reason
-    if segment.snapshot is SnapshotVerdict.SUSPECT:
-        return Verdict.SUSPECT_SNAPSHOT, segment.snapshot_reason
-    if not segment.snapshot.is_trusted:
-        return Verdict.MISSING_SNAPSHOT, segment.snapshot_reason
-    return Verdict.READY, segment.snapshot_reason
+    found = segment.snapshot.verdict(now, producer_expiration)
+    reason = segment.snapshot.reason(now, producer_expiration)
+    return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
+
+
+_SNAPSHOT = {
+    SnapshotVerdict.MISSING: Verdict.MISSING_SNAPSHOT,
+    SnapshotVerdict.UNVERIFIED: Verdict.UNVERIFIED_SNAPSHOT,
+    SnapshotVerdict.CORRUPT: Verdict.CORRUPT_SNAPSHOT,
+    SnapshotVerdict.SUSPECT: Verdict.SUSPECT_SNAPSHOT,
+}
+
+
+def _notes(segment: SegmentFacts) -> Iterator[str]:
+    if segment.rebuilt_parts:
+        yield f"{' and '.join(segment.rebuilt_parts)}: rebuilt for the upload"
+    if segment.has_gaps:
+        yield "records are missing inside it, as after compaction"

@@ -24,6 +24,7 @@ from tiersnap.snapshot.formats.record_batch import (
     TIMESTAMP_TYPE_MASK,
 )
 from tiersnap.snapshot.kernels.crc import checksum, legacy_checksum
+from tiersnap.snapshot.kernels.digest import add_batch, add_legacy_entry
 from tiersnap.snapshot.kernels.fold import FoldedColumns, append_batch, find_delta
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
 
@@ -38,7 +39,8 @@ WALK_DTYPE = np.dtype(
         ("batch_count", "<i8"),
         ("legacy_count", "<i8"),  # entries of magic 0 and 1
         ("first_timestamp", "<i8"),  # ms, max timestamp of the first batch
-        ("max_timestamp", "<i8"),  # ms, largest of all batches
+        ("max_timestamp", "<i8"),  # ms, largest of all entries, -1 for one of magic 0
+        ("digest", "<u8"),  # of the headers of the good entries
         ("row_count", "<i8"),  # rows in `out`
         ("producer_count", "<i8"),  # deltas in the table
         ("expected", "<i8"),  # for the finding, when the stop reason is damage
@@ -118,6 +120,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
     batches, legacy = state.batch_count, state.legacy_count
     last_offset = state.last_offset
     max_timestamp_of_all = state.max_timestamp
+    digest = state.digest
     is_missing_records, is_missing_batches = state.is_missing_records, state.is_missing_batches
     expected = found = np.int64(0)
     p = start
@@ -152,6 +155,12 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
             if base_offset <= last_offset or base_offset == LARGEST_OFFSET:
                 reason, expected, found = BAD_OFFSET, last_offset + 1, base_offset
                 break
+            if base_offset >= stop_at:
+                reason = CUT
+                break
+            if magic == 1:  # a wrapper's is the largest of what it holds
+                max_timestamp_of_all = max(max_timestamp_of_all, read_int64(b, p + 18))
+            digest = add_legacy_entry(digest, b, p, position_of_buffer + p)
             last_offset = base_offset
             legacy += 1
             p = end
@@ -237,6 +246,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
         if record_count <= last_offset_delta:
             is_missing_records = 1
         max_timestamp_of_all = max(max_timestamp_of_all, max_timestamp)
+        digest = add_batch(digest, b, p, position_of_buffer + p)
         last_offset = base_offset + last_offset_delta
         batches += 1
         p = end
@@ -245,6 +255,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
     state.valid_bytes = position_of_buffer + p
     state.last_offset = last_offset
     state.max_timestamp = max_timestamp_of_all
+    state.digest = digest
     state.is_missing_records, state.is_missing_batches = is_missing_records, is_missing_batches
     state.expected, state.found = expected, found
     return p, reason

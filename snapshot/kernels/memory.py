@@ -62,6 +62,17 @@ def read_int64(b, p):
 
 
 @intrinsic
+def read_word(_typing, array, _position):
+    """The 8 bytes at a position as they lie: a little-endian uint64."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _pointer(context, builder, signature.args[0], *arguments)
+        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(array, types.int64), generate
+
+
+@intrinsic
 def address_of(_typing, array, _position):
     """Address of the byte at `position` (int64), for C functions; the array must live until they are done."""
 

@@ -19,6 +19,7 @@ class FindingKind(StrEnum):
     OFFSETS_OVERLAP = "OFFSETS_OVERLAP"
     NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
     UNREADABLE_FILE = "UNREADABLE_FILE"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
     CORRUPT_CHECKPOINT = "CORRUPT_CHECKPOINT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
     BAD_FILE_NAME = "BAD_FILE_NAME"
@@ -46,3 +47,9 @@ class Finding:
     def as_dict(self) -> dict[str, object]:
         """The finding as plain data."""
         return {"kind": str(self.kind), "path": self.path, "position": self.position, "message": self.message}
+
+
+def unreadable(path: str, error: OSError) -> Finding:
+    """A file that cannot be read. Where only this user may not read it, nothing is said of the file."""
+    kind = FindingKind.PERMISSION_DENIED if isinstance(error, PermissionError) else FindingKind.UNREADABLE_FILE
+    return Finding(kind, path, -1, error.strerror or str(error))

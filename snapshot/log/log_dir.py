@@ -24,7 +24,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -235,7 +235,7 @@ def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[Top
     except CorruptCheckpointError as error:
         return {}, [Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message)]
     except OSError as error:
-        return {}, [Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))]
+        return {}, [unreadable(path, error)]
 
 
 def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> Partition:
@@ -249,7 +249,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     try:
         listing = filesystem.get_file_info(fs.FileSelector(path))
     except OSError as error:
-        return replace(empty, findings=(Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)),))
+        return replace(empty, findings=(unreadable(path, error),))
     numbered: dict[str, dict[int, FileRef]] = {
         suffix: {} for suffix in ("log", "index", "timeindex", "txnindex", "snapshot")
     }
@@ -334,5 +334,5 @@ def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], fin
     except CorruptCheckpointError as error:
         findings.append(Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message))
     except OSError as error:
-        findings.append(Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)))
+        findings.append(unreadable(path, error))
     return None

@@ -5,8 +5,8 @@ Nothing of it is taken on trust. One pass over each segment checks every batch's
     .index .timeindex   what a broker's recovery makes of the segment
     .txnindex           likewise; without it read_committed shows aborted records. The tier's own is kept where it
                         also knows transactions that began below the log start
-    .snapshot           at each base offset after the first and at the log end: the tier's where it agrees with the
-                        log, else the fold of the log
+    .snapshot           at each base offset after the first and at the log end: the tier's where every entry of it
+                        agrees with the log, else the fold of the log
 
 The log ends with an empty active segment at its end offset: so every restored segment is closed, the last snapshot is
 aligned, and an unclean start has nothing to scan that was not scanned here.
@@ -96,6 +96,7 @@ def replay_restored(
     fetch: Callable[[Segment], TierParts],
     put: Put,
     empty_state: bool = False,
+    now: int,
     producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> RestoredLog:
     """Check a restored log and make its small files.
@@ -105,11 +106,12 @@ def replay_restored(
         fetch: called for each closed segment in ascending order; once it returns, the `.log` file is there.
         put: called with the name and content of each file; None where no such file may be.
         empty_state: the snapshot at the log end has `only_open_transactions`.
+        now, producer_expiration: ms; what the tier's snapshots lack and a broker would drop now is no doubt.
 
     Raises:
         CorruptDataError: a batch is damaged, or no broker could replay the log.
     """
-    return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(producer_expiration)
+    return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(now, producer_expiration)
 
 
 def only_open_transactions(entries: np.ndarray) -> np.ndarray:
@@ -143,14 +145,13 @@ class _Pass:
         self._pending: bytes | None = None
         self._found = RestoredLog()
 
-    def run(self, producer_expiration: int | None) -> RestoredLog:
+    def run(self, now: int, producer_expiration: int | None) -> RestoredLog:
         found, end = self._found, self._partition.segments[-1].base_offset
-        replay, boundaries = replay_partition(
-            self._partition, self._read_runs, lambda _: self._snapshot, producer_expiration=producer_expiration
-        )
+        replay, boundaries = replay_partition(self._partition, self._read_runs, lambda _: self._snapshot)
         for boundary in boundaries:
-            verdict, reason = boundary.found.verdict, boundary.found.reason
-            data = self._snapshot if verdict.is_trusted else None
+            verdict, reason = boundary.found.verdict(now, producer_expiration), boundary.found.says
+            # Strictly, and not by the clock: restoring the same segments again must give the same files.
+            data = self._snapshot if boundary.found.is_start else None
             if data is None:
                 data = snapshot_file.encode(boundary.entries)
                 found.rebuilt_snapshots.append((boundary.offset, reason))

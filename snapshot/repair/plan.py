@@ -8,8 +8,8 @@ only ever be that when somebody said so. Hence the limit, see docs/adr/0003-repa
     none   = the newest segment's base offset: a broker that starts cleanly without any would write empty ones there
 
 Nothing is planned above it but a file to be replaced that lies there already. The log end offset gets no file of its
-own: a broker folds its active segment itself. A file that is there is replaced only when asked, and only if it is not
-to be trusted. Compacted topics are never tiered and are left alone.
+own: a broker folds its active segment itself. A file that is there is replaced only when asked, and only if it is
+SUSPECT or CORRUPT. Topics that are never tiered (compacted, internal) are left alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from enum import StrEnum
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import compaction_reason
+from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
-from tiersnap.snapshot.state.producer_state import live_entries
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
 
 
 class Action(StrEnum):
@@ -33,10 +33,11 @@ class Action(StrEnum):
     WRITE = "WRITE"
     REPLACE = "REPLACE"
     KEEP = "KEEP"  # there and trusted
+    UNVERIFIED = "UNVERIFIED"  # there and not compared: it could not be read
     NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
     ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
     STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
-    COMPACTED = "COMPACTED"  # of a compacted topic, which is never tiered
+    NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
 
     @property
     def writes(self) -> bool:
@@ -45,8 +46,8 @@ class Action(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Whether a segment goes on waiting for this snapshot until an option is given."""
-        return self in (Action.NEEDS_REPLACE, Action.ABOVE_NEWEST)
+        """Whether a segment goes on waiting for this snapshot until somebody does something."""
+        return self in (Action.NEEDS_REPLACE, Action.ABOVE_NEWEST, Action.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,16 @@ class PlanOptions:
     """How to plan.
 
     Attributes:
-        expiration: ms, producers idle that long at `as_of` (ms) are left out; None keeps all.
+        expiry: which producers are left out; its `now` also decides what a file that is there is worth.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         every_boundary: write every aligned offset and the log end, whatever is there and whatever the topic (for a
             directory that is not the broker's).
         replace: also write where a file is there that is CORRUPT or SUSPECT.
         above_newest: also write above the newest file that a broker can load.
     """
 
-    expiration: int | None
-    as_of: int
+    expiry: Expiry
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
     every_boundary: bool = False
     replace: bool = False
     above_newest: bool = False
@@ -139,19 +141,21 @@ class Planner:
         self._bases = {segment.base_offset for segment in partition.segments}
         self._limit = highest_allowed(partition, options, read_snapshot)
         self._strays = strays(partition)
-        self._is_compacted = bool(compaction_reason(partition, has_gaps=False))
+        self._is_never_tiered = bool(never_tiered_reason(partition))
 
     def __call__(self, boundary: Boundary) -> None:
         """Plan one boundary."""
-        action = self._action(boundary)
+        options = self._options
+        found = boundary.found.verdict(options.expiry.now, options.producer_expiration)
+        action = self._action(boundary.offset, found)
         if action is None:
             return
-        entries = live_entries(boundary.entries, as_of=self._options.as_of, expiration=self._options.expiration)
+        entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
         planned = PlannedSnapshot(
             offset=boundary.offset,
             action=action,
-            found=boundary.found.verdict,
-            reason=boundary.found.reason,
+            found=found,
+            reason=boundary.found.reason(options.expiry.now, options.producer_expiration),
             provenance=boundary.provenance,
             entry_count=int(entries.size),
         )
@@ -159,18 +163,20 @@ class Planner:
             self._write(planned, snapshot_file.encode(entries))
         self.planned.append(planned)
 
-    def _action(self, boundary: Boundary) -> Action | None:
-        options, found = self._options, boundary.found.verdict
-        if boundary.offset in self._strays:
+    def _action(self, offset: int, found: SnapshotVerdict) -> Action | None:
+        options = self._options
+        if offset in self._strays:
             return Action.STRAY
         if options.every_boundary:
             return Action.WRITE
         if found.is_trusted:
             return Action.KEEP
-        if found is SnapshotVerdict.MISSING and boundary.offset not in self._bases:
+        if found is SnapshotVerdict.MISSING and offset not in self._bases:
             return None
-        if self._is_compacted:
-            return Action.COMPACTED
+        if self._is_never_tiered:
+            return Action.NEVER_TIERED
+        if found is SnapshotVerdict.UNVERIFIED:
+            return Action.UNVERIFIED
         if found is not SnapshotVerdict.MISSING:
             return Action.REPLACE if options.replace else Action.NEEDS_REPLACE
-        return Action.WRITE if boundary.offset <= self._limit else Action.ABOVE_NEWEST
+        return Action.WRITE if offset <= self._limit else Action.ABOVE_NEWEST

@@ -24,16 +24,21 @@ class Level(StrEnum):
 
 SEVERITY: tuple[Verdict, ...] = (
     Verdict.CORRUPT_SEGMENT,
+    Verdict.GAP_IN_REMOTE,
     Verdict.CORRUPT_SNAPSHOT,
     Verdict.SUSPECT_SNAPSHOT,
     Verdict.MISSING_SNAPSHOT,
+    Verdict.UNREADABLE_SEGMENT,
+    Verdict.UNVERIFIED_SNAPSHOT,
     Verdict.MISSING_INDEX,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.ABOVE_LSO,
+    Verdict.COPY_IN_FLIGHT,
     Verdict.GAP_BEFORE,
     Verdict.READY,
     Verdict.ALREADY_TIERED,
     Verdict.COMPACTED_TOPIC,
+    Verdict.INTERNAL_TOPIC,
     Verdict.ACTIVE_SEGMENT,
 )
 RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
@@ -42,37 +47,47 @@ RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERIT
 DISPLAY_ORDER: tuple[Verdict, ...] = (
     Verdict.ALREADY_TIERED,
     Verdict.READY,
+    Verdict.COPY_IN_FLIGHT,
     Verdict.ABOVE_LSO,
     Verdict.GAP_BEFORE,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.MISSING_INDEX,
+    Verdict.UNVERIFIED_SNAPSHOT,
+    Verdict.UNREADABLE_SEGMENT,
     Verdict.MISSING_SNAPSHOT,
     Verdict.SUSPECT_SNAPSHOT,
     Verdict.CORRUPT_SNAPSHOT,
+    Verdict.GAP_IN_REMOTE,
     Verdict.CORRUPT_SEGMENT,
     Verdict.ACTIVE_SEGMENT,
     Verdict.COMPACTED_TOPIC,
+    Verdict.INTERNAL_TOPIC,
 )
 
 LEVEL: dict[Verdict, Level] = {
     Verdict.CORRUPT_SEGMENT: Level.BLOCKED,
+    Verdict.GAP_IN_REMOTE: Level.BLOCKED,
+    Verdict.UNREADABLE_SEGMENT: Level.BLOCKED,
+    Verdict.UNVERIFIED_SNAPSHOT: Level.BLOCKED,
     Verdict.CORRUPT_SNAPSHOT: Level.BLOCKED,
     Verdict.SUSPECT_SNAPSHOT: Level.BLOCKED,
     Verdict.MISSING_SNAPSHOT: Level.BLOCKED,
     Verdict.MISSING_INDEX: Level.BLOCKED,
     Verdict.TOPIC_ID_UNKNOWN: Level.BLOCKED,
     Verdict.ABOVE_LSO: Level.PENDING,
+    Verdict.COPY_IN_FLIGHT: Level.PENDING,
     Verdict.GAP_BEFORE: Level.PENDING,
     Verdict.READY: Level.READY,
     Verdict.ALREADY_TIERED: Level.SETTLED,
     Verdict.COMPACTED_TOPIC: Level.SETTLED,
+    Verdict.INTERNAL_TOPIC: Level.SETTLED,
     Verdict.ACTIVE_SEGMENT: Level.SETTLED,
 }
 
 # Segments that ought to be in remote storage and cannot go: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
 # Segments that remote storage is not for; percentages leave them out.
-NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC})
+NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
 
 MEANING: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "The segment is in remote storage, together with its indexes and its producer snapshot.",
@@ -80,11 +95,16 @@ MEANING: dict[Verdict, str] = {
     Verdict.ABOVE_LSO: "It ends above the last stable offset: replication or an open transaction comes first.",
     Verdict.GAP_BEFORE: "Nothing may be wrong with it, but an earlier segment of the partition has to go first.",
     Verdict.TOPIC_ID_UNKNOWN: "The partition was written by a broker before 2.8 and has no topic id yet.",
-    Verdict.MISSING_INDEX: "The offset index, the time index or the leader epochs are absent.",
+    Verdict.MISSING_INDEX: "Its leader epochs are absent, or an index that cannot be made from old entries.",
     Verdict.MISSING_SNAPSHOT: "No producer snapshot at the offset where the next segment begins; brokers tier nothing "
     "more of the partition.",
     Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
     Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
+    Verdict.COPY_IN_FLIGHT: "A copy of the segment to remote storage is under way.",
+    Verdict.GAP_IN_REMOTE: "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by.",
+    Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
+    Verdict.UNREADABLE_SEGMENT: "The segment file may not be read by the user who looked.",
+    Verdict.INTERNAL_TOPIC: "The topic is Kafka's own, which tiered storage excludes; its segments stay local.",
     Verdict.CORRUPT_SEGMENT: "The segment file itself is damaged.",
     Verdict.ACTIVE_SEGMENT: "The partition's last segment, which is still being written; it is never tiered.",
     Verdict.COMPACTED_TOPIC: "The topic is compacted, which tiered storage does not support; its segments stay local.",

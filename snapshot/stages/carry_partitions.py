@@ -13,8 +13,11 @@ from tiersnap.snapshot import tables
 from tiersnap.snapshot.delta_rows import writable
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import Examination, compaction_reason, conclude
+from tiersnap.snapshot.gate.coverage import RemoteCoverage
+from tiersnap.snapshot.gate.examine import Examination, conclude
+from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.lineage import joined
 from tiersnap.snapshot.log.log_dir import Partition, Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.partition_rows import from_row, to_table
@@ -23,8 +26,8 @@ from tiersnap.snapshot.stages.decoded_segments import DeltaFiles, segment_end
 from tiersnap.snapshot.stages.kept_state import KeptState
 from tiersnap.snapshot.stages.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.state.carry import Boundary, StartState
-from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
-from tiersnap.snapshot.state.producer_state import live_entries
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.table_file import TableFile
@@ -78,7 +81,7 @@ class PartitionCarry:
         self._source = source
         self._partition: Partition = from_row(path.rstrip("/"), row)
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
-        self._is_compacted = bool(compaction_reason(self._partition, has_gaps=False))
+        self._is_compacted = bool(never_tiered_reason(self._partition))
         self._snapshot_file = snapshot_reader(source, self._partition)
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._decoded = {segment["base_offset"]: segment for segment in row["decoded"]}
@@ -94,6 +97,10 @@ class PartitionCarry:
         self._errors: list[TiersnapError] = []
         self._is_unread = False
 
+    @property
+    def _at(self) -> tuple[int, int | None]:
+        return self._task.now, self._task.options.producer_expiration
+
     def row(self) -> dict[str, Any]:
         """The row of CARRIED."""
         replay, boundaries = replay_partition(
@@ -101,7 +108,6 @@ class PartitionCarry:
             self._read_runs,
             self._read_snapshot,
             start=self._start,
-            producer_expiration=self._task.options.producer_expiration,
         )
         for boundary in boundaries:
             self._settle(boundary)
@@ -109,7 +115,7 @@ class PartitionCarry:
         self._commit()
         rows = self._snapshots | self._new
         trusted = {offset: _as_tiered(row, self._task.options.replace) for offset, row in rows.items()}
-        examination = conclude(self._partition, replay, trusted, self._tiered())
+        examination = conclude(replay, trusted)
         return {
             # Errors leave the partition unfinished, and so does a snapshot file that could not be read: neither its
             # size nor its time will say when it can be.
@@ -138,15 +144,14 @@ class PartitionCarry:
                     message = f"{path} was deleted while the run was at work"
                     self._errors.append(TransientError(message, hint="run the same command again", at=""))
 
-    def _tiered(self) -> set[int]:
-        """Base offsets of the segments that are in remote storage up to their ends."""
+    def _tiered(self) -> RemoteCoverage:
+        """The segments that are in remote storage up to their ends, and nothing of what else is."""
         ends: dict[int, int] = {}
         for row in self._row["tiered"]:
             ends[row["base_offset"]] = max(row["end_offset"], ends.get(row["base_offset"], -1))
         nexts = {segment.base_offset: segment.next_base_offset for segment in self._partition.segments}
-        return {
-            base for base, following in nexts.items() if following is not None and ends.get(base, -1) + 1 >= following
-        }
+        covered = [(base, end) for base, end in nexts.items() if end is not None and ends.get(base, -1) + 1 >= end]
+        return RemoteCoverage(tuple(joined(covered)), max((end for _, end in covered), default=0))
 
     def _read_snapshot(self, offset: int) -> bytes | None:
         try:
@@ -165,8 +170,8 @@ class PartitionCarry:
         row: dict[str, Any] = {
             **{name: self._row[name] for name in ("log_dir", "topic", "topic_id", "partition")},
             "end_offset": boundary.offset,
-            "found": str(boundary.found.verdict),
-            "found_reason": boundary.found.reason,
+            "found": str(boundary.found.verdict(*self._at)),
+            "found_reason": boundary.found.reason(*self._at),
             "provenance": str(boundary.provenance),
             "folded_from": boundary.folded_from,
             "entry_count": None,
@@ -176,14 +181,15 @@ class PartitionCarry:
             "recorded_at": self._task.now,
         }
         self._new[boundary.offset] = row
-        if self._task.sink is None or not self._is_wanted(boundary.offset, boundary.found.verdict):
+        if self._task.sink is None or not self._is_wanted(boundary.offset, boundary.found.verdict(*self._at)):
             return
         if self._away:
             # Every boundary of every partition would wait for its time-outs; the next run goes on here.
             if not self._errors:
                 self._errors.append(TransientError(f"not tried after: {self._away[0].message}", at=""))
             return
-        entries = live_entries(boundary.entries, as_of=options.as_of, expiration=options.expiration)
+        expiry = Expiry(options.expiration, self._task.now, options.as_of)
+        entries = expiry.live(boundary.entries, boundary.max_timestamp)
         snapshot = SnapshotObject(
             self._row["topic"],
             self._row["topic_id"],
@@ -215,11 +221,11 @@ class PartitionCarry:
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:
         options = self._task.options
+        if not may_be_stored(self._partition, offset):
+            return False
         if options.every_boundary:
             return True
-        # What is not replicated yet may be cut off and written anew, and the object would contradict the log for good.
-        limit = self._partition.high_watermark
-        if offset not in self._bases or self._is_compacted or (limit is not None and offset > limit):
+        if offset not in self._bases or self._is_compacted:
             return False
         return found is SnapshotVerdict.MISSING or (
             options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
@@ -240,7 +246,9 @@ class PartitionCarry:
 
     def _readiness(self, examination: Examination, rows: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         replay, partition = examination.replay, self._partition
-        for segment, readiness in zip(partition.segments, examination.readiness, strict=True):
+        now, producer_expiration = self._at
+        verdicts = examination.readiness(now=now, producer_expiration=producer_expiration, coverage=self._tiered())
+        for facts, segment, readiness in zip(examination.segments, partition.segments, verdicts, strict=True):
             end = replay.ends.get(segment.base_offset)
             following = replay.log_end if segment.next_base_offset is None else segment.next_base_offset
             snapshot = rows.get(following)
@@ -249,14 +257,14 @@ class PartitionCarry:
                 "base_offset": segment.base_offset,
                 "next_base_offset": segment.next_base_offset,
                 "size_bytes": segment.log.size,
-                "max_timestamp": -1 if end is None else end.max_timestamp,
+                "max_timestamp": facts.largest_timestamp,
                 "verdict": str(readiness.verdict),
                 "reason": readiness.reason,
                 "next_step": readiness.next_step,
                 "snapshot": str(
-                    examination.snapshots[following].verdict
+                    examination.snapshots[following].verdict(now, producer_expiration)
                     if following in examination.snapshots
-                    else SnapshotVerdict.UNKNOWN
+                    else SnapshotVerdict.UNVERIFIED
                 ),
                 "snapshot_provenance": None if snapshot is None else _provenance(snapshot),
                 "high_watermark": replay.high_watermark,

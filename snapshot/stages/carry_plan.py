@@ -49,7 +49,7 @@ CARRIED = pa.schema(
 
 @dataclass(frozen=True)
 class CarryOptions:
-    """Settings of the stage; all but `as_of` change what a partition's outcome is.
+    """Settings of the stage; all but `as_of` change what a partition's outcome is; None reckons at each boundary.
 
     Attributes:
         expiration: ms, producers idle that long at `as_of` (ms) are left out of what is written; None keeps all.
@@ -58,7 +58,7 @@ class CarryOptions:
     """
 
     expiration: int | None
-    as_of: int
+    as_of: int | None
     producer_expiration: int | None
     every_boundary: bool
     replace: bool

@@ -52,6 +52,8 @@ def segment_end(row: Mapping[str, Any], path: str) -> SegmentEnd:
         first_timestamp=row["first_timestamp"],
         max_timestamp=row["max_timestamp"],
         has_gaps=row["has_gaps"],
+        digest="",
+        crc_checked=False,
         finding=finding,
     )
 
@@ -68,7 +70,9 @@ class DeltaFiles:
         path = f"{self._folder}/{row['deltas_file']}"
         for run in row["runs"]:
             groups = [run["row_group"]] if run["row_group"] >= 0 else []
-            yield Run(run["start_offset"], table_to_deltas(self.read(path, groups, DELTA_COLUMNS)))
+            yield Run(
+                run["start_offset"], table_to_deltas(self.read(path, groups, DELTA_COLUMNS)), row["max_timestamp"]
+            )
 
     def read(self, path: str, row_groups: list[int], columns: list[str]) -> pa.Table:
         """Row groups of a file, in the order given; an empty table for none of them."""

@@ -47,7 +47,7 @@ class KeptState:
         except FileNotFoundError:
             # Somebody cleaned up the table: what the state was made of is still there.
             return None
-        return StartState(offset, kept, previous["history_from"], previous["has_adopted"], previous["last_timestamp"])
+        return StartState(offset, kept, previous["history_from"], previous["has_adopted"])
 
     def keep(
         self, state: StartState | None, states: TableFile, *, is_finished: bool, writes: bool, now: int
@@ -74,7 +74,7 @@ class KeptState:
             "state_row_group": states.write(deltas),
             "history_from": state.history_from,
             "has_adopted": state.has_adopted,
-            "last_timestamp": state.last_timestamp,
+            "last_timestamp": None,
             "chain": self._chain(state.offset),
         }
 

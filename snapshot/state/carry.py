@@ -1,13 +1,14 @@
 """Carrying the state along a partition: runs in, the state at every wanted offset out.
 
 The state is one table updated in place, so the cost is that of the deltas, not of segments x producers; entries are
-copied out only at boundaries somebody asked for. Snapshot files that are there are judged on the way; one that knows
-producers from before the log start becomes the state from there on, as it would for a broker.
+copied out only at boundaries somebody asked for. Snapshot files that are there are compared on the way; one that says
+all that the log says, and knows producers from before the log start, becomes the state from there on, as it would for
+a broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,25 +18,21 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import (
-    DEFAULT_PRODUCER_EXPIRATION_MS,
-    Comparison,
-    Provenance,
-    SnapshotVerdict,
-    compare,
-)
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
 
 ReadSnapshot = Callable[[int], bytes | None]
 
 
 class Boundary:
-    """The state at one offset and what the file found there is worth.
+    """The state at one offset, and how the file found there compares with it.
 
     Attributes:
         offset: exclusive end offset.
         provenance: of `entries`.
-        found: verdict on the file at this offset; MISSING when there is none.
+        found: of the file at this offset; MISSING when there is none.
         folded_from: offset the fold began at, for the manifest.
+        max_timestamp: ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part
+            below the offset; -1 without one. Expiry is reckoned from it.
     """
 
     def __init__(
@@ -45,16 +42,18 @@ class Boundary:
         provenance: Provenance,
         found: Comparison,
         folded_from: int,
+        max_timestamp: int = NONE,
     ) -> None:
         """`entries` computes them when they are asked for: most boundaries need none."""
         self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
+        self.max_timestamp = max_timestamp
         self._entries = entries
 
     @property
     def entries(self) -> np.ndarray:
         """Computed state, ENTRY_DTYPE ascending by producer id, nothing expired; ask before the carry goes on.
 
-        An adopted file's entries where the verdict is EXTENDS.
+        An adopted file's entries where it strictly EXTENDS the log.
 
         Raises:
             RuntimeError: the carry has gone on.
@@ -83,7 +82,6 @@ class StartState:
     deltas: np.ndarray
     history_from: int
     has_adopted: bool
-    last_timestamp: int
 
 
 class PartitionState:
@@ -95,7 +93,6 @@ class PartitionState:
         log_start: int,
         cleaned_below: int | None = None,
         start: StartState | None = None,
-        producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Begin at the first segment, or at `start`.
 
@@ -105,18 +102,16 @@ class PartitionState:
         """
         self._producers = ProducerFold()
         self._step = 0
-        self._expiration = producer_expiration
         self.folded_from = log_start
         self.history_from = log_start
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
-        self.last_timestamp = NONE
+        self._max_timestamp = NONE
         if start is not None:
             self._producers.combine(start.deltas)
             self.history_from = start.history_from
             self.has_adopted = start.has_adopted
-            self.last_timestamp = start.last_timestamp
 
     @property
     def provenance(self) -> Provenance:
@@ -128,8 +123,7 @@ class PartitionState:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
         self._step += 1
         error = self._producers.combine(run.deltas)
-        if run.deltas.size:
-            self.last_timestamp = max(self.last_timestamp, int(run.deltas["timestamp"].max()))
+        self._max_timestamp = run.max_timestamp
         if error >= 0:
             message = (
                 f"non-transactional batch at offset {error} inside an open transaction of the same producer: "
@@ -138,14 +132,14 @@ class PartitionState:
             self.refusal = Refusal(error, message)
         return self.refusal is None
 
-    def boundary(self, offset: int, *, read_snapshot: ReadSnapshot, written_at: int) -> Boundary:
-        """The state at `offset`, judging the file there; adopts a file that extends the log."""
+    def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
+        """The state at `offset`, compared with the file there; adopts a file that strictly extends the log."""
         entries = self._entries_here()
-        comparison, theirs = self._judge(entries, offset, read_snapshot, written_at)
-        if comparison.verdict is SnapshotVerdict.EXTENDS and theirs is not None:
-            self._adopt(entries(), theirs)
+        comparison, theirs = self._compare(entries, offset, read_snapshot)
+        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None:
+            self._adopt(theirs)
             entries = self._entries_here()
-        return Boundary(offset, entries, self.provenance, comparison, self.folded_from)
+        return Boundary(offset, entries, self.provenance, comparison, self.folded_from, self._max_timestamp)
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
         """The entries as they are now, computed if they are asked for before the state goes on."""
@@ -159,8 +153,8 @@ class PartitionState:
 
         return entries
 
-    def _judge(
-        self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot, written_at: int
+    def _compare(
+        self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot
     ) -> tuple[Comparison, np.ndarray | None]:
         name = snapshot_file.file_name(offset)
         try:
@@ -168,27 +162,20 @@ class PartitionState:
             if found is None:
                 return Comparison(SnapshotVerdict.MISSING, f"no {name}"), None
             theirs = snapshot_file.decode(found, name=name)
+        except FileNotFoundError:
+            return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed"), None
         except OSError as error:
-            return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror or error}"), None
+            return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}"), None
         except CorruptSnapshotError as error:
             return Comparison(SnapshotVerdict.CORRUPT, error.message), None
-        comparison = compare(
-            theirs,
-            entries(),
-            history_from=0 if self.has_adopted else self.history_from,
-            is_cleaned=offset <= self._cleaned_below,
-            written_at=max(written_at, self.last_timestamp),
-            producer_expiration=self._expiration,
-        )
-        return comparison, theirs
+        history_from = 0 if self.has_adopted else self.history_from
+        is_cleaned = offset <= self._cleaned_below
+        return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs
 
-    def _adopt(self, entries: np.ndarray, theirs: np.ndarray) -> None:
-        # Producers that the broker had expired when it wrote the file stay as computed.
-        only_ours = entries.compress(~np.isin(entries["producer_id"], theirs["producer_id"], assume_unique=True))
-        merged = np.concatenate([theirs, only_ours])
-        merged = merged.take(np.argsort(merged["producer_id"], kind="stable"))
-        self._producers = ProducerFold(merged.size)
-        self._producers.combine(from_entries(merged))
+    def _adopt(self, theirs: np.ndarray) -> None:
+        """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
+        self._producers = ProducerFold(theirs.size)
+        self._producers.combine(from_entries(theirs))
         self.has_adopted = True
         self._step += 1
 
@@ -199,7 +186,7 @@ class PartitionState:
     def state(self, offset: int) -> StartState:
         """A copy to continue from later."""
         deltas = self._producers.deltas()
-        return StartState(offset, deltas, self.history_from, self.has_adopted, self.last_timestamp)
+        return StartState(offset, deltas, self.history_from, self.has_adopted)
 
 
 def carry(
@@ -208,7 +195,6 @@ def carry(
     wanted: Iterable[int],
     *,
     read_snapshot: ReadSnapshot,
-    written_at: Mapping[int, int],
     log_end: int,
 ) -> Iterator[Boundary]:
     """Boundaries at the wanted offsets, ascending, while `state` is advanced.
@@ -216,8 +202,6 @@ def carry(
     Args:
         runs: ascending; a run begins at every wanted offset below the log end.
         read_snapshot: bytes of the snapshot file at an offset, None when there is none; may raise OSError.
-        written_at: ms by offset, when the file there was written at the latest (see trust.compare); absent = the
-            largest timestamp below it.
         log_end: exclusive end offset of the last run.
     """
     pending = sorted(wanted)
@@ -225,7 +209,7 @@ def carry(
     def take(limit: int) -> Iterator[Boundary]:
         while pending and pending[0] <= limit:
             offset = pending.pop(0)
-            yield state.boundary(offset, read_snapshot=read_snapshot, written_at=written_at.get(offset, NONE))
+            yield state.boundary(offset, read_snapshot=read_snapshot)
 
     for run in runs:
         yield from take(run.start_offset)

@@ -17,7 +17,6 @@ from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, PartitionState, ReadSnapshot, Refusal, StartState, carry
 from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
@@ -74,6 +73,15 @@ def cut_offsets(partition: Partition) -> list[int]:
     return sorted(wanted)
 
 
+def may_be_stored(partition: Partition, offset: int) -> bool:
+    """Whether a snapshot computed at `offset` may go to remote storage: nothing above the high watermark may.
+
+    What is not replicated yet can be cut off and written anew, and the stored snapshot would contradict the log for
+    good. A directory that no broker and no plugin reads may have them all.
+    """
+    return partition.high_watermark is not None and offset <= partition.high_watermark
+
+
 def inside(offsets: list[int], segment: Segment) -> list[int]:
     """Those of the ascending offsets that lie in [base offset, next base offset)."""
     low = bisect_left(offsets, segment.base_offset)
@@ -82,23 +90,14 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
 
 
 def local_replay(
-    filesystem: fs.FileSystem,
-    partition: Partition,
-    *,
-    check_crc: bool = True,
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
+    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay straight from the segment files: iterate the boundaries, then read the replay."""
 
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
 
-    return replay_partition(
-        partition,
-        read_runs,
-        snapshot_reader(filesystem, partition),
-        producer_expiration=producer_expiration,
-    )
+    return replay_partition(partition, read_runs, snapshot_reader(filesystem, partition))
 
 
 def replay_partition(
@@ -107,7 +106,6 @@ def replay_partition(
     read_snapshot: ReadSnapshot,
     *,
     start: StartState | None = None,
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
@@ -119,7 +117,6 @@ def replay_partition(
         log_start=partition.segments[0].base_offset if partition.segments else 0,
         cleaned_below=partition.cleaner_offset,
         start=start,
-        producer_expiration=producer_expiration,
     )
     return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1)
 
@@ -132,7 +129,6 @@ def _boundaries(
         return
     first = partition.segments[0].base_offset
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
-    times = written_at(partition)
     for segment in partition.segments:
         runs, end = read_runs(segment, inside(cuts, segment))
         replay.ends[segment.base_offset] = end
@@ -141,7 +137,6 @@ def _boundaries(
             continue
         if segment.is_active:
             replay.closed_state = state.state(segment.base_offset)
-        times[segment.base_offset] = end.first_timestamp
         wanted = {*inside(snapshots, segment), segment.base_offset}
         if segment.is_active:
             wanted.add(replay.log_end)
@@ -152,7 +147,6 @@ def _boundaries(
             _watching(runs, replay, state),
             wanted if intact else wanted & {segment.base_offset},
             read_snapshot=read_snapshot,
-            written_at=times,
             log_end=replay.log_end if segment.is_active else segment.base_offset,
         )
         if state.refusal is not None or not intact:
@@ -168,16 +162,6 @@ def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Ite
         if run.start_offset == replay.partition.high_watermark:
             replay.watch(state.first_open_offset())
         yield run
-
-
-def written_at(partition: Partition) -> dict[int, int]:
-    """Latest write time (ms) of snapshot files that are not aligned: a clean stop writes one at the log end.
-
-    An aligned file is written when its segment is rolled, by the append of the segment's first batch, whose timestamp
-    the caller adds; the file's own time would also excuse an empty one that a later clean start wrote.
-    """
-    bases = {segment.base_offset for segment in partition.segments}
-    return {offset: ref.modified_ns // 1_000_000 for offset, ref in partition.snapshots.items() if offset not in bases}
 
 
 def snapshot_reader(filesystem: fs.FileSystem, partition: Partition) -> ReadSnapshot:

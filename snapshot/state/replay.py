@@ -20,10 +20,16 @@ from tiersnap.snapshot.state.producer_state import ProducerFold
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's."""
+    """The deltas (DELTA_DTYPE) of the batches of one segment from `start_offset` up to the next run's.
+
+    Attributes:
+        max_timestamp: ms, largest of all the segment's entries up to the end of this run, those of earlier runs of the
+            segment included; -1 without one.
+    """
 
     start_offset: int
     deltas: np.ndarray
+    max_timestamp: int
 
 
 class _Runs:
@@ -39,8 +45,8 @@ class _Runs:
     def stop_at(self) -> int:
         return self.cuts[0] if self.cuts else NO_CUT
 
-    def cut(self) -> None:
-        self.done.append(Run(self._start_offset, self.producers.deltas()))
+    def cut(self, max_timestamp: int) -> None:
+        self.done.append(Run(self._start_offset, self.producers.deltas(), max_timestamp))
         if self.cuts:
             self._start_offset, self.producers = self.cuts.pop(0), ProducerFold()
 
@@ -78,6 +84,6 @@ def fold_segment(
             on_rows(rows)
     log_end = scan.end.last_offset + 1 if limit is None else limit
     left = [cut for cut in runs.cuts if cut <= log_end]
-    runs.cut()
-    runs.done.extend(Run(cut, ProducerFold().deltas()) for cut in left)
+    runs.cut(scan.end.max_timestamp)
+    runs.done.extend(Run(cut, ProducerFold().deltas(), scan.end.max_timestamp) for cut in left)
     return runs.done, scan.end

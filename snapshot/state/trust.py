@@ -1,7 +1,15 @@
 """Is a snapshot that is there also right? Found entries against computed ones, producer by producer.
 
 A broker leaves empty snapshots after a clean start without any, keeps damaged old ones that nobody reads, and drops
-idle producers; so presence proves nothing and absence of a producer is not always damage.
+idle producers; so presence proves nothing and absence of a producer is not always damage. A comparison counts every
+entry and knows no clock: it is a fact, and facts are stored. What it means today is derived from it:
+
+    start            only a file that says all that the log says (strictly MATCHES or EXTENDS) starts a carry
+    leave to upload  what the file lacks, or says otherwise, does no harm if a broker that loads it now drops those
+                     entries anyway: no transaction is open, and by their own timestamps they are older than
+                     producer.id.expiration.ms (ProducerStateManager.loadFromSnapshot). A timestamp in the future is
+                     young. When the file was written is not asked: file times get lost, and record times may lie in
+                     any year.
 """
 
 from __future__ import annotations
@@ -11,9 +19,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from tiersnap.snapshot.state.producer_state import is_expired
+from tiersnap.snapshot.state.producer_state import NONE
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
+# `harmful_until` where a transaction is open: no broker ever drops such an entry.
+NEVER = 2**63 - 1
 
 
 class SnapshotVerdict(StrEnum):
@@ -24,7 +34,7 @@ class SnapshotVerdict(StrEnum):
     MISSING = "MISSING"
     CORRUPT = "CORRUPT"  # not readable as a snapshot
     SUSPECT = "SUSPECT"  # readable, contradicts the log
-    UNKNOWN = "UNKNOWN"  # the log is damaged below it, nothing to compare with
+    UNVERIFIED = "UNVERIFIED"  # never compared: the log is damaged below it, or nobody looked
 
     @property
     def is_trusted(self) -> bool:
@@ -42,23 +52,66 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Verdict on a found snapshot; counts are producers.
+    """What was found out of one snapshot file; plain facts, fit for a row. Counts are producers.
 
     Attributes:
-        lacking: in the log, not in the file, not expired.
+        strict: the verdict when every entry counts; SUSPECT says no more than that some differ.
+        says: the facts in words.
+        lacking: in the log, not in the file.
         differing: in both with other values.
+        forgotten: in both, and nothing but the coordinator epoch is unset: the broker dropped the idle producer and
+            it came back. Its next marker sets the epoch again, and until then no coordinator is fenced by it.
         unexplained: in the file only, although the log still holds everything they could come from.
         extending: values the log no longer holds the batches for.
-        expired: in the log, not in the file, and idle for the expiration when it was written.
+        harmful_until: ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER
+            where one has an open transaction, -1 where there is none.
     """
 
-    verdict: SnapshotVerdict
-    reason: str
+    strict: SnapshotVerdict
+    says: str
     lacking: int = 0
     differing: int = 0
+    forgotten: int = 0
     unexplained: int = 0
     extending: int = 0
-    expired: int = 0
+    harmful_until: int = NONE
+
+    @property
+    def is_start(self) -> bool:
+        """Whether a carry may start from the file."""
+        return self.strict.is_trusted
+
+    def does_harm(self, now: int, producer_expiration: int | None) -> bool:
+        """Whether a broker that loads the file at `now` would keep an entry that counts against it.
+
+        Args:
+            now: ms.
+            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        """
+        if producer_expiration is None:
+            return bool(self.lacking or self.differing or self.unexplained or self.forgotten)
+        if not (self.lacking or self.differing or self.unexplained):
+            return False
+        return self.harmful_until == NEVER or now - self.harmful_until < producer_expiration
+
+    def verdict(self, now: int, producer_expiration: int | None) -> SnapshotVerdict:
+        """What the file is worth at `now` (see `does_harm`): may a segment be uploaded with it?"""
+        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
+            return self.strict
+        return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES
+
+    def reason(self, now: int, producer_expiration: int | None) -> str:
+        """Why it is worth that."""
+        if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
+            return self.says
+        if not (self.lacking or self.differing or self.unexplained):
+            return f"{self.says}: harmless, the next marker of each sets it again"
+        return f"{self.says}: harmless, a broker that loads the file drops such idle producers anyway"
+
+
+def computed(provenance: Provenance) -> Comparison:
+    """Of a snapshot that was made from the log, in place of one that is missing or was to be replaced."""
+    return Comparison(SnapshotVerdict.MATCHES, f"computed from the log ({provenance})")
 
 
 def compare(
@@ -66,54 +119,56 @@ def compare(
     computed: np.ndarray,
     *,
     history_from: int,
-    written_at: int,
     is_cleaned: bool = False,
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> Comparison:
-    """Judge the entries of a snapshot file.
+    """Compare the entries of a snapshot file with those of the log.
 
     Args:
         found: entries of the file, ENTRY_DTYPE in ascending producer id.
         computed: entries folded from the log, likewise, nothing expired.
         history_from: batches below this offset are gone (the log starts there); 0 = all is there.
-        written_at: ms, latest time the broker can have dropped idle producers before it wrote the file.
         is_cleaned: the cleaner removed batches from below the file's offset, so a file may know any of them.
-        producer_expiration: the broker's producer.id.expiration.ms, None if it never expires producers.
     """
     in_found = np.isin(computed["producer_id"], found["producer_id"], assume_unique=True)
     in_computed = np.isin(found["producer_id"], computed["producer_id"], assume_unique=True)
-    missing = computed[~in_found]
-    gone = int(is_expired(missing, as_of=written_at, expiration=producer_expiration).sum())
-    extra = found[~in_computed]
+    lacking, extra = computed[~in_found], found[~in_computed]
     ours, theirs = computed[in_found], found[in_computed]
-    equal = (ours == theirs) | _forgot_marker(ours, theirs, producer_expiration)
+    equal = ours == theirs
     explained = is_cleaned | _explains_extra(extra, history_from)
     extends = ~equal & (is_cleaned | _explains_difference(ours, theirs, history_from))
-    lacking = missing.size - gone
-    differing = int((~equal & ~extends).sum())
-    unexplained = int((~explained).sum())
+    forgotten = ~equal & ~extends & _forgot_marker(ours, theirs)
+    differing = ~(equal | extends | forgotten)
+    harmful = (lacking, ours[differing], theirs[differing], extra[~explained])
+    counts = (lacking.size, int(differing.sum()), int(forgotten.sum()), int((~explained).sum()))
     extending = int(explained.sum() + extends.sum())
-    if lacking or differing or unexplained:
-        verdict = SnapshotVerdict.SUSPECT
-    elif extending:
-        verdict = SnapshotVerdict.EXTENDS
-    else:
-        verdict = SnapshotVerdict.MATCHES
     gap = "removed by the cleaner" if is_cleaned else f"from before offset {history_from}, where this log begins"
-    reason = _reason(found.size, computed.size, lacking, differing, unexplained, extending, gap)
-    return Comparison(verdict, reason, lacking, differing, unexplained, extending, gone)
+    return Comparison(
+        _strict(any(counts), extending),
+        _words(found.size, computed.size, *counts, extending, gap),
+        *counts,
+        extending=extending,
+        harmful_until=max(_harmful_until(entries) for entries in harmful),
+    )
 
 
-def _forgot_marker(ours: np.ndarray, theirs: np.ndarray, producer_expiration: int | None) -> np.ndarray:
-    """Nothing but the coordinator epoch is unset: the broker dropped the idle producer, and it came back.
+def _strict(differs: bool, extending: int) -> SnapshotVerdict:
+    if differs:
+        return SnapshotVerdict.SUSPECT
+    return SnapshotVerdict.EXTENDS if extending else SnapshotVerdict.MATCHES
 
-    Its next marker sets the epoch again, and until then no coordinator is fenced by it: no harm comes of such a file.
-    """
+
+def _harmful_until(entries: np.ndarray) -> int:
+    if (entries["current_txn_first_offset"] >= 0).any():
+        return NEVER
+    return int(entries["timestamp"].max(initial=NONE))
+
+
+def _forgot_marker(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     forgot: np.ndarray = (theirs["coordinator_epoch"] < 0) & (ours["last_offset"] >= 0)
     for name in ours.dtype.names or ():
         if name != "coordinator_epoch":
             forgot &= ours[name] == theirs[name]
-    return forgot if producer_expiration is not None else np.zeros(ours.size, np.bool_)
+    return forgot
 
 
 def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:
@@ -139,14 +194,18 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
     return explained
 
 
-def _reason(found: int, computed: int, lacking: int, differing: int, unexplained: int, extending: int, gap: str) -> str:
-    if lacking and not found:
-        return f"empty, but the log holds {lacking} live producers: a clean start without snapshots writes such files"
+def _words(
+    found: int, computed: int, lacking: int, differing: int, forgotten: int, unexplained: int, extending: int, gap: str
+) -> str:
     parts = []
-    if lacking:
+    if lacking and not found:
+        parts.append(f"empty, and the log holds {lacking} producers")
+    elif lacking:
         parts.append(f"lacks {lacking} of {computed} producers in the log")
     if differing:
         parts.append(f"{differing} producers differ from the log")
+    if forgotten:
+        parts.append(f"{forgotten} producers came back without their coordinator epoch")
     if unexplained:
         parts.append(f"knows {unexplained} producers that the log does not hold")
     if parts:

@@ -1,0 +1,81 @@
+"""What remote storage holds of one partition's lineage: data and the broker's own arithmetic, no store.
+
+A broker goes on copying behind the highest offset that it finds in remote storage, and passes by what lies below,
+whether that is covered or not. Follows org.apache.kafka.server.log.remote.storage.RemoteLogManager
+.findHighestRemoteOffset: the newest leader epoch of the log that any copy knows decides, cut at the epoch's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.lineage import Interval, agreed_intervals, epoch_ranges, joined
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFacts:
+    """One copy of a segment in remote storage.
+
+    Attributes:
+        end_offset: exclusive.
+        leader_epochs: (epoch, start offset) of the segment, ascending.
+        is_complete: all its objects are there and it is visible: manifest with its objects and sizes, every file of a
+            LocalTieredStorage folder, or COPY_SEGMENT_FINISHED. What is not complete covers nothing.
+    """
+
+    start_offset: int
+    end_offset: int
+    leader_epochs: LeaderEpochs
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCoverage:
+    """What of one lineage is in remote storage.
+
+    Attributes:
+        covered: [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
+        highest: exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
+        in_flight: base offsets of segments that somebody is copying now.
+    """
+
+    covered: tuple[Interval, ...] = ()
+    highest: int = 0
+    in_flight: frozenset[int] = frozenset()
+
+    def covers(self, start_offset: int, end_offset: int) -> bool:
+        """Whether every offset of [start, exclusive end) is covered; so it is where there is none."""
+        return start_offset >= end_offset or any(
+            start <= start_offset and end_offset <= end for start, end in self.covered
+        )
+
+
+NOTHING_REMOTE = RemoteCoverage()
+
+
+def coverage_of(
+    copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int, *, in_flight: Iterable[int] = ()
+) -> RemoteCoverage:
+    """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
+
+    Args:
+        lineage: (epoch, start offset) of the local log, ascending.
+        log_end_offset: of the local log, exclusive.
+        in_flight: base offsets of segments that somebody is copying now.
+    """
+    complete = [copy for copy in copies if copy.is_complete]
+    agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
+    return RemoteCoverage(tuple(joined(agreed)), _highest(complete, lineage, log_end_offset), frozenset(in_flight))
+
+
+def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:
+    highest: dict[int, int] = {}
+    for copy in copies:
+        for epoch, _, end in epoch_ranges(copy.leader_epochs, copy.end_offset):
+            highest[epoch] = max(end, highest.get(epoch, 0))
+    for epoch, _, end in reversed(epoch_ranges(lineage, log_end_offset)):
+        if epoch in highest:
+            return min(highest[epoch], end)
+    return 0

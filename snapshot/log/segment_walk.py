@@ -1,0 +1,213 @@
+"""The walk over one segment's bytes, wherever they come from: what it knows as it goes, and how it ended.
+
+`SegmentScan` gives it windows of a file, `SegmentCheck` the pieces of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, RECORD_BATCH_DTYPE
+from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.kernels.digest import START
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold
+
+# Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
+_ROWS = 8192
+_PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT)
+_NO_DELTAS = np.empty(0, DELTA_DTYPE)
+
+_MESSAGES = {
+    kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
+    kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
+    kernels.BAD_CRC: (FindingKind.BAD_CRC, "CRC stored {expected:08x}, computed {found:08x}"),
+    kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
+    kernels.BAD_CONTROL: (
+        FindingKind.BAD_CONTROL_RECORD,
+        "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed; found {found}",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """How a walk ended.
+
+    Attributes:
+        size: bytes of the file when it was opened, or of the stream.
+        valid_bytes: bytes up to the end of the last good entry.
+        last_offset: last offset of the last good entry, base offset - 1 when there is none.
+        legacy_count: entries of magic 0 and 1, counted and not decoded.
+        first_timestamp: ms, max timestamp of the first decoded batch, -1 without one.
+        max_timestamp: ms, largest of the good entries as clients or the broker stamped them; magic 1 counts, magic 0
+            has none. -1 without one.
+        digest: 16 hexadecimal digits over the headers of the good entries, see kernels.digest.
+        crc_checked: whether the CRC of every entry was computed and compared.
+        finding: damage that ended the walk, or None.
+    """
+
+    size: int
+    valid_bytes: int
+    batch_count: int
+    legacy_count: int
+    last_offset: int
+    first_timestamp: int
+    max_timestamp: int
+    has_gaps: bool
+    digest: str
+    crc_checked: bool
+    finding: Finding | None
+
+    def largest_timestamp(self, modified_ns: int) -> int:
+        """What brokers publish and retention acts on: ms, the file's time where no entry has a timestamp.
+
+        Follows org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp.
+
+        Args:
+            modified_ns: the file's modification time, ns since the epoch.
+        """
+        return self.max_timestamp if self.max_timestamp >= 0 else modified_ns // 1_000_000
+
+
+class Folding(Protocol):
+    """What becomes of the batches while they are decoded.
+
+    Attributes:
+        producers: takes them in.
+        stop_at: at the first entry at or above this offset, `cut` is called before that entry is taken.
+    """
+
+    producers: ProducerFold
+
+    @property
+    def stop_at(self) -> int:
+        """NO_CUT, or above what was folded."""
+        ...
+
+    def cut(self, max_timestamp: int) -> None:
+        """Go on with other producers and a larger `stop_at`.
+
+        Args:
+            max_timestamp: ms, largest of the segment's entries so far, -1 without one.
+        """
+        ...
+
+
+class SegmentWalk:
+    """The walk over one segment."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        base_offset: int,
+        next_base_offset: int | None,
+        check_crc: bool,
+        keep_rows: bool,
+        folding: Folding | None = None,
+    ) -> None:
+        """`path` is for findings; see `SegmentScan` for the rest."""
+        self._path, self._next_base_offset = path, next_base_offset
+        self._check_crc, self._keep_rows, self._folding = check_crc, keep_rows, folding
+        self._state = _new_state(base_offset)
+        self._out = kernels.NO_ROWS
+        self.cursor, self.reason = 0, kernels.END
+
+    @property
+    def valid_bytes(self) -> int:
+        """Of the segment, up to the end of the last good entry."""
+        return int(self._state["valid_bytes"])
+
+    def make_room(self, size: int) -> None:
+        """Room for the rows of a segment of `size` bytes, or for the most that are kept at once."""
+        if self._keep_rows:
+            self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
+
+    def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
+        """Walk over uint8 bytes that lie at byte `position`: arrays of decoded rows, each valid until the next.
+
+        Then `cursor` is the first byte of the window that was not walked, and `reason` why (see kernels.batch).
+        """
+        state = self._state
+        cursor, reason = 0, kernels.ROWS_FULL
+        while reason in _PAUSES:
+            cursor, reason = self._step(window, cursor, position)
+            if reason != kernels.TABLE_FULL and state["row_count"]:
+                yield self._out[: state["row_count"]]
+                state["row_count"] = 0
+        self.cursor, self.reason = cursor, reason
+
+    def _step(self, window: np.ndarray, cursor: int, position: int) -> tuple[int, int]:
+        folding, state = self._folding, self._state
+        if folding is None:
+            stop_at, slots, deltas = kernels.NO_CUT, kernels.NO_SLOTS, _NO_DELTAS
+        else:
+            stop_at, (slots, deltas) = folding.stop_at, folding.producers.table
+            state["producer_count"] = len(folding.producers)
+        cursor, reason = kernels.walk(
+            window, cursor, position, stop_at, self._check_crc, state, self._out, slots, deltas
+        )
+        if folding is not None:
+            folding.producers.extended_to(int(state["producer_count"]))
+            if reason == kernels.TABLE_FULL:
+                folding.producers.grow()
+            elif reason == kernels.CUT:
+                folding.cut(int(state["max_timestamp"]))
+        return cursor, reason
+
+    def finding(self, size: int, reason: int) -> Finding | None:
+        """What is wrong with a segment of `size` bytes over which the walk ended for `reason`."""
+        state, valid_bytes = self._state, self.valid_bytes
+        if reason in _MESSAGES:
+            kind, message = _MESSAGES[reason]
+            return Finding(
+                kind, self._path, valid_bytes, message.format(expected=state["expected"], found=state["found"])
+            )
+        if self._next_base_offset is None:
+            return None
+        if size == 0:
+            return Finding(FindingKind.EMPTY_SEGMENT, self._path, -1, "0 bytes in a closed segment")
+        if valid_bytes < size:
+            message = f"the last batch is cut: {size - valid_bytes} bytes left over in a closed segment"
+            return Finding(FindingKind.TRUNCATED_SEGMENT, self._path, valid_bytes, message)
+        if state["last_offset"] >= self._next_base_offset:
+            message = f"last offset expected below {self._next_base_offset}, found {state['last_offset']}"
+            return Finding(FindingKind.OFFSETS_OVERLAP, self._path, -1, message)
+        return None
+
+    def end(self, size: int, finding: Finding | None) -> SegmentEnd:
+        """How it ended."""
+        state = self._state
+        return SegmentEnd(
+            size=size,
+            valid_bytes=self.valid_bytes,
+            batch_count=int(state["batch_count"]),
+            legacy_count=int(state["legacy_count"]),
+            last_offset=int(state["last_offset"]),
+            first_timestamp=int(state["first_timestamp"]),
+            max_timestamp=int(state["max_timestamp"]),
+            has_gaps=bool(state["is_missing_records"] or state["is_missing_batches"]),
+            digest=f"{int(state['digest']):016x}",
+            crc_checked=self._check_crc,
+            finding=finding,
+        )
+
+
+def _new_state(base_offset: int) -> np.void:
+    state: np.void = np.zeros(1, kernels.WALK_DTYPE)[0]
+    state["last_offset"] = base_offset - 1
+    state["first_timestamp"] = state["max_timestamp"] = -1
+    state["digest"] = START
+    return state
+
+
+def load_kernels() -> None:
+    """Load the compiled walk, a third of a second, before there is anything to scan."""
+    window = np.frombuffer(b"", np.uint8)
+    state = _new_state(0)
+    kernels.walk(window, 0, 0, kernels.NO_CUT, True, state, kernels.NO_ROWS, kernels.NO_SLOTS, _NO_DELTAS)
