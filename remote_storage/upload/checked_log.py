@@ -7,10 +7,12 @@ only when everything is proved, and a store that lacks a piece makes no object.
 
 from __future__ import annotations
 
+from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError
 from tiersnap.remote_storage.stores.object_store import ByteSource
-from tiersnap.remote_storage.upload.batch_check import BatchCheck
 from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.segment_check import SegmentCheck
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
 
 
@@ -42,12 +44,13 @@ class CheckedLog:
         if not data:
             return data
         piece = memoryview(data)
-        self._batches.update(piece)
+        self._check.update(piece)
+        if self._check.finding is not None:
+            raise self._corrupt(self._check.finding)
         self._index_check.update(piece)
         self._left -= len(data)
         if self._left == 0:
-            self._batches.finish()
-            self._indexes = self._index_check.finish()
+            self._finish()
         return data
 
     def seek(self, position: int, /) -> int:
@@ -57,8 +60,32 @@ class CheckedLog:
         self._begin()
         return self._file.seek(0)
 
+    def _finish(self) -> None:
+        end = self._check.finish()
+        if end.finding is not None:
+            raise self._corrupt(end.finding)
+        decoded = self._segment.header_digest
+        if decoded is not None and end.digest != decoded:
+            raise SegmentChangedError(
+                f"segment changed since it was decoded: {self._segment.log.path}: its headers give {end.digest}, "
+                f"they gave {decoded}",
+                hint="run the same command again: it decodes the segment anew",
+                path=self._segment.log.path,
+            )
+        self._indexes = self._index_check.finish()
+
+    def _corrupt(self, finding: Finding) -> CorruptSegmentError:
+        return CorruptSegmentError(
+            str(finding),
+            hint="tiersnap dump FILE shows the place; restore the segment from another replica",
+            base_offset=self._segment.base_offset,
+            position=finding.position,
+        )
+
     def _begin(self) -> None:
         segment = self._segment
         self._left = segment.log.size
-        self._batches = BatchCheck(segment.base_offset, segment.next_base_offset)
+        self._check = SegmentCheck(
+            segment.base_offset, segment.next_base_offset, size=segment.log.size, name=segment.log.path
+        )
         self._index_check = IndexCheck(segment.base_offset, self._found, segment.ongoing())

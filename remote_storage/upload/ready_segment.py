@@ -31,7 +31,7 @@ class ReadySegment:
         producer_snapshot: at `next_base_offset`.
         offset_index: as the time index and the transaction index the file beside the log, None where there is none.
         open_transactions: (producer id, first offset) of those open at `base_offset`; None where nobody knows.
-        header_digest: what the decode made of the batch headers; None for a segment that needed no decode.
+        header_digest: SegmentEnd.digest of the decode; None for a segment that needed no decode.
         log_crc32c: of the whole log file, where one was recorded.
 
     Raises:
@@ -48,7 +48,7 @@ class ReadySegment:
     time_index: SourceFile | None = None
     transaction_index: SourceFile | None = None
     open_transactions: tuple[tuple[int, int], ...] | None = None
-    header_digest: bytes | None = None
+    header_digest: str | None = None
     log_crc32c: int | None = None
 
     def __post_init__(self) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from tests.s3.segments import attempt, log_bytes, make_segment, source
-from tiersnap.remote_storage.errors import CorruptSegmentError
+from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -17,10 +18,12 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import copy_segment, fetch_index
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 pytestmark = pytest.mark.unit
 
 LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
+LOCAL = fs.LocalFileSystem()
 NAME = "00000000000000001000"
 
 
@@ -49,7 +52,7 @@ def flip(position):
     return change
 
 
-@pytest.mark.parametrize("position", [0, 16, 20, 30, 70, 5_000, -1])
+@pytest.mark.parametrize("position", [0, 8, 16, 20, 30, 70, 5_000, -1])
 def test_a_flipped_bit_anywhere_in_a_batch_is_corrupt_and_nothing_is_left(tmp_path, store, layout, position):
     segment = make_segment(tmp_path / "log")
     with_log(segment, flip(position))
@@ -76,8 +79,36 @@ def test_batches_of_the_next_segment_are_not_part_of_this_one(tmp_path, store, l
     segment = make_segment(tmp_path / "log", end=1500)
     path = tmp_path / "log" / f"{NAME}.log"
     path.write_bytes(log_bytes(1000, 2000, segment.log.size))
-    with pytest.raises(CorruptSegmentError, match="next segment"):
+    with pytest.raises(CorruptSegmentError, match="last offset"):
         copy_segment(store, layout, segment, attempt(segment))
+    assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("position", [12, 15])
+def test_a_flipped_bit_that_no_crc_covers_shows_in_the_digest_of_the_decode(tmp_path, store, layout, position):
+    """The leader epoch of a batch lies before what its CRC covers: a broker writes it when it appends."""
+    segment = make_segment(tmp_path / "log")
+    decoded = replace(segment, header_digest=digest_of(segment))
+    copy_segment(store, layout, decoded, attempt(decoded))
+    before = {info.key for info in store.list()}
+    with_log(segment, flip(position))
+    with pytest.raises(SegmentChangedError, match="segment changed since it was decoded"):
+        copy_segment(store, layout, decoded, attempt(decoded))
+    assert {info.key for info in store.list()} == before
+
+
+def digest_of(segment) -> str:
+    scan = SegmentScan(LOCAL, segment.log.path, base_offset=1000, next_base_offset=2000)
+    assert sum(rows.size for rows in scan) == 10
+    return scan.end.digest
+
+
+def test_a_log_that_was_written_anew_after_the_decode_is_not_sent(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log")
+    decoded = replace(segment, header_digest=digest_of(segment))
+    (tmp_path / "log" / f"{NAME}.log").write_bytes(log_bytes(1000, 2000, segment.log.size, seed=1))
+    with pytest.raises(SegmentChangedError):
+        copy_segment(store, layout, decoded, attempt(decoded))
     assert list(store.list()) == []
 
 
