@@ -24,6 +24,14 @@ class ClaimedError(TransientError):
     """Raised when another attempt holds the claim of a segment; names it."""
 
 
+class ClaimLostError(TransientError):
+    """Raised when another attempt took over the claim of a segment before this one's copy was made visible."""
+
+
+class CopyInFlightError(TransientError):
+    """Raised when somebody else is copying segments of a partition: beside a copier that works nothing is tiered."""
+
+
 class ConditionsIgnoredError(UsageError):
     """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
 

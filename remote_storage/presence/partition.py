@@ -6,7 +6,8 @@ two listings; one manifest a copy, newest first, and none of copies that lie who
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class FoundCopy:
         max_timestamp: ms, as its manifest tells; -1 where it has none.
         written_at: ms, by the store's clock.
         keys: of its objects, what makes it visible first.
+        claim: of ours that names the attempt; looked for only where several copies begin at one offset.
     """
 
     segment_id: str
@@ -46,6 +48,7 @@ class FoundCopy:
     max_timestamp: int
     written_at: int
     keys: tuple[str, ...]
+    claim: Claim | None
 
     @property
     def facts(self) -> CopyFacts:
@@ -88,6 +91,18 @@ class Presence:
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
 
+    @property
+    def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
+        """What attempts of ours left that another attempt has finished without: it may be deleted."""
+        everything: tuple[FoundCopy | Leftover, ...] = (*self.copies, *self.leftovers)
+        return tuple(
+            each
+            for each in everything
+            if each.claim is not None
+            and each.claim.finished is not None
+            and each.segment_id in {attempt.segment_id for attempt in each.claim.earlier}
+        )
+
     def in_flight(self, *, now: int, grace: int = COPY_GRACE_MS) -> frozenset[int]:
         """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
 
@@ -114,18 +129,15 @@ def look(
     listed = store.list(keys.partition_segments(partition, local=local))
     attempts = group(keys, listed, local=local).get(partition, ())
     by_id = {attempt.segment_id: attempt for attempt in attempts}
-    copies: list[FoundCopy] = []
-    unusable: list[UnusableCopy] = []
-    for wave in _waves(attempts):
-        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-            found = list(pool.map(lambda attempt: read_copy(store, partition, attempt), wave))
-        copies += [_found_copy(each, by_id[each.segment_id]) for each in found if isinstance(each, RemoteCopy)]
-        unusable += [each for each in found if isinstance(each, UnusableCopy)]
-        # Copies are laid end to end or overlap by a segment; a whole wave below the log says that the rest is, too.
-        if wave[-1].start_offset < local_start and all(copy.end_offset <= local_start for copy in copies[-len(wave) :]):
-            break
+    found, unusable = _read(store, partition, [each for each in attempts if not each.missing], local_start)
+    # What lacks an object needs no request.
+    lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
+    unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
     claimed = frozenset(claimed_segments(store, keys, partition))
-    claims, problems = _claims_of(store, keys, claimed, {each.start_offset for each in unusable})
+    starts = Counter(copy.start_offset for copy in found)
+    several = {offset for offset, count in starts.items() if count > 1}
+    claims, problems = _claims_of(store, keys, claimed, several | {each.start_offset for each in unusable})
+    copies = [_found_copy(each, by_id[each.segment_id], claims) for each in found]
     leftovers = [_leftover(each, by_id[each.segment_id], claims) for each in unusable]
     return Presence(
         partition,
@@ -136,10 +148,24 @@ def look(
     )
 
 
-def _waves(attempts: tuple[AttemptObjects, ...]) -> Iterable[tuple[AttemptObjects, ...]]:
+def _read(
+    store: ObjectStore, partition: TopicIdPartition, attempts: Sequence[AttemptObjects], local_start: int
+) -> tuple[list[RemoteCopy], list[UnusableCopy]]:
+    """Look into attempts that have all their objects, newest first, until they lie below the log."""
+    copies: list[RemoteCopy] = []
+    unusable: list[UnusableCopy] = []
     newest_first = attempts[::-1]
-    for start in range(0, len(newest_first), REQUESTS_AT_ONCE):
-        yield newest_first[start : start + REQUESTS_AT_ONCE]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for start in range(0, len(newest_first), REQUESTS_AT_ONCE):
+            wave = newest_first[start : start + REQUESTS_AT_ONCE]
+            found = list(pool.map(lambda attempt: read_copy(store, partition, attempt), wave))
+            unusable += [each for each in found if isinstance(each, UnusableCopy)]
+            complete = [each for each in found if isinstance(each, RemoteCopy)]
+            copies += complete
+            # Copies lie end to end or overlap by a segment: where a whole wave lies below the log, the rest does, too.
+            if complete and all(copy.end_offset <= local_start for copy in complete):
+                break
+    return copies, unusable
 
 
 def _claims_of(
@@ -161,7 +187,7 @@ def _claims_of(
     return named, tuple(problems)
 
 
-def _found_copy(copy: RemoteCopy, attempt: AttemptObjects) -> FoundCopy:
+def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> FoundCopy:
     metadata = copy.metadata
     return FoundCopy(
         segment_id=copy.segment_id,
@@ -172,6 +198,7 @@ def _found_copy(copy: RemoteCopy, attempt: AttemptObjects) -> FoundCopy:
         max_timestamp=metadata.max_timestamp,
         written_at=attempt.modified,
         keys=attempt.keys,
+        claim=claims.get(attempt.segment_id),
     )
 
 

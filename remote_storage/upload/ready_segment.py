@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import TiersnapError
@@ -21,21 +23,17 @@ _NO_INDEXES = CheckedIndexes(b"", b"", None, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadySegment:
-    """Segment [base_offset, next_base_offset) with all that a bundle needs but its indexes, which the upload checks.
+class JudgedSegment:
+    """Segment [base_offset, next_base_offset) as the gate judged it.
 
     Attributes:
         next_base_offset: exclusive end; the base offset of the next segment.
         max_timestamp: ms, the largest of the segment as LogSegment.largestTimestamp has it.
         leader_epochs: the whole leader-epoch-checkpoint, ascending (epoch, start offset).
-        producer_snapshot: at `next_base_offset`.
         offset_index: as the time index and the transaction index the file beside the log, None where there is none.
         open_transactions: (producer id, first offset) of those open at `base_offset`; None where nobody knows.
         header_digest: SegmentEnd.digest of the decode; None for a segment that needed no decode.
         log_crc32c: of the whole log file, where one was recorded.
-
-    Raises:
-        MissingProducerSnapshotError, IncompleteBundleError: see SegmentBundle.
     """
 
     base_offset: int
@@ -43,13 +41,43 @@ class ReadySegment:
     max_timestamp: int
     log: SourceFile
     leader_epochs: LeaderEpochs
-    producer_snapshot: TrustedSnapshot
     offset_index: SourceFile | None = None
     time_index: SourceFile | None = None
     transaction_index: SourceFile | None = None
     open_transactions: tuple[tuple[int, int], ...] | None = None
     header_digest: str | None = None
     log_crc32c: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment(JudgedSegment):
+    """A READY segment; its snapshot, which may be large, is fetched when its turn comes."""
+
+    snapshot: SnapshotSource
+
+    def ready(self, store: ObjectStore) -> ReadySegment:
+        """The segment with its snapshot.
+
+        Raises:
+            SnapshotVanishedError, SnapshotChangedError: see SnapshotSource.load.
+            MissingProducerSnapshotError, IncompleteBundleError: see SegmentBundle.
+        """
+        judged = {field.name: getattr(self, field.name) for field in fields(JudgedSegment)}
+        return ReadySegment(**judged, producer_snapshot=self.snapshot.load(store))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadySegment(JudgedSegment):
+    """A segment with all that a bundle needs but its indexes, which the upload checks.
+
+    Attributes:
+        producer_snapshot: at `next_base_offset`.
+
+    Raises:
+        MissingProducerSnapshotError, IncompleteBundleError: see SegmentBundle.
+    """
+
+    producer_snapshot: TrustedSnapshot
 
     def __post_init__(self) -> None:
         self.bundle(_NO_INDEXES)
