@@ -16,10 +16,10 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.presence.copies import RemoteCopy
 from tiersnap.remote_storage.restore.files import PART, fetch_log
 from tiersnap.remote_storage.restore.plan import find_partitions
 from tiersnap.remote_storage.restore.remote_copies import (
-    RemoteCopy,
     RemotePartition,
     read_copies,
     read_indexes,

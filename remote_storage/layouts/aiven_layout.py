@@ -19,7 +19,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import SegmentBundle, read_part
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import CorruptDataError
 
 DEFAULT_CHUNK_SIZE = 4 << 20
@@ -37,18 +37,17 @@ class AivenLayout:
     def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
         parts = {
-            IndexType.OFFSET: read_part(bundle.offset_index),
-            IndexType.TIMESTAMP: read_part(bundle.time_index),
+            IndexType.OFFSET: bundle.offset_index,
+            IndexType.TIMESTAMP: bundle.time_index,
             IndexType.PRODUCER_SNAPSHOT: bundle.producer_snapshot.data,
             IndexType.LEADER_EPOCH: bundle.leader_epoch_checkpoint,
         }
         if bundle.transaction_index is not None:
-            parts[IndexType.TRANSACTION] = read_part(bundle.transaction_index)
+            parts[IndexType.TRANSACTION] = bundle.transaction_index
         sizes = {index: len(part) for index, part in parts.items()}
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
-        log_key, indexes_key, manifest_key = self.object_keys(metadata)
+        _, indexes_key, manifest_key = self.object_keys(metadata)
         return (
-            PlannedObject(log_key, bundle.log),
             PlannedObject(indexes_key, b"".join(parts.values())),
             PlannedObject(manifest_key, manifest),
         )

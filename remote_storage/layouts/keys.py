@@ -22,8 +22,16 @@ Producer snapshots and what a run says of them, which no plugin knows:
     tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Offsets have 20 digits; a snapshot's is exclusive. Ids are 22 characters base64url, one spelling a value: their last
-character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is called.
+Claims, by which attempts at one segment know of each other, and what asks a store whether it keeps its conditions:
+
+    <prefix>claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
+    <prefix>claims/probe-<32 hex digits>
+    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
+
+Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
+was cut and filled again under a new leader has claims of its own. Ids are 22 characters base64url, one spelling a
+value: their last character is A, Q, g or w, so a real id is never mistaken for `no-topic-id`, whatever the topic is
+called.
 
 The prefix is taken as it is, like the plugin's `key.prefix`: `tiered` gives `tieredpayments-…`. Whoever means a folder
 writes `tiered/`. The path of a store's URI is another matter: it is always a folder.
@@ -44,6 +52,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"
+CLAIMS = "claims"
 LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 
 _ID = "[A-Za-z0-9_-]{21}[AQgw]"
@@ -53,7 +62,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
 class KeyKind(StrEnum):
-    """What an object is; the value is how its key ends."""
+    """What an object is; the last word of the value is how its key ends."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -67,11 +76,12 @@ class KeyKind(StrEnum):
     SNAPSHOT = ".snapshot"
     SNAPSHOT_MANIFEST = ".json"
     CLUSTER = "cluster.json"
+    CLAIM = "claim .json"
 
     @property
     def suffix(self) -> str:
         """How the key ends."""
-        return self.value.removeprefix("local ")
+        return self.value.rpartition(" ")[2]
 
     @property
     def is_local(self) -> bool:
@@ -88,12 +98,15 @@ _SNAPSHOT = re.compile(
 )
 
 
+_CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
     """What a key says; fields that its kind does not have are None.
 
     Attributes:
-        offset: start offset of a segment, exclusive end offset of a snapshot.
+        offset: start offset of a segment, base offset of a claimed one, exclusive end offset of a snapshot.
     """
 
     kind: KeyKind
@@ -101,6 +114,7 @@ class ParsedKey:
     offset: int | None = None
     segment_id: str | None = None
     run_id: str | None = None
+    leader_epoch: int | None = None
 
 
 def offset_text(offset: int) -> str:
@@ -157,6 +171,25 @@ class ObjectKeys:
         """Key of the object that says which cluster a partition's segments come from."""
         return f"{self.partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
+    def partition_claims(self, partition: TopicIdPartition) -> str:
+        """What the keys of all claims of a partition begin with, and no others do; it needs a topic id."""
+        return f"{self.prefix}{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
+
+    def claim(self, partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
+        """Key of the claim of the segment at a base offset whose last leader epoch entry is `leader_epoch`.
+
+        Raises:
+            InvalidKeyError: no offset, no topic id, or a leader epoch that is negative or has more than 31 bits.
+        """
+        if not 0 <= leader_epoch < 1 << 31:
+            raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
+        return f"{self.partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
+
+    @property
+    def probes(self) -> str:
+        """What the keys of all probes begin with; each lives as long as one question to the store."""
+        return f"{self.prefix}{CLAIMS}/probe-"
+
     def topic(self, topic: str, *, local: bool = False) -> str:
         """What the keys of all segments of a topic begin with, whatever its id; those of other topics may as well."""
         return f"{self.prefix}{LOCAL_TIERED_STORAGE}/{topic}-" if local else f"{self.prefix}{topic}-"
@@ -173,6 +206,8 @@ class ObjectKeys:
             return self.snapshot(key.partition, key.offset)
         if key.kind is KeyKind.CLUSTER:
             return self.cluster(key.partition)
+        if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
+            return self.claim(key.partition, key.offset, key.leader_epoch)
         if key.offset is None or key.segment_id is None:
             raise InvalidKeyError(f"{key} lacks a part of its kind")
         partition = key.partition
@@ -197,6 +232,9 @@ class ObjectKeys:
                 return ParsedKey(KeyKind.CLUSTER, partition)
             if _RUN_ID.fullmatch(run_id):
                 return ParsedKey(KeyKind.SNAPSHOT_MANIFEST, partition, run_id=run_id)
+        elif (match := _CLAIM.fullmatch(path)) and int(match[5]) < 1 << 31:
+            partition = TopicIdPartition(match[1], match[2], int(match[3]))
+            return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
         elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:
             partition = TopicIdPartition(match[1], match[3], int(match[2]))
             return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
@@ -217,7 +255,7 @@ class ObjectKeys:
             return None
 
     def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
-        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER}:
+        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM}:
             raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
         folder = self.partition_segments(segment_id.topic_id_partition, local=kind.is_local)
         return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"

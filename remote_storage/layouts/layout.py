@@ -9,7 +9,6 @@ from typing import Protocol
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.source_file import SourceFile
 
 
 class IndexType(StrEnum):
@@ -35,7 +34,7 @@ class PlannedObject:
     """An object to be written."""
 
     key: str
-    content: SourceFile | bytes
+    content: bytes
 
 
 class Layout(Protocol):
@@ -47,11 +46,11 @@ class Layout(Protocol):
         ...
 
     def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """What to write, in this order; the last one makes the segment visible."""
+        """What to write behind the log, in this order; the last one makes the segment visible."""
         ...
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Every key that the copy can have, in the order of `plan`."""
+        """Every key that the copy can have, the log's first, the others in the order of `plan`."""
         ...
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:

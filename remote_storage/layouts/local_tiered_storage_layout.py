@@ -45,7 +45,6 @@ class LocalTieredStorageLayout:
     def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
         contents = (
-            bundle.log,
             bundle.offset_index,
             bundle.time_index,
             bundle.transaction_index,
@@ -54,7 +53,7 @@ class LocalTieredStorageLayout:
         )
         return tuple(
             PlannedObject(self.keys.segment(kind, metadata), content)
-            for kind, content in zip(_KINDS, contents, strict=True)
+            for kind, content in zip(_KINDS[1:], contents, strict=True)
             if content is not None
         )
 

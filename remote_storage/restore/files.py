@@ -10,7 +10,7 @@ from threading import Event
 import google_crc32c
 from pyarrow import fs
 
-from tiersnap.remote_storage.restore.remote_copies import RemoteCopy
+from tiersnap.remote_storage.presence.copies import RemoteCopy
 from tiersnap.remote_storage.restore.segment_chain import Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.uploader import fetch_segment

@@ -1,85 +1,25 @@
 """What a store holds of a partition's segments, from its objects alone: no warehouse, no `__remote_log_metadata`.
 
-Every object of one segment id is one copy of one segment. A copy counts only if it is complete: all its objects are
-there in the sizes that they must have. With the Aiven layout the rsm-manifest says the rest. LocalTieredStorage has no
-manifest: there the end offset is read from the end of the log, and the leader epochs from their file.
+Every object of one segment id is one copy of one segment. A copy counts only if it is complete; see presence.copies.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts import rsm_manifest
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.layouts.layout import IndexType, Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    SegmentState,
-    TopicIdPartition,
-)
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
-from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
-from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 
 _REQUESTS_AT_ONCE = 8
 _KEYS = ObjectKeys()
-_AIVEN_KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
-_TAIL_BYTES = 1 << 20
-_HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteCopy:
-    """A complete copy of a segment.
-
-    Attributes:
-        metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
-            there is no manifest to say it.
-        places: where each index is in the indexes object; None where each is an object of its own.
-    """
-
-    metadata: RemoteLogSegmentMetadata
-    places: Mapping[IndexType, tuple[int, int] | None] | None
-
-    @property
-    def segment_id(self) -> str:
-        """The attempt that wrote it."""
-        return self.metadata.id.segment_id
-
-    @property
-    def start_offset(self) -> int:
-        """Base offset."""
-        return self.metadata.start_offset
-
-    @property
-    def end_offset(self) -> int:
-        """Exclusive."""
-        return self.metadata.end_offset + 1
-
-    @property
-    def layout(self) -> Layout:
-        """How it lies in the store."""
-        return LocalTieredStorageLayout(_KEYS) if self.places is None else AivenLayout(_KEYS)
-
-
-@dataclass(frozen=True, slots=True)
-class UnusableCopy:
-    """Objects of a segment id that are no copy, and why."""
-
-    segment_id: str
-    start_offset: int
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +33,11 @@ class RemotePartition:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """Objects by segment id and kind, not looked into yet."""
+    """Objects by attempt, not looked into yet."""
 
     partition: TopicIdPartition
     is_local: bool
-    objects: Mapping[tuple[int, str], Mapping[KeyKind, ObjectInfo]]
+    attempts: tuple[AttemptObjects, ...]
 
 
 def list_partitions(
@@ -113,17 +53,17 @@ def list_partitions(
     Args:
         local: only LocalTieredStorage's objects, or only the others; None takes both.
     """
-    found: dict[tuple[TopicIdPartition, bool], dict[tuple[int, str], dict[KeyKind, ObjectInfo]]] = defaultdict(dict)
+    listed = []
     for is_local in (False, True) if local is None else (local,):
-        for info in store.list(_prefix(topic, topic_id, partition, local=is_local)):
-            key = _KEYS.recognise(info.key)
-            if key is None or key.kind.is_local is not is_local or key.offset is None or key.segment_id is None:
-                continue
-            at = key.partition
+        found = group(_KEYS, store.list(_prefix(topic, topic_id, partition, local=is_local)), local=is_local)
+        for at, attempts in found.items():
             if (at.topic, at.topic_id) == (topic, topic_id or at.topic_id) and partition in (None, at.partition):
-                found[at, is_local].setdefault((key.offset, key.segment_id), {})[key.kind] = info
-    ordered = sorted(found, key=lambda each: (each[0].topic_id or "", each[0].partition, each[1]))
-    return tuple(ListedPartition(at, is_local, found[at, is_local]) for at, is_local in ordered)
+                listed.append(ListedPartition(at, is_local, attempts))
+    return tuple(sorted(listed, key=_order))
+
+
+def _order(listed: ListedPartition) -> tuple[str, int, bool]:
+    return listed.partition.topic_id or "", listed.partition.partition, listed.is_local
 
 
 def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: bool) -> str:
@@ -133,19 +73,19 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_copies(store: ObjectStore, listed: ListedPartition) -> RemotePartition:
-    """Look into what was listed: which copies are complete, and what offsets they hold."""
-    look = _local_copy if listed.is_local else _aiven_copy
-    attempts = sorted(listed.objects)
+    """Look into what was listed: which copies are complete, and what offsets they hold.
 
-    def read(attempt: tuple[int, str]) -> RemoteCopy | UnusableCopy:
-        start_offset, segment_id = attempt
-        try:
-            return look(store, listed, start_offset, segment_id)
-        except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
-            return UnusableCopy(segment_id, start_offset, error.message)
-
+    Raises:
+        RemoteStorageError: a segment was compressed or encrypted by the plugin.
+    """
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        results = list(pool.map(read, attempts))
+        results = list(pool.map(lambda attempt: read_copy(store, listed.partition, attempt), listed.attempts))
+    for each in results:
+        if isinstance(each, RemoteCopy) and not each.is_verbatim:
+            raise RemoteStorageError(
+                f"{store.uri}: segment {each.metadata.id} is compressed or encrypted by the plugin",
+                hint="read it through a broker with that plugin",
+            )
     return RemotePartition(
         listed.partition,
         tuple(each for each in results if isinstance(each, RemoteCopy)),
@@ -184,99 +124,3 @@ def read_lineage(store: ObjectStore, copy: RemoteCopy) -> LeaderEpochs:
     if epochs_in_range(lineage, copy.start_offset, copy.end_offset) != copy.metadata.segment_leader_epochs:
         raise CorruptDataError(f"{name} {lineage} are not those of the manifest {copy.metadata.segment_leader_epochs}")
     return lineage
-
-
-def _aiven_copy(store: ObjectStore, listed: ListedPartition, start_offset: int, segment_id: str) -> RemoteCopy:
-    objects = listed.objects[start_offset, segment_id]
-    _check_all_there(objects, _AIVEN_KINDS)
-    manifest = objects[KeyKind.RSM_MANIFEST]
-    name, data = store.uri + manifest.key, store.get(manifest.key)
-    decoded = rsm_manifest.decode(data, name=name)
-    for kind, size in ((KeyKind.LOG, decoded.file_size), (KeyKind.INDEXES, decoded.indexes_size)):
-        if objects[kind].size != size:
-            raise CorruptDataError(f"{objects[kind].key} has {objects[kind].size} bytes, its manifest says {size}")
-    metadata = _manifest_metadata(data, name, decoded.file_size)
-    expected = _segment_id(listed.partition, segment_id)
-    if (metadata.id, metadata.start_offset) != (expected, start_offset):
-        raise CorruptDataError(f"{name}: tells of {metadata.id} from offset {metadata.start_offset}")
-    return RemoteCopy(metadata, decoded.indexes)
-
-
-def _manifest_metadata(data: bytes, name: str, size: int) -> RemoteLogSegmentMetadata:
-    """The part of a manifest that the plugin writes and does not read."""
-    try:
-        found = json.loads(data)["remoteLogSegmentMetadata"]
-        named = found["remoteLogSegmentId"]
-        partition = named["topicIdPartition"]
-        at = partition["topicPartition"]
-        return RemoteLogSegmentMetadata(
-            id=RemoteLogSegmentId(at["topic"], partition["topicId"], int(at["partition"]), named["id"]),
-            start_offset=int(found["startOffset"]),
-            end_offset=int(found["endOffset"]),
-            broker_id=int(found["brokerId"]),
-            max_timestamp=int(found["maxTimestampMs"]),
-            event_timestamp=int(found["eventTimestampMs"]),
-            segment_leader_epochs=tuple(
-                sorted((int(epoch), int(start)) for epoch, start in found["segmentLeaderEpochs"].items())
-            ),
-            segment_size=size,
-            state=SegmentState.COPY_SEGMENT_FINISHED,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{name}: does not describe its segment: {error!r}") from error
-
-
-def _local_copy(store: ObjectStore, listed: ListedPartition, start_offset: int, segment_id: str) -> RemoteCopy:
-    objects = listed.objects[start_offset, segment_id]
-    mandatory = [kind for kind in KeyKind if kind.is_local and kind is not KeyKind.LOCAL_TRANSACTION_INDEX]
-    _check_all_there(objects, mandatory)
-    log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
-    end_offset = _last_offset(store, objects, start_offset) + 1
-    text = store.get(epochs.key).decode("utf-8", "replace")
-    segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
-    metadata = RemoteLogSegmentMetadata(
-        id=_segment_id(listed.partition, segment_id),
-        start_offset=start_offset,
-        end_offset=end_offset - 1,
-        broker_id=-1,
-        max_timestamp=-1,
-        event_timestamp=max(info.modified for info in objects.values()),
-        segment_leader_epochs=segment_epochs,
-        segment_size=log.size,
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
-    return RemoteCopy(metadata, None)
-
-
-def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
-    """Last offset of a segment, by its offset index and the batches behind the last indexed one."""
-    log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
-    try:
-        entries = decode_offset_index(store.get(index.key), base_offset=start_offset, name=index.key)
-        position = position_of(entries, (1 << 63) - 1)
-    except CorruptIndexError:
-        position = 0
-    last_offset, begins, window = -1, position, b""
-    while position < log.size:
-        if position + _HEADER.size > begins + len(window):
-            begins, window = position, store.get_range(log.key, position, _TAIL_BYTES)
-        if len(window) - (position - begins) < _HEADER.size:
-            break
-        base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
-        last_offset = base_offset + (delta if magic >= 2 else 0)
-        position += 12 + max(length, 0)
-    if position != log.size or last_offset < start_offset:
-        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
-    return int(last_offset)
-
-
-def _check_all_there(objects: Mapping[KeyKind, ObjectInfo], kinds: Iterable[KeyKind]) -> None:
-    missing = [kind.suffix for kind in kinds if kind not in objects]
-    if missing:
-        raise CorruptDataError(f"no {' and no '.join(missing)}: a copy that was not finished, or lost an object")
-
-
-def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
-    if partition.topic_id is None:
-        raise TiersnapError(f"{partition}: remote segments have a topic id")
-    return RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, segment_id)

@@ -1,37 +1,47 @@
 """Objects as files below a directory: a mounted volume, a test, or the target of Kafka's LocalTieredStorage.
 
-A file is written below `.tiersnap-unfinished/`, synced, and linked to its name, which fails if the name is taken; then
-the directories are synced. User metadata is not kept: whoever needs it reads the manifests.
+A file is made below `.tiersnap-unfinished/` (see `unfinished`), synced, and linked to its name, which fails if that is
+taken; then the directories are synced. What replaces or deletes holds the lock of the store while it compares and
+renames. No symlink below the directory is followed. User metadata is not kept: whoever needs it reads the manifests.
+
+An object's ETag is made of its CRC, size and time of change.
 """
 
 from __future__ import annotations
 
+import builtins
 import errno
 import io
 import os
-import stat
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import BinaryIO
 
 import google_crc32c
 
-from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.remote_storage.errors import InvalidKeyError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
+from tiersnap.remote_storage.stores.folders import entries, opened_file, opened_folder
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
     ObjectInfo,
     PutOutcome,
     PutResult,
+    ReadObject,
     UnfinishedUpload,
 )
-from tiersnap.snapshot.errors import ObjectExistsError, RemoteStorageError, TransientError
-from tiersnap.snapshot.formats.crc32c import crc32c_of_file
+from tiersnap.remote_storage.stores.unfinished import UNFINISHED, Temporary, UnfinishedFolder
+from tiersnap.snapshot.errors import (
+    CorruptDataError,
+    ObjectExistsError,
+    RemoteStorageError,
+    TiersnapError,
+    TransientError,
+)
 
-UNFINISHED = ".tiersnap-unfinished"
 _READ_SIZE = 1 << 20
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
@@ -62,48 +72,70 @@ class DirectoryStore:
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """See ObjectStore."""
-        path = self._path(key)
-        with _translated(path), self._temporary(path) as temporary:
-            crc = _copy(source, size, temporary, deadline)
-            if crc32c is not None and crc != crc32c:
-                raise TransientError(f"{path}: the source has CRC {crc:08x} and not {crc32c:08x}", hint="scan again")
-            self._make_directories(path.parent)
+        *folders, name = self._parts(key)
+        with (
+            self._use(key),
+            self._made(key, source, size, deadline, crc32c) as (temporary, put),
+            opened_folder(self.root, folders, make=True) as folder,
+        ):
             try:
-                path.hardlink_to(temporary)
+                temporary.link(folder, name)
             except FileExistsError:
-                return self._same(path, key, size, crc)
-            _sync_directory(path.parent)
-        return PutResult(PutOutcome.CREATED, size, crc)
+                return self._same(_described(folder, name, key), key, put)
+        return put
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
-        path = self._path(key)
-        with _translated(path), self._temporary(path) as temporary:
-            crc = _copy(io.BytesIO(data), len(data), temporary, NO_DEADLINE)
-            self._make_directories(path.parent)
-            temporary.replace(path)
-            _sync_directory(path.parent)
-        return PutResult(PutOutcome.CREATED, len(data), crc)
+        *folders, name = self._parts(key)
+        with (
+            self._use(key),
+            self._made(key, io.BytesIO(data), len(data)) as (temporary, put),
+            opened_folder(self.root, folders, make=True) as folder,
+            self._unfinished.locked(),
+        ):
+            temporary.rename(folder, name)
+        return put
 
-    def get(self, key: str) -> bytes:
+    def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
-        path = self._path(key)
-        with _translated(path):
-            return path.read_bytes()
+        *folders, name = self._parts(key)
+        with self._use(key), self._made(key, io.BytesIO(data), len(data)) as (temporary, put):
+            try:
+                with opened_folder(self.root, folders) as folder, self._unfinished.locked():
+                    found = _described(folder, name, key)
+                    if _is_same(found, put):
+                        return _already(found, put)
+                    if found.etag != etag:
+                        raise self._changed(key, "changed")
+                    temporary.rename(folder, name)
+            except FileNotFoundError as error:
+                raise self._changed(key, "gone") from error
+        return put
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ObjectStore."""
+        with self._file(key) as file:
+            return self._content(file, key, limit)
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        """See ObjectStore; `read_at` is this host's time where no file may be made."""
+        with self._file(key) as file:
+            status, data = os.fstat(file.fileno()), self._content(file, key, limit)
+        return ReadObject(data, _info(key, status, google_crc32c.value(data)), self._unfinished.now())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
-        path = self._path(key)
-        with _translated(path), path.open("rb") as file:
+        with self._file(key) as file:
             file.seek(start)
             return file.read(max(0, length))
 
     def head(self, key: str) -> ObjectInfo | None:
         """See ObjectStore."""
-        path = self._path(key)
-        with _translated(path):
+        *folders, name = self._parts(key)
+        with self._use(key):
             try:
-                return _info(key, path.stat(), crc32c_of_file(path))
+                with opened_folder(self.root, folders) as folder:
+                    return _described(folder, name, key)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
@@ -111,129 +143,173 @@ class DirectoryStore:
         """See ObjectStore."""
         folder = prefix.rpartition("/")[0]
         if folder or prefix.startswith("/"):
-            self._path(folder)
-        with _translated(self.root):
-            yield from self._walk(folder + "/" if folder else "", prefix)
+            self._parts(folder)
+        yield from self._walk(folder + "/" if folder else "", prefix)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""
         failures = []
         for key in keys:
-            path = self._path(key)
+            *folders, name = self._parts(key)
             try:
-                path.unlink(missing_ok=True)
-                _sync_directory(path.parent)
-            except NotADirectoryError:
+                with self._use(key), opened_folder(self.root, folders) as folder, self._unfinished.locked():
+                    os.unlink(name, dir_fd=folder)
+                    os.fsync(folder)
+            except ObjectNotFoundError:
                 continue
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    failures.append(DeleteFailure(key, str(error)))
+            except TiersnapError as error:
+                if not isinstance(error.__cause__, NotADirectoryError):  # nothing can be there
+                    failures.append(DeleteFailure(key, error.message))
         return tuple(failures)
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """See ObjectStore; temporary files know the last part of their key alone, so they are listed for any prefix."""
-        with _translated(self.root), suppress(FileNotFoundError):
-            for path in sorted((self.root / UNFINISHED).iterdir()):
-                yield UnfinishedUpload(path.name.partition(".")[2], path.name, path.stat().st_mtime_ns // 1_000_000)
+        with self._use(UNFINISHED):
+            found = tuple(self._unfinished.uploads())
+        yield from found
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """See ObjectStore."""
-        path = self.root / UNFINISHED / PurePosixPath(upload.upload_id).name
-        with _translated(path):
-            path.unlink(missing_ok=True)
+        """See ObjectStore; a name without our mark is left alone."""
+        with self._use(UNFINISHED):
+            self._unfinished.remove(upload.upload_id)
 
-    def _path(self, key: str) -> Path:
+    @property
+    def _unfinished(self) -> UnfinishedFolder:
+        return UnfinishedFolder(self.root)
+
+    def _parts(self, key: str) -> builtins.list[str]:
         parts = key.split("/")
         if parts[0] == UNFINISHED or any(part in {"", ".", ".."} for part in parts) or "\0" in key:
             raise InvalidKeyError(f"{key!r} is no key of a file below {self.root}", key=key)
-        return self.root.joinpath(*parts)
+        return parts
+
+    def _path(self, key: str) -> Path:
+        return self.root / key
 
     @contextmanager
-    def _temporary(self, path: Path) -> Iterator[Path]:
-        folder = self.root / UNFINISHED
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f"{uuid.uuid4().hex}.{path.name[-180:]}"
-        try:
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
+    def _file(self, key: str) -> Iterator[BinaryIO]:
+        *folders, name = self._parts(key)
+        with self._use(key), opened_folder(self.root, folders) as folder, opened_file(folder, name) as file:
+            yield file
 
-    def _make_directories(self, folder: Path) -> None:
-        if not folder.is_dir():
-            self._make_directories(folder.parent)
-            folder.mkdir(exist_ok=True)
-            _sync_directory(folder.parent)
+    def _content(self, file: BinaryIO, key: str, limit: int | None) -> bytes:
+        data = file.read() if limit is None else file.read(limit + 1)
+        if limit is not None and len(data) > limit:
+            raise CorruptDataError(f"{self._path(key)}: has more bytes than the {limit} that make sense", key=key)
+        return data
+
+    @contextmanager
+    def _made(
+        self, key: str, source: ByteSource, size: int, deadline: Deadline = NO_DEADLINE, expected: int | None = None
+    ) -> Iterator[tuple[Temporary, PutResult]]:
+        """A synced file with the first `size` bytes of `source`, and what a put of it gives."""
+        path = self._path(key)
+        with self._unfinished.temporary(path.name) as temporary:
+            with temporary.new() as file:
+                crc = _copy(source, size, file, str(path), earliest(deadline, current()))
+            if expected is not None and crc != expected:
+                raise TransientError(f"{path}: the source has CRC {crc:08x} and not {expected:08x}", hint="scan again")
+            yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         """Objects below `folder` (a key prefix ending in `/`, or empty) in the order of their keys."""
-        try:
-            with os.scandir(self.root / folder) as entries:
-                # A folder sorts as its keys do: `a-b/x` before `a/x`.
-                found = sorted((entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in entries)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        for name, entry in found:
-            key = folder + name
-            if key == UNFINISHED + "/" or not (key.startswith(prefix) or prefix.startswith(key)):
+        with self._use(folder):
+            try:
+                with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
+                    folders, files = entries(descriptor)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        # A folder sorts as its keys do: `a-b/x` before `a/x`.
+        found = {name + "/": None for name in folders} | dict(files)
+        for name in sorted(found):
+            key, status = folder + name, found[name]
+            if key == UNFINISHED + "/":
                 continue
-            if name.endswith("/"):
+            if status is not None and key.startswith(prefix):
+                yield ObjectInfo(key, status.st_size, None, _ms(status))
+            elif status is None and (key.startswith(prefix) or prefix.startswith(key)):
                 yield from self._walk(key, prefix)
-            elif key.startswith(prefix):
-                with suppress(FileNotFoundError):
-                    yield _info(key, entry.stat(), None)
 
-    def _same(self, path: Path, key: str, size: int, crc: int) -> PutResult:
-        if path.stat().st_size == size and crc32c_of_file(path) == crc:
-            return PutResult(PutOutcome.ALREADY_SAME, size, crc)
+    def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:
+        if _is_same(found, put):
+            return _already(found, put)
         raise ObjectExistsError(
-            f"{path} exists with other content",
+            f"{self._path(key)} exists with other content",
             hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another directory",
             key=key,
         )
 
+    def _changed(self, key: str, how: str) -> ObjectChangedError:
+        return ObjectChangedError(
+            f"{self._path(key)}: {how} since it was read",
+            hint="another writer was faster: run the same command again",
+            key=key,
+        )
 
-def _info(key: str, status: os.stat_result, crc: int | None) -> ObjectInfo:
-    return ObjectInfo(key, status.st_size, crc, status.st_mtime_ns // 1_000_000)
+    @contextmanager
+    def _use(self, key: str) -> Iterator[None]:
+        """Raise what the file system says of `key` as this project's errors."""
+        path = self._path(key)
+        current().check(f"access to {path}")
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ObjectNotFoundError(f"{path}: there is no such object", path=str(path)) from error
+        except OSError as error:
+            raise _translated(path, error) from error
 
 
-def _copy(source: ByteSource, size: int, path: Path, deadline: Deadline) -> int:
-    """Write the first `size` bytes of `source` to a new, synced file; returns their CRC-32C."""
+def _described(folder: int, name: str, key: str) -> ObjectInfo:
+    with opened_file(folder, name) as file:
+        status, crc = os.fstat(file.fileno()), 0
+        while data := file.read(_READ_SIZE):
+            crc = google_crc32c.extend(crc, data)
+        return _info(key, status, crc)
+
+
+def _info(key: str, status: os.stat_result, crc: int) -> ObjectInfo:
+    return ObjectInfo(key, status.st_size, crc, _ms(status), _etag(status, crc))
+
+
+def _etag(status: os.stat_result, crc: int) -> str:
+    return f"{crc:08x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+
+
+def _ms(status: os.stat_result) -> int:
+    return status.st_mtime_ns // 1_000_000
+
+
+def _is_same(found: ObjectInfo, put: PutResult) -> bool:
+    return (found.size, found.crc32c) == (put.size, put.crc32c)
+
+
+def _already(found: ObjectInfo, put: PutResult) -> PutResult:
+    return PutResult(PutOutcome.ALREADY_SAME, put.size, put.crc32c, found.etag, proved=True)
+
+
+def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: Deadline) -> int:
+    """Write the first `size` bytes of `source`; returns their CRC-32C."""
     source.seek(0)
     crc, left = 0, size
-    with path.open("xb") as file:
-        while left:
-            deadline.check(f"copy to {path}")
-            data = source.read(min(left, _READ_SIZE))
-            if not data:
-                raise TransientError(
-                    f"{path}: the source ended {left} bytes early",
-                    hint="the file was truncated or replaced since it was scanned: scan again",
-                )
-            crc, left = google_crc32c.extend(crc, data), left - len(data)
-            file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    while left:
+        deadline.check(f"copy to {name}")
+        data = source.read(min(left, _READ_SIZE))
+        if not data:
+            raise TransientError(
+                f"{name}: the source ended {left} bytes early",
+                hint="the file was truncated or replaced since it was scanned: scan again",
+            )
+        crc, left = google_crc32c.extend(crc, data), left - len(data)
+        file.write(data)
     return crc
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ObjectNotFoundError(f"{path}: there is no such object", path=str(path)) from error
-    except OSError as error:
-        hint = "check the owner, the mode and the free space of the directory"
-        if error.errno in _PASSING:
-            raise TransientError(f"{path}: {error.strerror}", hint="run the same command again") from error
-        if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and stat.S_ISDIR(path.parent.stat().st_mode):
-            hint = "the file system may lack hard links, which are how nothing is overwritten; use another"
-        raise RemoteStorageError(f"{path}: {error.strerror}", hint=hint, path=str(path)) from error
+def _translated(path: Path, error: OSError) -> TiersnapError:
+    if error.errno in _PASSING:
+        return TransientError(f"{path}: {error.strerror}", hint="run the same command again")
+    hint = "check the owner, the mode and the free space of the directory"
+    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
+        hint = "a symlink inside a store is not followed: put the files there themselves"
+    elif error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
+        hint = "the file system may lack hard links, which are how nothing is overwritten; use another"
+    return RemoteStorageError(f"{path}: {error.strerror}", hint=hint, path=str(path))

@@ -4,10 +4,11 @@ Keys are relative to the store's root (`uri`), use `/`, and are built by `layout
 connection, so they can be pickled and sent to executors; clients are made once a process.
 
 An object appears whole or not at all. `put_if_absent` and `put_file_if_absent` never change one that is there:
-the same content again is ALREADY_SAME, other content is an ObjectExistsError. Only `replace` overwrites.
+the same content again is ALREADY_SAME, other content is an ObjectExistsError. `replace_if` overwrites the object that
+was read and no other; only `replace` overwrites whatever is there.
 
 All methods raise TransientError for what may pass (time-outs, throttling, a server that is away), RemoteStorageError
-for what will not (no such bucket, access denied, a wrong checksum).
+for what will not (no such bucket, access denied, a wrong checksum). No call outlasts the Deadline it is made in.
 """
 
 from __future__ import annotations
@@ -21,19 +22,38 @@ from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 
 
 class PutOutcome(StrEnum):
-    """What a put-if-absent found."""
+    """Who made the object that is there.
+
+    CREATED: this call did, beyond doubt; also where its first answer was lost and the repeated request was refused.
+        Who has to clean up may delete it.
+    ALREADY_SAME: somebody else did, with the same content.
+    """
 
     CREATED = "CREATED"
     ALREADY_SAME = "ALREADY_SAME"
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this call made the object."""
+        return self is PutOutcome.CREATED
+
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What is now in the store: size in bytes, CRC-32C of the content."""
+    """What is now in the store.
+
+    Attributes:
+        size: bytes.
+        crc32c: of the content.
+        etag: for `replace_if`.
+        proved: whether the store itself said that it has this content; if not, ask it by `head`.
+    """
 
     outcome: PutOutcome
     size: int
     crc32c: int
+    etag: str
+    proved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +62,35 @@ class ObjectInfo:
 
     Attributes:
         crc32c: of the content; None where the store does not know it (S3 without checksums) and in listings.
+        modified: ms, by the store's clock.
+        etag: the store's word for this content, for `replace_if`; empty in the listings of directories.
         metadata: as put; empty in listings and for directories, which keep none.
-        modified: ms.
     """
 
     key: str
     size: int
     crc32c: int | None
     modified: int
+    etag: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadObject:
+    """The content of an object and when it was read.
+
+    Attributes:
+        read_at: ms, by the clock that `info.modified` is of: the server's, and never that of this host.
+    """
+
+    data: bytes
+    info: ObjectInfo
+    read_at: int
+
+    @property
+    def age(self) -> int:
+        """Time since the object was written: ms, by the store's clock."""
+        return max(0, self.read_at - self.info.modified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +107,14 @@ class UnfinishedUpload:
 
     Attributes:
         key: what it was to become; for directories only the last part of it.
-        started: ms.
+        started: ms, by the store's clock.
+        age: ms since then, by the same clock; in a directory since the last byte was written.
     """
 
     key: str
     upload_id: str
     started: int
+    age: int = 0
 
 
 class ByteSource(Protocol):
@@ -127,12 +169,25 @@ class ObjectStore(Protocol):
         """Create or overwrite an object; for those who were told to."""
         ...
 
-    def get(self, key: str) -> bytes:
+    def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
+        """Overwrite an object if it is still the one with this `etag`; the same content is ALREADY_SAME as well.
+
+        Raises:
+            ObjectChangedError: it is another one, or gone.
+        """
+        ...
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
         """The whole object.
 
         Raises:
             ObjectNotFoundError: there is none.
+            CorruptDataError: it has more than `limit` bytes, or not the CRC that was stored with it.
         """
+        ...
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        """The whole object, what the store knows of it, and when it was, by the store's clock; raises as `get`."""
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:

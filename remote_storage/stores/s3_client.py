@@ -9,6 +9,7 @@ import boto3
 from botocore.client import BaseClient
 from botocore.config import Config
 
+from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 
@@ -37,4 +38,6 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
         user_agent_extra="tiersnap",
     )
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)
-    return session.client("s3", endpoint_url=settings.endpoint_url, config=config)
+    client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
+    obey_deadlines(client)
+    return client

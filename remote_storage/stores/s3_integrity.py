@@ -41,6 +41,11 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
     return {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": to_text(crc)}
 
 
+def is_md5(etag: str, data: bytes) -> bool:
+    """Whether an ETag is the MD5 of the content, which it is for a single put without encryption by KMS."""
+    return etag.strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
 def to_text(crc: int) -> str:
     """S3's form: base64 of the four bytes, big-endian."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")

@@ -10,18 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.deadline import Deadline
-from tiersnap.remote_storage.stores.object_store import ByteSource
+from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult
+from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_errors import error_code, translated
 from tiersnap.remote_storage.stores.s3_integrity import extend, of_response, request_checksum, to_text
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 
+_ABORT_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +36,7 @@ class MultipartUpload:
     settings: S3Settings
     bucket: str
     key: str
+    deadline: Deadline
     upload_id: str = ""
     parts: list[dict[str, object]] = field(default_factory=list)
 
@@ -43,9 +47,8 @@ class MultipartUpload:
         *,
         expected: int | None,
         metadata: Mapping[str, str],
-        deadline: Deadline,
-    ) -> int:
-        """Upload the first `size` bytes of `source` unless the key exists; returns their CRC-32C.
+    ) -> PutResult:
+        """Upload the first `size` bytes of `source` unless the key exists.
 
         Raises:
             ClientError: 412 there is an object, 409 somebody else is writing it: nothing of ours is left.
@@ -53,23 +56,22 @@ class MultipartUpload:
         """
         self._create(metadata)
         try:
-            crc = self._send_parts(source, size, deadline)
+            crc = self._send_parts(source, size)
             check_crc(self.key, crc, expected)
-            self._complete(crc, size)
+            return self._complete(crc, size)
         except BaseException:
             self.abort()
             raise
-        return crc
 
     def _create(self, metadata: Mapping[str, str]) -> None:
         arguments: dict[str, object] = {"Metadata": dict(metadata)}
         if self.settings.checksums is Checksums.AWS:
             arguments |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
-        with translated("s3:PutObject", self.bucket, self.key):
+        with translated("s3:PutObject", self.bucket, self.key), self._bounded():
             response = self.client.create_multipart_upload(Bucket=self.bucket, Key=self.key, **arguments)
         self.upload_id = response["UploadId"]
 
-    def _send_parts(self, source: ByteSource, size: int, deadline: Deadline) -> int:
+    def _send_parts(self, source: ByteSource, size: int) -> int:
         part_size = self.settings.part_size_for(size)
         crc, left, number = 0, size, 0
         pending: set[Future[dict[str, object]]] = set()
@@ -79,11 +81,11 @@ class MultipartUpload:
                 data = read_exactly(source, min(left, part_size), self.key)
                 number, left, crc = number + 1, left - len(data), extend(crc, data)
                 if len(pending) >= self.settings.max_concurrency:
-                    pending = self._collect(pending, deadline)
-                deadline.check(f"upload of s3://{self.bucket}/{self.key}")
+                    pending = self._collect(pending)
+                self.deadline.check(self._doing)
                 pending.add(pool.submit(self._send_part, number, data))
             while pending:
-                pending = self._collect(pending, deadline)
+                pending = self._collect(pending)
         finally:
             # An abort while a part is under way may leave that part behind, so wait for those that have begun.
             pool.shutdown(wait=True, cancel_futures=True)
@@ -92,7 +94,7 @@ class MultipartUpload:
 
     def _send_part(self, number: int, data: bytes) -> dict[str, object]:
         crc = extend(0, data)
-        with translated("s3:PutObject", self.bucket, self.key):
+        with translated("s3:PutObject", self.bucket, self.key), self._bounded(len(data)):
             response = self.client.upload_part(
                 Bucket=self.bucket,
                 Key=self.key,
@@ -112,29 +114,39 @@ class MultipartUpload:
             part["ChecksumCRC32C"] = to_text(crc)
         return part
 
-    def _collect(self, pending: set[Future[dict[str, object]]], deadline: Deadline) -> set[Future[dict[str, object]]]:
-        done, pending = wait(pending, timeout=deadline.remaining(), return_when=FIRST_COMPLETED)
+    def _collect(self, pending: set[Future[dict[str, object]]]) -> set[Future[dict[str, object]]]:
+        done, pending = wait(pending, timeout=self.deadline.remaining(), return_when=FIRST_COMPLETED)
         self.parts += [part.result() for part in done]
-        deadline.check(f"upload of s3://{self.bucket}/{self.key}")
+        self.deadline.check(self._doing)
         return pending
 
-    def _complete(self, crc: int, size: int) -> None:
+    def _complete(self, crc: int, size: int) -> PutResult:
         arguments: dict[str, object] = {}
         if self.settings.checksums is Checksums.AWS:
             arguments = {"ChecksumCRC32C": to_text(crc), "ChecksumType": "FULL_OBJECT", "MpuObjectSize": size}
-        self.client.complete_multipart_upload(
-            Bucket=self.bucket,
-            Key=self.key,
-            UploadId=self.upload_id,
-            MultipartUpload={"Parts": self.parts},
-            IfNoneMatch="*",
-            **arguments,
-        )
+        with self._bounded(size):  # the server puts the parts together
+            response = self.client.complete_multipart_upload(
+                Bucket=self.bucket,
+                Key=self.key,
+                UploadId=self.upload_id,
+                MultipartUpload={"Parts": self.parts},
+                IfNoneMatch="*",
+                **arguments,
+            )
+        stored = of_response(response)
+        if stored is not None and stored != crc:
+            raise RemoteStorageError(
+                f"s3://{self.bucket}/{self.key}: sent CRC {crc:08x}, the server stored {stored:08x}",
+                hint="run the same command again; if it recurs, the server is not to be trusted with this",
+            )
+        return PutResult(PutOutcome.CREATED, size, crc, response["ETag"], proved=stored == crc)
 
     def abort(self) -> None:
         """Free the parts; what cannot be freed is logged and listed by `unfinished_uploads`."""
         try:
-            with translated("s3:AbortMultipartUpload", self.bucket, self.key):
+            # Also after the deadline, and not for long.
+            limit = bounded(min(_ABORT_SECONDS, self.settings.call_timeout), self._doing, deadline=NO_DEADLINE)
+            with translated("s3:AbortMultipartUpload", self.bucket, self.key), limit:
                 self.client.abort_multipart_upload(Bucket=self.bucket, Key=self.key, UploadId=self.upload_id)
         except Exception as error:  # the error that led here matters more
             cause = error.__cause__
@@ -143,6 +155,13 @@ class MultipartUpload:
                     "could not abort multipart upload bucket=%s key=%s upload_id=%s error=%s",
                     self.bucket, self.key, self.upload_id, error,
                 )  # fmt: skip
+
+    @property
+    def _doing(self) -> str:
+        return f"upload of s3://{self.bucket}/{self.key}"
+
+    def _bounded(self, size: int = 0) -> AbstractContextManager[Call]:
+        return bounded(self.settings.call_timeout, self._doing, size=size, deadline=self.deadline)
 
 
 def check_crc(key: str, crc: int, expected: int | None) -> None:

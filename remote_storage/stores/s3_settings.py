@@ -33,6 +33,7 @@ class S3Settings:
         path_style: bucket in the path and not in the host name; most servers other than AWS need it.
         connect_timeout: seconds.
         read_timeout: seconds without a byte from the server.
+        call_timeout: seconds for one request, its repetitions included; a body adds what it takes at 256 KiB/s.
         total_attempts: of one request, the first included.
         part_size: bytes of a multipart part; also what fits in a single put.
         max_concurrency: parts under way at once; an upload holds one part more than that in memory.
@@ -45,6 +46,7 @@ class S3Settings:
     checksums: Checksums = Checksums.AWS
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
+    call_timeout: float = 60.0
     total_attempts: int = 5
     part_size: int = 16 * MIB
     max_concurrency: int = 4
@@ -54,8 +56,13 @@ class S3Settings:
             raise UsageError(f"part size {self.part_size}: S3 takes no parts below {MIN_PART_SIZE} bytes")
         if self.max_concurrency < 1 or self.total_attempts < 1:
             raise UsageError("max_concurrency and total_attempts must be at least 1")
-        if self.connect_timeout <= 0 or self.read_timeout <= 0:
-            raise UsageError("connect_timeout and read_timeout must be positive seconds")
+        if min(self.connect_timeout, self.read_timeout, self.call_timeout) <= 0:
+            raise UsageError("connect_timeout, read_timeout and call_timeout must be positive seconds")
+        if "@" in (self.endpoint_url or "").partition("://")[2].partition("/")[0]:
+            raise UsageError(
+                "the endpoint URL has a user or a password in it, which would be shown in logs and errors",
+                hint="take it out of the URL, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            )
 
     def part_size_for(self, size: int) -> int:
         """Bytes of a part of an object of `size` bytes: S3 takes no more than 10,000 parts."""

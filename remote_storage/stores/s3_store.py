@@ -1,51 +1,50 @@
-"""Objects in an S3 bucket, below a path.
-
-Writes are conditional (If-None-Match: *), so of two writers one wins and the other learns it. An answer that got lost
-is no loss: the repeated request meets the object that the first one made, and the same content is ALREADY_SAME.
-"""
+"""Objects in an S3 bucket, below a path; `s3_put` says how two writers part."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from itertools import islice
+from typing import Any
 
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline, current, earliest
 from tiersnap.remote_storage.stores.object_store import (
     ByteSource,
     DeleteFailure,
     ObjectInfo,
     PutOutcome,
     PutResult,
+    ReadObject,
     UnfinishedUpload,
 )
+from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, is_missing_object, translated
 from tiersnap.remote_storage.stores.s3_integrity import (
     READ_SIZE,
     crc_of_source,
     extend,
+    is_md5,
     of_response,
     request_checksum,
 )
 from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, check_crc, read_exactly
+from tiersnap.remote_storage.stores.s3_put import PUT_ID, ConditionalPut
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import (
     CorruptDataError,
-    ObjectExistsError,
     RemoteStorageError,
     TiersnapError,
     TransientError,
     UsageError,
 )
 
-_CONFLICT_ATTEMPTS = 4
-_CONFLICT_WAIT = 0.2  # seconds, doubled each time
 _DELETE_BATCH = 1000
 
 
@@ -73,15 +72,10 @@ class S3Store:
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
-        crc = extend(0, data)
-
-        def put() -> None:
-            self._put(key, data, crc, metadata, IfNoneMatch="*")
-
-        # Servers that know no newer checksums may not know conditions either, and overwrite without a word.
-        if self.settings.checksums is Checksums.COMPAT and (found := self._same(key, len(data), lambda: crc)):
-            return found
-        return self._create(key, put, len(data), lambda: crc)
+        crc, put = extend(0, data), self._conditional(key, current())
+        return put.if_absent(
+            lambda: self._put(key, data, crc, metadata, put.put_id, IfNoneMatch="*"), len(data), lambda: crc
+        )
 
     def put_file_if_absent(
         self,
@@ -94,6 +88,8 @@ class S3Store:
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """See ObjectStore: one put up to the part size, multipart above."""
+        whole = earliest(deadline, current())
+        put = self._conditional(key, whole)
         known = crc32c
 
         def crc() -> int:
@@ -102,51 +98,62 @@ class S3Store:
                 raise TransientError(f"{self.uri}{key}: the source ended early", hint="scan again")
             return known
 
-        def put() -> None:
-            nonlocal known
+        def send() -> PutResult:
             source.seek(0)
             if size > self.settings.part_size:
-                upload = MultipartUpload(self.client, self.settings, self.bucket, self.prefix + key)
-                known = upload.run(source, size, expected=known, metadata=metadata or {}, deadline=deadline)
-                return
+                upload = MultipartUpload(self.client, self.settings, self.bucket, self.prefix + key, whole)
+                return upload.run(source, size, expected=known, metadata={**(metadata or {}), PUT_ID: put.put_id})
             data = read_exactly(source, size, self.uri + key)
             actual = extend(0, data)
             check_crc(self.uri + key, actual, known)
-            known = actual
-            deadline.check(f"upload of {self.uri}{key}")
-            self._put(key, data, known, metadata, IfNoneMatch="*")
+            return self._put(key, data, actual, metadata, put.put_id, deadline=whole, IfNoneMatch="*")
 
-        # Large objects are not sent only to hear that they are there.
-        return self._same(key, size, crc) or self._create(key, put, size, crc, deadline)
+        return put.if_absent(send, size, crc)
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
-        crc = extend(0, data)
         with translated("s3:PutObject", self.bucket, self.prefix + key):
-            self._put(key, data, crc, metadata)
-        return PutResult(PutOutcome.CREATED, len(data), crc)
+            return self._put(key, data, extend(0, data), metadata)
 
-    def get(self, key: str) -> bytes:
-        """See ObjectStore; compared with the CRC that the server has of it.
+    def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
+        """See ObjectStore."""
+        crc, put = extend(0, data), self._conditional(key, current())
+        return put.if_match(lambda: self._put(key, data, crc, metadata, put.put_id, IfMatch=etag), len(data), crc, etag)
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ObjectStore."""
+        return self.read(key, limit=limit).data
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        """See ObjectStore; compared with the CRC that the server has of it, and timed by its Date header.
+
+        Without that header `read_at` is the time of the last write, so that nothing looks old.
 
         Raises:
             CorruptDataError: they differ.
         """
-        with translated("s3:GetObject", self.bucket, self.prefix + key):
+        with self._call("s3:GetObject", key) as call:
             response = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum())
+            size: int = response["ContentLength"]
+            if limit is not None and size > limit:
+                response["Body"].close()
+                raise CorruptDataError(f"{self.uri}{key}: has more bytes than the {limit} that make sense", key=key)
+            call.extend(size)
             data: bytes = response["Body"].read()
-        stored, actual = of_response(response), extend(0, data)
-        if stored is not None and stored != actual:
+        found = _described(key, response)
+        actual = extend(0, data)
+        if found.crc32c is not None and found.crc32c != actual:
             raise CorruptDataError(
-                f"{self.uri}{key}: content has CRC {actual:08x}, {stored:08x} was stored with it", key=key
+                f"{self.uri}{key}: content has CRC {actual:08x}, {found.crc32c:08x} was stored with it", key=key
             )
-        return data
+        info = replace(found, metadata=_as_put(found.metadata))
+        return ReadObject(data, info, _server_time(response) or found.modified)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""
         if length <= 0:
             return b""
-        with translated("s3:GetObject", self.bucket, self.prefix + key):
+        with self._call("s3:GetObject", key, length):
             try:
                 response = self.client.get_object(
                     Bucket=self.bucket, Key=self.prefix + key, Range=f"bytes={start}-{start + length - 1}"
@@ -160,29 +167,15 @@ class S3Store:
 
     def head(self, key: str) -> ObjectInfo | None:
         """See ObjectStore."""
-        with translated("s3:GetObject", self.bucket, self.prefix + key):
-            try:
-                response = self.client.head_object(
-                    Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum()
-                )
-            except ClientError as error:
-                if is_missing_object(error):
-                    return None
-                raise
-        return ObjectInfo(
-            key, response["ContentLength"], of_response(response), _ms(response["LastModified"]), response["Metadata"]
-        )
+        found = self._look(key)
+        return found and replace(found, metadata=_as_put(found.metadata))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
-        with translated("s3:ListBucket", self.bucket, self.prefix + prefix):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            )
-            for page in pages:
-                for found in page.get("Contents", []):
-                    key = found["Key"].removeprefix(self.prefix)
-                    yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]))
+        for page in self._pages("list_objects_v2", "s3:ListBucket", prefix):
+            for found in page.get("Contents", []):
+                key = found["Key"].removeprefix(self.prefix)
+                yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""
@@ -198,19 +191,16 @@ class S3Store:
         return tuple(failures)
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore."""
-        with translated("s3:ListBucketMultipartUploads", self.bucket, self.prefix + prefix):
-            pages = self.client.get_paginator("list_multipart_uploads").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            )
-            for page in pages:
-                for found in page.get("Uploads", []):
-                    key = found["Key"].removeprefix(self.prefix)
-                    yield UnfinishedUpload(key, found["UploadId"], _ms(found["Initiated"]))
+        """See ObjectStore; a plugin's uploads that are under way are among them."""
+        for page in self._pages("list_multipart_uploads", "s3:ListBucketMultipartUploads", prefix):
+            for found in page.get("Uploads", []):
+                key, started = found["Key"].removeprefix(self.prefix), _ms(found["Initiated"])
+                age = max(0, (_server_time(page) or started) - started)
+                yield UnfinishedUpload(key, found["UploadId"], started, age)
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """See ObjectStore."""
-        with translated("s3:AbortMultipartUpload", self.bucket, self.prefix + upload.key):
+        with self._call("s3:AbortMultipartUpload", upload.key):
             try:
                 self.client.abort_multipart_upload(
                     Bucket=self.bucket, Key=self.prefix + upload.key, UploadId=upload.upload_id
@@ -219,69 +209,75 @@ class S3Store:
                 if error_code(error) != "NoSuchUpload":
                     raise
 
+    @contextmanager
+    def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
+        """One request: bounded in time, its errors translated; `action` is the permission that it needs."""
+        with (
+            translated(action, self.bucket, self.prefix + key),
+            bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,
+        ):
+            yield call
+
+    def _pages(self, operation: str, action: str, prefix: str) -> Iterator[dict[str, Any]]:
+        paginator = self.client.get_paginator(operation)
+        pages = iter(paginator.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix))
+        while True:
+            with self._call(action, prefix):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield page
+
+    def _conditional(self, key: str, deadline: Deadline) -> ConditionalPut:
+        return ConditionalPut(self.uri, self.bucket, self.prefix, key, self._look, self._crc_by_reading, deadline)
+
+    def _look(self, key: str) -> ObjectInfo | None:
+        """`head`, with the put id among the metadata."""
+        with self._call("s3:GetObject", key):
+            try:
+                response = self.client.head_object(
+                    Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum()
+                )
+            except ClientError as error:
+                if is_missing_object(error):
+                    return None
+                raise
+        return _described(key, response)
+
     def _ask_for_checksum(self) -> dict[str, str]:
         return {"ChecksumMode": "ENABLED"} if self.settings.checksums is Checksums.AWS else {}
 
-    def _put(self, key: str, data: bytes, crc: int, metadata: Mapping[str, str] | None, **condition: str) -> None:
-        response = self.client.put_object(
-            Bucket=self.bucket,
-            Key=self.prefix + key,
-            Body=data,
-            Metadata=dict(metadata or {}),
-            **request_checksum(self.settings.checksums, data, crc),
-            **condition,
-        )
+    def _put(
+        self,
+        key: str,
+        data: bytes,
+        crc: int,
+        metadata: Mapping[str, str] | None,
+        put_id: str | None = None,
+        *,
+        deadline: Deadline | None = None,
+        **condition: str,
+    ) -> PutResult:
+        kept = dict(metadata or {}) | ({} if put_id is None else {PUT_ID: put_id})
+        doing = f"upload of {self.uri}{key}"
+        with bounded(self.settings.call_timeout, doing, size=len(data), deadline=deadline):
+            response = self.client.put_object(
+                Bucket=self.bucket,
+                Key=self.prefix + key,
+                Body=data,
+                Metadata=kept,
+                **request_checksum(self.settings.checksums, data, crc),
+                **condition,
+            )
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(f"{self.uri}{key}: sent CRC {crc:08x}, the server stored {stored:08x}")
-
-    def _create(
-        self, key: str, put: Callable[[], None], size: int, crc: Callable[[], int], deadline: Deadline = NO_DEADLINE
-    ) -> PutResult:
-        """Run a conditional put until it is known which content is there."""
-        for attempt in range(_CONFLICT_ATTEMPTS):
-            if attempt:
-                time.sleep(_CONFLICT_WAIT * 2 ** (attempt - 1))
-            deadline.check(f"upload of {self.uri}{key}")
-            with translated("s3:PutObject", self.bucket, self.prefix + key):
-                try:
-                    put()
-                    return PutResult(PutOutcome.CREATED, size, crc())
-                except ClientError as error:
-                    # 412: there is one; 409: another writer is at it; NoSuchUpload: a lost answer to a completion
-                    # that did happen, or another writer's janitor.
-                    if http_status(error) not in {409, 412} and error_code(error) != "NoSuchUpload":
-                        raise
-            if found := self._same(key, size, crc):
-                return found
-        raise TransientError(
-            f"{self.uri}{key}: other writers were at this key {_CONFLICT_ATTEMPTS} times",
-            hint="run the same command again when the other one is done",
-            key=key,
-        )
-
-    def _same(self, key: str, size: int, crc: Callable[[], int]) -> PutResult | None:
-        """The object if it has this content, None if there is none.
-
-        Raises:
-            ObjectExistsError: it has other content.
-        """
-        found = self.head(key)
-        if found is None:
-            return None
-        if found.size == size:
-            stored = self._crc_by_reading(key, size) if found.crc32c is None else found.crc32c
-            if stored == crc():
-                return PutResult(PutOutcome.ALREADY_SAME, size, stored)
-        raise ObjectExistsError(
-            f"{self.uri}{key} exists with other content ({found.size} bytes, {size} were to be written)",
-            hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another prefix",
-            key=key,
-        )
+        etag = response["ETag"]
+        return PutResult(PutOutcome.CREATED, len(data), crc, etag, proved=stored == crc or is_md5(etag, data))
 
     def _crc_by_reading(self, key: str, size: int) -> int:
         crc = 0
-        with translated("s3:GetObject", self.bucket, self.prefix + key):
+        with self._call("s3:GetObject", key, size):
             body = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)["Body"]
             while data := body.read(READ_SIZE):
                 crc = extend(crc, data)
@@ -289,15 +285,33 @@ class S3Store:
 
     def _delete(self, batch: Sequence[str]) -> Iterator[DeleteFailure]:
         if len(batch) == 1:
-            with translated("s3:DeleteObject", self.bucket, self.prefix + batch[0]):
+            with self._call("s3:DeleteObject", batch[0]):
                 self.client.delete_object(Bucket=self.bucket, Key=self.prefix + batch[0])
             return
-        with translated("s3:DeleteObject", self.bucket, self.prefix):
+        with self._call("s3:DeleteObject", ""):
             objects = [{"Key": self.prefix + key} for key in batch]
             response = self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True})
         for failed in response.get("Errors", []):
             reason = f"{failed.get('Code', '')}: {failed.get('Message', '')}"
             yield DeleteFailure(failed["Key"].removeprefix(self.prefix), reason)
+
+
+def _described(key: str, response: Mapping[str, Any]) -> ObjectInfo:
+    modified = _ms(response["LastModified"])
+    size, etag, metadata = response["ContentLength"], response["ETag"], response["Metadata"]
+    return ObjectInfo(key, size, of_response(response), modified, etag, metadata)
+
+
+def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in metadata.items() if name != PUT_ID}
+
+
+def _server_time(response: Mapping[str, Any]) -> int | None:
+    """The Date header of an answer in ms, None where there is none that can be read."""
+    try:
+        return _ms(parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _ms(moment: datetime) -> int:

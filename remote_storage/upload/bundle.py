@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -21,8 +22,6 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptIndexError, IncompleteBundleError, MissingProducerSnapshotError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
-
-Part = SourceFile | bytes  # small parts may have been rebuilt in memory
 
 _ENTRY_LENGTHS = {"offset index": 8, "time index": 12, "transaction index": 34}
 
@@ -37,6 +36,15 @@ def epochs_in_range(epochs: Iterable[tuple[int, int]], start: int, end: int) -> 
     return (*before[-1:], *(entry for entry in below if entry[1] > start))
 
 
+def without_empty(epochs: Iterable[tuple[int, int]]) -> LeaderEpochs:
+    """The entries without those under which nothing was written: the next one begins at the same offset.
+
+    A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
+    """
+    entries = tuple(epochs)
+    return (*(entry for entry, after in pairwise(entries) if entry[1] != after[1]), *entries[-1:])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentBundle:
     """Segment [base_offset, next_base_offset) with all that KIP-405 demands; made by `build`.
@@ -44,7 +52,9 @@ class SegmentBundle:
     Attributes:
         next_base_offset: exclusive end; the base offset of the next segment, not the last offset + 1.
         max_timestamp: ms, the largest of the segment.
-        leader_epochs: the partition's whole lineage below `next_base_offset`, ascending (epoch, start offset).
+        offset_index: as the other indexes file bytes, checked against the batches or made of them.
+        leader_epochs: the partition's whole lineage below `next_base_offset`, ascending (epoch, start offset); none
+            that is empty.
         producer_snapshot: at `next_base_offset`.
 
     Raises:
@@ -57,11 +67,11 @@ class SegmentBundle:
     next_base_offset: int
     max_timestamp: int
     log: SourceFile
-    offset_index: Part
-    time_index: Part
+    offset_index: bytes
+    time_index: bytes
     leader_epochs: LeaderEpochs
     producer_snapshot: TrustedSnapshot
-    transaction_index: Part | None = None
+    transaction_index: bytes | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.base_offset < self.next_base_offset:
@@ -86,7 +96,7 @@ class SegmentBundle:
         if self.transaction_index is not None:
             indexes["transaction index"] = self.transaction_index
         for name, part in indexes.items():
-            if (size := size_of(part)) % _ENTRY_LENGTHS[name]:
+            if (size := len(part)) % _ENTRY_LENGTHS[name]:
                 raise CorruptIndexError(
                     f"segment {self.base_offset}: {name} of {size} bytes is not a multiple of {_ENTRY_LENGTHS[name]}",
                     hint="start the broker once: it rebuilds a damaged index from the segment",
@@ -100,11 +110,11 @@ class SegmentBundle:
         next_base_offset: int,
         max_timestamp: int,
         log: SourceFile | None,
-        offset_index: Part | None,
-        time_index: Part | None,
+        offset_index: bytes | None,
+        time_index: bytes | None,
         leader_epochs: Iterable[tuple[int, int]],
         producer_snapshot: TrustedSnapshot | None,
-        transaction_index: Part | None = None,
+        transaction_index: bytes | None = None,
     ) -> SegmentBundle:
         """The bundle, from what was found; `leader_epochs` is the whole leader-epoch-checkpoint.
 
@@ -137,7 +147,7 @@ class SegmentBundle:
             offset_index=offset_index,
             time_index=time_index,
             transaction_index=transaction_index,
-            leader_epochs=tuple(entry for entry in leader_epochs if entry[1] < next_base_offset),
+            leader_epochs=without_empty(entry for entry in leader_epochs if entry[1] < next_base_offset),
             producer_snapshot=producer_snapshot,
         )
 
@@ -173,13 +183,3 @@ class SegmentBundle:
             hint="tiersnap scan SOURCE says what each segment lacks",
             base_offset=self.base_offset,
         )
-
-
-def size_of(part: Part) -> int:
-    """Bytes of a part."""
-    return part.size if isinstance(part, SourceFile) else len(part)
-
-
-def read_part(part: Part) -> bytes:
-    """Content of a small part."""
-    return part.read() if isinstance(part, SourceFile) else part

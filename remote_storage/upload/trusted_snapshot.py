@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.snapshot.errors import CorruptSnapshotError, MissingProducerSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 
@@ -17,8 +19,10 @@ class TrustedSnapshot:
         offset: exclusive; the base offset of the segment that follows.
         provenance: where the content comes from.
         verdict: what comparing with the log said; a broker's file needs one, what was computed is its own.
+        crc32c: of the whole file, as it was recorded when it was computed or compared; None where it was not.
 
     Raises:
+        SnapshotChangedError: these are not the bytes that were recorded.
         CorruptSnapshotError: a broker could not read these bytes, or they tell of offsets from `offset` on.
         MissingProducerSnapshotError: a broker's file that was not compared, or that contradicts the log.
     """
@@ -27,9 +31,17 @@ class TrustedSnapshot:
     data: bytes
     provenance: Provenance
     verdict: SnapshotVerdict | None = None
+    crc32c: int | None = None
 
     def __post_init__(self) -> None:
         name = snapshot_file.file_name(self.offset)
+        if self.crc32c is not None and (found := crc32c(self.data)) != self.crc32c:
+            raise SnapshotChangedError(
+                f"{name}: {len(self.data)} bytes with CRC {found:08x}, the one that was computed or compared had "
+                f"CRC {self.crc32c:08x}",
+                hint="run the same command again: it compares anew",
+                offset=self.offset,
+            )
         entries = snapshot_file.decode(self.data, name=name)
         newest = max(int(entries[field].max(initial=-1)) for field in ("last_offset", "current_txn_first_offset"))
         if newest >= self.offset:

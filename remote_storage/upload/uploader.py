@@ -1,24 +1,27 @@
 """A segment into remote storage: all of it, proved, or nothing.
 
-Order: log, indexes, what makes it visible last; each object is looked up after it was written, and nothing becomes
-visible before the rest is proved. On any failure what was written is deleted in reverse order. After a crash nothing
-is visible either; `inspect_copy` tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up
-with `delete_copy` and take a new segment id.
+Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
+made right by it, each object that the store did not vouch for is looked up, and nothing becomes visible before the rest
+is proved.
+On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `inspect_copy`
+tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
+segment id.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
-from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout, PlannedObject
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
-from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.checked_log import CheckedLog
+from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     IncompleteBundleError,
@@ -44,9 +47,10 @@ class CopiedObject:
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """What one copy put into the store."""
+    """What one copy put into the store, and why an index of it is not the broker's, by name."""
 
     objects: tuple[CopiedObject, ...]
+    rebuilt_indexes: dict[str, str]
 
     @property
     def bytes(self) -> int:
@@ -57,49 +61,67 @@ class CopyResult:
 def copy_segment(
     store: ObjectStore,
     layout: Layout,
-    bundle: SegmentBundle,
+    segment: ReadySegment,
     metadata: RemoteLogSegmentMetadata,
     *,
     timeout: float | None = DEFAULT_UPLOAD_SECONDS,
+    before_visible: Callable[[], None] = lambda: None,
 ) -> CopyResult:
-    """Copy `bundle` as `metadata`, which is `bundle.metadata(…)` and recorded as COPY_SEGMENT_STARTED.
+    """Copy `segment` as `metadata`, which is `segment.metadata(…)` and recorded as COPY_SEGMENT_STARTED.
 
-    `timeout` is in seconds for the whole segment, None for no limit.
+    Args:
+        timeout: seconds for the whole segment, None for no limit.
+        before_visible: called when all but the last object is there and proved; what it raises undoes the copy.
 
     Raises:
-        TransientError: the segment changed since it was scanned, time is over, or storage failed for the moment.
+        SegmentChangedError: the segment is not what was decoded.
+        CorruptSegmentError: a batch is damaged.
+        TransientError: time is over, or storage failed for the moment.
         RemoteStorageError: storage refused, or has other bytes than were sent.
         ObjectExistsError: the segment id was used before.
 
     An error has `left_behind`, the keys that could not be deleted, among its `attrs`.
     """
-    _check_described(bundle, metadata)
+    _check_described(segment, metadata)
     deadline = Deadline(timeout)
-    bundle.log.check_unchanged()
+    segment.log.check_unchanged()
     provenance = {
         "tiersnap-version": __version__,
-        "tiersnap-snapshot-provenance": str(bundle.producer_snapshot.provenance),
+        "tiersnap-snapshot-provenance": str(segment.producer_snapshot.provenance),
     }
     copied: list[CopiedObject] = []
     in_doubt: list[str] = []
+
+    def send(key: str, put: Callable[[], PutResult]) -> None:
+        deadline.check(f"copy of {metadata.id}")
+        in_doubt[:] = [key]
+        done = put()
+        copied.append(CopiedObject(key, done.size, done.crc32c, done.outcome))
+        in_doubt.clear()
+        if not done.proved:
+            _prove(store, key, done)
+
     try:
-        for planned in layout.plan(bundle, metadata):
-            deadline.check(f"copy of {metadata.id}")
-            in_doubt = [planned.key]
-            put = _put(store, planned, provenance, deadline)
-            copied.append(CopiedObject(planned.key, put.size, put.crc32c, put.outcome))
-            in_doubt = []
-            _prove(store, planned.key, put)
+        with segment.log.open() as file:
+            log = CheckedLog(file, segment, segment.found_indexes())
+            key, size = layout.log_key(metadata), segment.log.size
+            put_log = partial(store.put_file_if_absent, key, log, size, crc32c=segment.log_crc32c)
+            send(key, partial(put_log, metadata=provenance, deadline=deadline))
+        *others, last = layout.plan(segment.bundle(log.indexes), metadata)
+        for planned in others:
+            send(planned.key, partial(store.put_if_absent, planned.key, planned.content, provenance))
+        before_visible()
+        send(last.key, partial(store.put_if_absent, last.key, last.content, provenance))
     except BaseException as error:
-        # An object that somebody else made is not ours to delete; one whose answer was lost is.
-        ours = [done.key for done in copied if done.outcome is PutOutcome.CREATED]
+        # An object that somebody else made is not ours to delete; one of which no word came is.
+        ours = [done.key for done in copied if done.outcome.is_ours]
         if not isinstance(error, ObjectExistsError):
             ours += in_doubt
         failures = _delete_in_reverse(store, ours)
         if isinstance(error, TiersnapError):
             error.attrs["left_behind"] = [failure.key for failure in failures]
         raise
-    return CopyResult(tuple(copied))
+    return CopyResult(tuple(copied), log.indexes.rebuilt)
 
 
 def inspect_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> CopyState:
@@ -149,23 +171,16 @@ def fetch_index(
     return layout.fetch_index(store, metadata, index)
 
 
-def _check_described(bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
+def _check_described(segment: ReadySegment, metadata: RemoteLogSegmentMetadata) -> None:
     if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
         raise IllegalStateTransitionError(
             f"{metadata.id} is {metadata.state.name}: bytes are copied in COPY_SEGMENT_STARTED",
             hint="a new attempt takes a new segment id",
         )
     described = (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size)
-    found = (bundle.base_offset, bundle.next_base_offset, bundle.log.size)
+    found = (segment.base_offset, segment.next_base_offset, segment.log.size)
     if described != found:
-        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the bundle is {found}")
-
-
-def _put(store: ObjectStore, planned: PlannedObject, metadata: Mapping[str, str], deadline: Deadline) -> PutResult:
-    if not isinstance(planned.content, SourceFile):
-        return store.put_if_absent(planned.key, planned.content, metadata)
-    with planned.content.open() as source:
-        return store.put_file_if_absent(planned.key, source, planned.content.size, metadata=metadata, deadline=deadline)
+        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment is {found}")
 
 
 def _prove(store: ObjectStore, key: str, put: PutResult) -> None:

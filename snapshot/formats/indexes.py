@@ -31,6 +31,22 @@ TIME_ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])  # ms
 OFFSET_ENTRY_ON_DISK = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY_ON_DISK = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 
+# What the indexes of a segment are made of: an entry of the log of any magic. Those of magic 0 and 1 have no producer;
+# magic 0 has no timestamp, -1.
+HEADER_DTYPE = np.dtype(
+    [
+        ("position", "<i8"),
+        ("base_offset", "<i8"),
+        ("max_timestamp", "<i8"),
+        ("producer_id", "<i8"),
+        ("last_offset_delta", "<i4"),
+        ("record_count", "<i4"),
+        ("attributes", "<i2"),
+        ("control_type", "<i2"),
+    ],
+    align=True,
+)
+
 _HINT = "delete the file: a broker makes it again from the log at its next start"
 
 

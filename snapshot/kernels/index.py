@@ -1,11 +1,76 @@
-"""The compiled loop of `indexes.IndexRebuild`."""
+"""The compiled loops of the index rebuild and of the index check."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
+from tiersnap.snapshot.formats.record_batch import (
+    CONTROL_MASK,
+    HEADER_LENGTH,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_CONTROL_TYPE,
+    SMALLEST_LEGACY_SIZE,
+    SMALLEST_READ,
+    SMALLEST_V2_SIZE,
+)
+from tiersnap.snapshot.kernels.batch import control_record
+from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64
+
 INDEX_INTERVAL_BYTES = 4096
+_SMALLEST_MAGIC_1_SIZE = 22
+
+# Why `headers` stopped.
+END, PARTIAL, ROWS_FULL, BROKEN = range(4)
+
+# What is wrong with an index; NO_FAULT goes on.
+NO_FAULT, NO_BATCH_THERE, NO_SUCH_OFFSET, NOT_ITS_BATCH, NOT_LARGEST_TIMESTAMP, TOO_SPARSE = range(6)
+
+
+@numba.njit(cache=True)
+def headers(b, start, position_of_buffer, out):
+    """Headers of the entries in `b[start:]`, of any magic: (next position in `b`, rows in `out`, stop reason).
+
+    Args:
+        b: uint8, read-only; `b[0]` lies at byte `position_of_buffer` of the segment.
+        out: records of indexes.HEADER_DTYPE, filled from 0 on.
+    """
+    size, rows, p = b.size, 0, start
+    while True:
+        if p + SMALLEST_READ > size:
+            return p, rows, END if p == size else PARTIAL
+        length = np.int64(read_int32(b, p + 8))
+        magic = np.int8(b[p + MAGIC_POSITION])
+        smallest = SMALLEST_V2_SIZE if magic == 2 else SMALLEST_LEGACY_SIZE
+        if length < smallest or magic < 0 or magic > 2:
+            return p, rows, BROKEN
+        end = p + LOG_OVERHEAD + length
+        if end > size:
+            return p, rows, PARTIAL
+        if rows == out.size:
+            return p, rows, ROWS_FULL
+        row = out[rows]
+        row.position = position_of_buffer + p
+        row.base_offset = read_int64(b, p)
+        row.control_type = NO_CONTROL_TYPE
+        if magic == 2:
+            row.last_offset_delta = read_int32(b, p + 23)
+            row.max_timestamp = read_int64(b, p + 35)
+            row.producer_id = read_int64(b, p + 43)
+            row.attributes = read_int16(b, p + 21)
+            row.record_count = read_int32(b, p + 57)
+            if row.attributes & CONTROL_MASK and row.record_count > 0:
+                row.control_type = control_record(b, p + HEADER_LENGTH, end)[0]
+        else:
+            row.last_offset_delta = 0
+            has_timestamp = magic == 1 and length >= _SMALLEST_MAGIC_1_SIZE
+            row.max_timestamp = read_int64(b, p + 18) if has_timestamp else np.int64(-1)
+            row.producer_id = -1
+            row.attributes = 0
+            row.record_count = 1
+        rows += 1
+        p = end
 
 
 @numba.njit(cache=True)
@@ -38,3 +103,68 @@ def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_
             last_position = row.position
     state[:] = last_position, max_timestamp, max_timestamp_offset, last_timestamp
     return offset_count, time_count
+
+
+@numba.njit(cache=True)
+def check_offsets(rows, entries, largest_scan, state):
+    """Compare the next window of batches with an offset index: NO_FAULT or what is wrong.
+
+    Args:
+        rows: records with position, base_offset and last_offset_delta.
+        entries: records with offset and position, both ascending.
+        largest_scan: bytes that may lie between an indexed batch and one that is not.
+        state: int64, carried from window to window: entries whose position was met, entries whose offset was met.
+    """
+    positions, offsets = state
+    count = entries.size
+    for i in range(rows.size):
+        row = rows[i]
+        if positions < count and entries[positions].position <= row.position:
+            if entries[positions].position < row.position:
+                return NO_BATCH_THERE
+            positions += 1
+        last_offset = row.base_offset + row.last_offset_delta
+        if offsets < count and entries[offsets].offset <= last_offset:
+            if entries[offsets].offset < last_offset:
+                return NO_SUCH_OFFSET
+            if positions <= offsets:
+                return NOT_ITS_BATCH
+            offsets += 1
+        indexed = entries[positions - 1].position if positions else 0
+        if row.position - indexed > largest_scan:
+            return TOO_SPARSE
+    state[:] = positions, offsets
+    return NO_FAULT
+
+
+@numba.njit(cache=True)
+def check_times(rows, entries, largest_scan, state):
+    """Compare the next window of batches with a time index: NO_FAULT or what is wrong.
+
+    Args:
+        rows: records with position, base_offset, last_offset_delta and max_timestamp.
+        entries: records with timestamp and offset, offsets ascending.
+        largest_scan: bytes behind the batch where the timestamp has grown, by which an entry must say so.
+        state: int64, carried from window to window: entries met, largest timestamp so far, position of the first
+            batch since whose timestamp the index says nothing new, -1 where it is up to date.
+    """
+    met, largest, since = state
+    count = entries.size
+    for i in range(rows.size):
+        row = rows[i]
+        largest = max(largest, row.max_timestamp)
+        while met < count and entries[met].offset <= row.base_offset + row.last_offset_delta:
+            if entries[met].offset < row.base_offset:
+                return NO_SUCH_OFFSET
+            if entries[met].timestamp != row.max_timestamp or row.max_timestamp != largest:
+                return NOT_LARGEST_TIMESTAMP
+            met += 1
+        said = entries[met - 1].timestamp if met else np.int64(-1)
+        if largest <= said:
+            since = -1
+        elif since < 0:
+            since = row.position
+        elif row.position - since > largest_scan:
+            return TOO_SPARSE
+    state[:] = met, largest, since
+    return NO_FAULT

@@ -21,6 +21,7 @@ from tiersnap.remote_storage.stores.object_store import (
     ObjectInfo,
     ObjectStore,
     PutResult,
+    ReadObject,
     UnfinishedUpload,
 )
 from tiersnap.snapshot.errors import TransientError
@@ -91,9 +92,17 @@ class FlakyStore:
         """See ObjectStore."""
         return self._call("replace", lambda: self.inner.replace(key, data, metadata))
 
-    def get(self, key: str) -> bytes:
+    def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
-        return self._call("get", lambda: self.inner.get(key))
+        return self._call("replace_if", lambda: self.inner.replace_if(key, data, etag, metadata))
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ObjectStore."""
+        return self._call("get", lambda: self.inner.get(key, limit=limit))
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        """See ObjectStore."""
+        return self._call("read", lambda: self.inner.read(key, limit=limit))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """See ObjectStore."""

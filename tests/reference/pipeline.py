@@ -106,6 +106,6 @@ class KillableStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name in ("put_if_absent", "put_file_if_absent", "replace", "delete"):
+        if name in ("put_if_absent", "put_file_if_absent", "replace", "replace_if", "delete"):
             return lambda *args, **kwargs: self._clock.step(lambda: method(*args, **kwargs))
         return method

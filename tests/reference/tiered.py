@@ -14,7 +14,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
@@ -58,7 +58,7 @@ def folded_snapshots(partition: Partition) -> dict[int, bytes]:
 
 def _copy(store, layout, partition, segment, folded, event_timestamp) -> RemoteLogSegmentMetadata:
     following = segment.next_base_offset
-    bundle = SegmentBundle.build(
+    ready = ReadySegment(
         base_offset=segment.base_offset,
         next_base_offset=following,
         max_timestamp=0,
@@ -70,8 +70,8 @@ def _copy(store, layout, partition, segment, folded, event_timestamp) -> RemoteL
         producer_snapshot=TrustedSnapshot(following, folded[following], Provenance.COMPUTED),
     )
     segment_id = RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, new_segment_id())
-    metadata = bundle.metadata(segment_id, broker_id=1, event_timestamp=event_timestamp)
-    copy_segment(store, layout, bundle, metadata)
+    metadata = ready.metadata(segment_id, broker_id=1, event_timestamp=event_timestamp)
+    copy_segment(store, layout, ready, metadata)
     return metadata
 
 

@@ -1,4 +1,4 @@
-"""Closed segments on disk with all that a bundle needs; the bytes mean nothing, the sizes and files do."""
+"""Closed segments on disk with all that a bundle needs; the payloads mean nothing."""
 
 import random
 from pathlib import Path
@@ -6,19 +6,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow.fs as pafs
 
+from tests.reference import log_builder as lb
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     new_segment_id,
 )
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
+from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
+MAX_TIMESTAMP = 1_700_000_000_000
 EPOCHS = ((0, 0), (3, 500), (4, 1500), (9, 5000))
 
 
@@ -39,24 +44,55 @@ def source(path: Path, content: bytes) -> SourceFile:
     return SourceFile(pafs.LocalFileSystem(), str(path), len(content))
 
 
-def make_bundle(
+def log_bytes(base: int, end: int, size: int, *, with_transactions: bool = False, seed: int = 0) -> bytes:
+    """A segment of exactly `size` bytes: ten batches of random payload, the last with its leader's marker before it."""
+    marker = lb.marker(base + 100, 3, 0, 0, commit=False) if with_transactions else b""
+    step = (end - base) // 10
+    payload = (size - len(marker)) // 10 - HEADER_LENGTH
+    parts, random_bytes = [], random.Random(base + seed).randbytes
+    for number in range(10):
+        first = base + number * step + (number == 1 and bool(marker))
+        last = end - 1 if number == 9 else base + number * step + step - 1
+        is_last = number == 9
+        records = random_bytes(size - sum(map(len, parts)) - HEADER_LENGTH if is_last else payload)
+        transactional = {"producer_id": 3, "epoch": 0, "attributes": lb.TRANSACTIONAL} if marker and number == 0 else {}
+        parts.append(
+            lb.raw_batch(
+                first,
+                last_offset_delta=last - first,
+                record_count=last - first + 1,
+                records=records,
+                max_timestamp=MAX_TIMESTAMP - 9 + number,
+                **transactional,
+            )
+        )
+        if marker and number == 0:
+            parts.append(marker)
+    return b"".join(parts)
+
+
+def make_segment(
     folder: Path, *, base: int = 1000, end: int = 2000, log_size: int = 10_000, with_transactions: bool = False
-) -> SegmentBundle:
+) -> ReadySegment:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{base:020d}"
-    return SegmentBundle.build(
+    log = log_bytes(base, end, log_size, with_transactions=with_transactions)
+    indexes = check_indexes(log, base, FoundIndexes(), np.empty(0, ONGOING_TXN_DTYPE))
+    transactions = indexes.transaction_index
+    return ReadySegment(
         base_offset=base,
         next_base_offset=end,
-        max_timestamp=1_700_000_000_000,
-        log=source(folder / f"{stem}.log", random.Random(base).randbytes(log_size)),
-        offset_index=source(folder / f"{stem}.index", bytes(range(24))),
-        time_index=source(folder / f"{stem}.timeindex", bytes(range(100, 112))),
-        transaction_index=source(folder / f"{stem}.txnindex", bytes(range(34))) if with_transactions else None,
+        max_timestamp=MAX_TIMESTAMP,
+        log=source(folder / f"{stem}.log", log),
+        offset_index=source(folder / f"{stem}.index", indexes.offset_index),
+        time_index=source(folder / f"{stem}.timeindex", indexes.time_index),
+        transaction_index=None if transactions is None else source(folder / f"{stem}.txnindex", transactions),
         leader_epochs=EPOCHS,
         producer_snapshot=trusted(end),
+        open_transactions=(),
     )
 
 
-def attempt(bundle: SegmentBundle, *, topic: str = "pay.ments-eu", segment_id: str = "") -> RemoteLogSegmentMetadata:
+def attempt(segment: ReadySegment, *, topic: str = "pay.ments-eu", segment_id: str = "") -> RemoteLogSegmentMetadata:
     remote_id = RemoteLogSegmentId(topic, TOPIC_ID, 7, segment_id or new_segment_id())
-    return bundle.metadata(remote_id, broker_id=2, event_timestamp=1_700_000_000_500)
+    return segment.metadata(remote_id, broker_id=2, event_timestamp=1_700_000_000_500)

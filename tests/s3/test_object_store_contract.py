@@ -1,6 +1,8 @@
 """What every store promises, on every store."""
 
+import contextlib
 import io
+import os
 import pickle
 import random
 import threading
@@ -9,11 +11,12 @@ import google_crc32c
 import pyarrow.fs as pafs
 import pytest
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
-from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TransientError
 
 pytestmark = pytest.mark.s3
 
@@ -62,6 +65,87 @@ def test_replace_overwrites_and_creates(store):
     store.replace("key", SMALL)
     assert store.replace("key", b"new").size == 3
     assert store.get("key") == b"new"
+
+
+def test_an_object_that_is_still_the_one_that_was_read_is_replaced(store):
+    put = store.put_if_absent("key", SMALL)
+    assert put.etag == store.head("key").etag == store.read("key").info.etag
+    replaced = store.replace_if("key", b"new", put.etag)
+    assert (replaced.outcome, replaced.size, replaced.crc32c) == (PutOutcome.CREATED, 3, crc(b"new"))
+    assert replaced.etag == store.head("key").etag != put.etag
+    assert store.get("key") == b"new"
+
+
+def test_another_object_is_not_replaced(store):
+    put = store.put_if_absent("key", SMALL)
+    store.replace("key", b"theirs")
+    with pytest.raises(ObjectChangedError, match="changed") as raised:
+        store.replace_if("key", b"mine", put.etag)
+    assert raised.value.exit_code is ExitCode.TRANSIENT
+    assert store.get("key") == b"theirs"
+    assert_nothing_unfinished(store)
+
+
+def test_what_is_gone_is_not_replaced(store):
+    put = store.put_if_absent("a/key", SMALL)
+    store.delete(["a/key"])
+    for key in ("a/key", "never/was"):
+        with pytest.raises(ObjectChangedError, match="gone"):
+            store.replace_if(key, b"mine", put.etag)
+    assert keys_of(store) == []
+
+
+def test_what_is_replaced_by_the_same_content_stays(store):
+    put = store.put_if_absent("key", SMALL)
+    assert store.replace_if("key", SMALL, "another").outcome is PutOutcome.ALREADY_SAME
+    assert store.head("key").etag == put.etag
+
+
+def test_what_was_put_whole_is_proved_by_the_answer(store):
+    assert store.put_if_absent("key", SMALL).proved
+    assert store.put_file_if_absent("file", io.BytesIO(SMALL), len(SMALL)).proved
+
+
+def test_an_object_is_read_with_its_age_by_the_clock_of_the_store(store):
+    store.put_if_absent("key", SMALL)
+    found = store.read("key")
+    assert (found.data, found.info.size) == (SMALL, len(SMALL))
+    assert 0 <= found.age == found.read_at - found.info.modified < 5000
+    if isinstance(store, DirectoryStore):
+        os.utime(store.root / "key", (1, 1))
+        found = store.read("key")
+        assert found.age == found.read_at - 1000
+
+
+def test_no_more_is_read_than_makes_sense(store):
+    store.put_if_absent("key", SMALL)
+    for read in (store.get, store.read):
+        with pytest.raises(CorruptDataError, match="more bytes than the 9"):
+            read("key", limit=len(SMALL) - 1)
+    assert store.get("key", limit=len(SMALL)) == store.read("key", limit=len(SMALL)).data == SMALL
+
+
+def test_a_deadline_that_has_passed_bounds_every_call_in_it(store):
+    put = store.put_if_absent("key", SMALL)
+    uses = [
+        lambda: store.put_if_absent("other", SMALL),
+        lambda: store.put_file_if_absent("other", io.BytesIO(SMALL), len(SMALL)),
+        lambda: store.replace("key", b"new"),
+        lambda: store.replace_if("key", b"new", put.etag),
+        lambda: store.get("key"),
+        lambda: store.read("key"),
+        lambda: store.get_range("key", 0, 1),
+        lambda: store.head("key"),
+        lambda: list(store.list()),
+        lambda: list(store.unfinished_uploads()),
+    ]
+    with Deadline(0):
+        for use in uses:
+            with pytest.raises(TransientError, match="not done within 0 s"):
+                use()
+        assert [failure.key for failure in store.delete(["key"])] == ["key"]
+    assert keys_of(store) == ["key"]
+    assert store.get("key") == SMALL
 
 
 def test_empty_objects_are_objects(store):
@@ -155,6 +239,27 @@ def test_a_store_can_be_sent_to_another_process(store):
     assert sent == store
     assert sent.get("key") == SMALL
     assert sent.uri.endswith("/")
+
+
+def test_of_many_who_replace_an_object_one_wins(tmp_path):
+    store = DirectoryStore(tmp_path)
+    for _ in range(20):
+        etag = store.replace("key", b"before").etag
+        won: list[int] = []
+
+        def write(number: int, etag: str = etag, won: list[int] = won) -> None:
+            with contextlib.suppress(ObjectChangedError):
+                assert store.replace_if("key", b"writer %d" % number, etag).outcome.is_ours
+                won.append(number)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        assert store.get("key") == b"writer %d" % won[0]
+    assert_nothing_unfinished(store)
 
 
 def test_of_many_writers_one_wins(tmp_path):

@@ -47,10 +47,6 @@ def is_put(method: str, path: str) -> bool:
     return method == "PUT" and "partNumber=" not in path
 
 
-def is_head(method: str, path: str) -> bool:
-    return method == "HEAD"
-
-
 def anything(method: str, path: str) -> bool:
     return True
 
@@ -86,8 +82,6 @@ def test_a_conflict_that_stays_is_transient(proxy, faulty_store):
 
 
 def test_a_writer_that_was_faster_wins_and_our_upload_is_aborted(proxy, faulty_store, s3_store):
-    # The first look says that there is nothing; then the other writer comes.
-    proxy.when(is_head, "answer", status=404, code="404", times=1)
     s3_store.put_if_absent("large", b"theirs")
     with pytest.raises(ObjectExistsError):
         put_large(faulty_store)
@@ -97,7 +91,6 @@ def test_a_writer_that_was_faster_wins_and_our_upload_is_aborted(proxy, faulty_s
 
 
 def test_a_writer_that_was_faster_with_the_same_bytes_is_no_error(proxy, faulty_store, s3_store):
-    proxy.when(is_head, "answer", status=404, code="404", times=1)
     put_large(s3_store)
     assert put_large(faulty_store).outcome is PutOutcome.ALREADY_SAME
     assert is_completion_sent(proxy)
@@ -108,29 +101,32 @@ def is_completion_sent(proxy) -> bool:
     return any(is_completion(*request.split(" ", 1)) for request in proxy.requests)
 
 
-def test_a_large_object_that_is_there_is_not_sent_again(proxy, faulty_store, s3_store):
-    put_large(s3_store)
-    assert put_large(faulty_store, crc32c=CRC).outcome is PutOutcome.ALREADY_SAME
-    assert [request.split()[0] for request in proxy.requests] == ["HEAD"]
-
-
 # --- lost requests and answers
 
 
 @pytest.mark.parametrize("action", ["drop", "drop-answer"])
 def test_a_lost_put_is_repeated_and_known_for_our_own(proxy, faulty_store, action):
     rule = proxy.when(is_put, action, times=1)
-    outcome = faulty_store.put_if_absent("key", b"mine").outcome
-    assert outcome is (PutOutcome.CREATED if action == "drop" else PutOutcome.ALREADY_SAME)
+    assert faulty_store.put_if_absent("key", b"mine").outcome.is_ours
     assert rule.hits == 1
     assert faulty_store.get("key") == b"mine"
+    assert dict(faulty_store.head("key").metadata) == {}  # the mark by which it was known is not the caller's
+
+
+@pytest.mark.parametrize("matches", [is_put, is_completion])
+def test_what_another_put_with_the_same_bytes_is_not_taken_for_ours(proxy, faulty_store, s3_store, matches):
+    put = put_large if matches is is_completion else lambda store: store.put_if_absent("key", b"mine")
+    put(s3_store)
+    proxy.when(matches, "drop-answer", times=1)
+    assert put(faulty_store).outcome is PutOutcome.ALREADY_SAME
 
 
 @pytest.mark.parametrize("action", ["drop", "drop-answer"])
 @pytest.mark.parametrize("matches", [is_part, is_completion])
 def test_a_lost_part_or_completion_is_repeated(proxy, faulty_store, matches, action):
     rule = proxy.when(matches, action, times=1)
-    assert put_large(faulty_store).crc32c == CRC
+    put = put_large(faulty_store)
+    assert (put.crc32c, put.outcome.is_ours) == (CRC, True)
     assert rule.hits == 1
     assert faulty_store.get("large") == LARGE
     assert list(faulty_store.unfinished_uploads()) == []
@@ -139,7 +135,24 @@ def test_a_lost_part_or_completion_is_repeated(proxy, faulty_store, matches, act
 def test_a_completion_that_is_answered_with_no_such_upload_is_looked_into(proxy, faulty_store):
     proxy.when(is_completion, "drop-answer", times=1)
     proxy.when(is_completion, "answer", status=404, code="NoSuchUpload", times=1)
-    assert put_large(faulty_store).outcome is PutOutcome.ALREADY_SAME
+    assert put_large(faulty_store).outcome.is_ours
+
+
+@pytest.mark.parametrize("action", ["drop", "drop-answer"])
+def test_a_lost_replacement_is_repeated_and_known_for_our_own(proxy, faulty_store, action):
+    before = faulty_store.put_if_absent("key", b"mine")
+    rule = proxy.when(is_put, action, times=1)
+    after = faulty_store.replace_if("key", b"mine too", before.etag)
+    assert (after.outcome.is_ours, rule.hits) == (True, 1)
+    assert after.etag == faulty_store.head("key").etag
+    assert faulty_store.get("key") == b"mine too"
+
+
+def test_a_conflict_while_replacing_is_tried_again(proxy, faulty_store):
+    before = faulty_store.put_if_absent("key", b"mine")
+    rule = proxy.when(is_put, "answer", status=409, code="ConditionalRequestConflict", times=2)
+    assert faulty_store.replace_if("key", b"mine too", before.etag).outcome.is_ours
+    assert rule.hits == 2
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (503, "ServiceUnavailable")])

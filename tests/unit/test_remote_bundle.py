@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.s3.segments import EPOCHS, attempt, make_bundle, snapshot_bytes, source, trusted
-from tiersnap.remote_storage.upload.bundle import SegmentBundle, epochs_in_range
+from tests.s3.segments import EPOCHS, attempt, make_segment, snapshot_bytes, source, trusted
+from tiersnap.remote_storage.errors import SnapshotChangedError
+from tiersnap.remote_storage.upload.bundle import SegmentBundle, epochs_in_range, without_empty
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import (
@@ -20,6 +21,7 @@ from tiersnap.snapshot.errors import (
     UsageError,
 )
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
@@ -112,6 +114,62 @@ def test_the_first_epoch_of_a_segment_is_clamped_to_its_base():
     assert epochs_in_range([(0, 200)], 100, 200) == ()
 
 
+def test_an_epoch_that_begins_at_the_next_base_offset_is_the_next_segments(parts):
+    bundle = SegmentBundle.build(**parts | {"leader_epochs": ((0, 0), (7, 2000), (8, 2500))})
+    assert bundle.leader_epochs == ((0, 0),)
+    assert bundle.segment_leader_epochs == ((0, 1000),)
+
+
+def test_an_epoch_under_which_nothing_was_written_is_left_out_as_a_broker_leaves_it_out(parts):
+    """LeaderEpochFileCache drops it when it assigns the next: no record of it can be in any segment."""
+    epochs = ((0, 0), (1, 1000), (2, 1000), (3, 1500), (5, 1500), (6, 2000), (7, 2000))
+    bundle = SegmentBundle.build(**parts | {"leader_epochs": epochs})
+    assert bundle.leader_epochs == ((0, 0), (2, 1000), (5, 1500))
+    assert bundle.segment_leader_epochs == ((2, 1000), (5, 1500))
+    assert without_empty(()) == ()
+
+
+class EpochCache:
+    """LeaderEpochFileCache, step by step as reference and source have it: a map, assigned and truncated."""
+
+    def __init__(self, checkpoint):
+        self.epochs = []
+        for epoch, start in checkpoint:
+            latest = self.epochs[-1] if self.epochs else None
+            if latest is None or latest[0] != epoch or start < latest[1]:
+                while self.epochs and (self.epochs[-1][0] >= epoch or self.epochs[-1][1] >= start):
+                    self.epochs.pop()
+                self.epochs.append((epoch, start))
+
+    def entries_in_range(self, start, end):
+        entries = list(self.epochs)
+        if start >= 0:
+            removed = []
+            while entries and entries[0][1] <= start:
+                removed.append(entries.pop(0))
+            if removed:
+                entries.insert(0, (removed[-1][0], start))
+        while entries and entries[-1][1] >= end:
+            entries.pop()
+        return tuple(entries)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 20)), max_size=8),
+    st.integers(0, 100),
+    st.integers(1, 100),
+)
+def test_a_bundle_has_the_epochs_that_the_brokers_cache_would_give(steps, start, length):
+    epochs, epoch, offset = [], -1, 0
+    for epoch_step, offset_step in steps:
+        epoch, offset = epoch + epoch_step, offset + offset_step
+        epochs.append((epoch, offset))
+    cache, end = EpochCache(epochs), start + length
+    kept = without_empty(entry for entry in epochs if entry[1] < end)
+    assert kept == cache.entries_in_range(-1, end)
+    assert epochs_in_range(kept, start, end) == cache.entries_in_range(start, end)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 20)), max_size=8),
     st.integers(0, 100),
@@ -133,8 +191,7 @@ def test_epochs_in_range_name_the_leader_of_every_offset(steps, start, length):
 
 
 def test_metadata_of_an_attempt_is_copy_segment_started(tmp_path):
-    bundle = make_bundle(tmp_path)
-    metadata = attempt(bundle)
+    metadata = attempt(make_segment(tmp_path))
     assert (metadata.start_offset, metadata.end_offset, metadata.segment_size) == (1000, 1999, 10_000)
     assert metadata.segment_leader_epochs == ((3, 1000), (4, 1500))
     assert metadata.state.name == "COPY_SEGMENT_STARTED"
@@ -160,6 +217,15 @@ def test_a_snapshot_that_knows_its_own_offset_has_the_wrong_name(field):
     with pytest.raises(CorruptSnapshotError, match="offset 1000"):
         TrustedSnapshot(1000, snapshot_file.encode(entries), Provenance.COMPUTED)
     assert TrustedSnapshot(1001, snapshot_file.encode(entries), Provenance.COMPUTED).entry_count == 1
+
+
+def test_a_snapshot_that_is_not_the_recorded_one_is_refused():
+    good = snapshot_bytes()
+    assert TrustedSnapshot(1000, good, Provenance.COMPUTED, crc32c=crc32c(good)).entry_count == 2
+    for provenance, verdict in ((Provenance.COMPUTED, None), (Provenance.BROKER, SnapshotVerdict.MATCHES)):
+        with pytest.raises(SnapshotChangedError, match="10 bytes") as raised:
+            TrustedSnapshot(1000, EMPTY, provenance, verdict, crc32c=crc32c(good))
+        assert raised.value.attrs["offset"] == 1000
 
 
 @pytest.mark.parametrize("verdict", [None, *SnapshotVerdict])

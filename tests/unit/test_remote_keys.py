@@ -20,20 +20,24 @@ pytestmark = pytest.mark.unit
 
 TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
-OF_SNAPSHOTS = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER}
+OURS_ALONE = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM}
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
     # topics that look like other parts of a key
-    st.sampled_from(["a-0", "no-topic-id", "x-no-topic-id", f"t-{TOPIC_ID}", "snapshots", "kafka-tiered-storage", "-"]),
+    st.sampled_from(
+        ["a-0", "no-topic-id", "x-no-topic-id", f"t-{TOPIC_ID}", "snapshots", "claims", "kafka-tiered-storage", "-"]
+    ),
     st.just("x" * 249),
 ).filter(lambda topic: topic not in {".", ".."})
 uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("="))
 offsets = st.integers(0, (1 << 63) - 1)
 partitions = st.integers(0, (1 << 31) - 1)
-prefixes = st.sampled_from(["", "tiered", "tiered/", "a/b-c/", "snapshots/", "kafka-tiered-storage/", "t-0/"])
+prefixes = st.sampled_from(
+    ["", "tiered", "tiered/", "a/b-c/", "snapshots/", "claims/", "kafka-tiered-storage/", "t-0/"]
+)
 run_ids = st.from_regex(re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,40}", re.ASCII), fullmatch=True)
 
-segment_kinds = st.sampled_from([k for k in KeyKind if k not in OF_SNAPSHOTS])
+segment_kinds = st.sampled_from([k for k in KeyKind if k not in OURS_ALONE])
 with_id = st.builds(TopicIdPartition, topics, uuids, partitions)
 maybe_id = st.builds(TopicIdPartition, topics, st.none() | uuids, partitions)
 parsed_keys = st.one_of(
@@ -41,6 +45,12 @@ parsed_keys = st.one_of(
     st.builds(lambda p, offset: ParsedKey(KeyKind.SNAPSHOT, p, offset), maybe_id, offsets),
     st.builds(lambda p, run: ParsedKey(KeyKind.SNAPSHOT_MANIFEST, p, run_id=run), maybe_id, run_ids),
     st.builds(lambda p: ParsedKey(KeyKind.CLUSTER, p), maybe_id),
+    st.builds(
+        lambda p, offset, epoch: ParsedKey(KeyKind.CLAIM, p, offset, leader_epoch=epoch),
+        with_id,
+        offsets,
+        st.integers(0, (1 << 31) - 1),
+    ),
 )
 
 
@@ -82,7 +92,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys_module.__doc__ or ""
     examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 7
+    assert len(examples) == 8
     for example in examples:
         keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
         assert keys.format(keys.parse(example)) == example
@@ -114,7 +124,7 @@ def test_stems_and_folders_belong_to_one_segment_or_partition():
     keys = ObjectKeys("p/")
     for local in (False, True):
         stem = keys.segment_stem(metadata(), local=local)
-        kinds = [kind for kind in KeyKind if kind.is_local is local and kind not in OF_SNAPSHOTS]
+        kinds = [kind for kind in KeyKind if kind.is_local is local and kind not in OURS_ALONE]
         assert len(kinds) == (6 if local else 3)
         assert all(keys.segment(kind, metadata()).startswith(stem) for kind in kinds)
         folder = keys.partition_segments(metadata().id.topic_id_partition, local=local)
@@ -131,6 +141,23 @@ def test_a_topic_without_id_can_have_snapshots_and_no_remote_segments():
     assert keys.snapshot_manifest(old, "r.1") == "snapshots/old.topic-no-topic-id/3/manifest-r.1.json"
     with pytest.raises(InvalidKeyError, match="topic id"):
         keys.partition_segments(old)
+
+
+def test_claims_lie_by_themselves_below_our_prefix():
+    keys, partition = ObjectKeys("p/"), metadata().id.topic_id_partition
+    key = keys.claim(partition, 1234, 5)
+    assert key == f"p/claims/payments-{TOPIC_ID}/7/00000000000000001234-5.json"
+    assert key.startswith(keys.partition_claims(partition))
+    for folder in (keys.partition_segments(partition), keys.partition_snapshots(partition)):
+        assert not key.startswith(folder)
+    assert not keys.partition_claims(partition).startswith(keys.probes)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1 << 31])
+def test_no_claim_is_made_of_what_is_no_leader_epoch(epoch):
+    with pytest.raises(InvalidKeyError, match="not a leader epoch"):
+        ObjectKeys().claim(metadata().id.topic_id_partition, 0, epoch)
+    assert ObjectKeys().recognise(f"claims/payments-{TOPIC_ID}/7/00000000000000001234-{epoch}.json") is None
 
 
 @pytest.mark.parametrize("offset", [-1, 1 << 63])

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.s3.segments import TOPIC_ID, attempt, make_bundle
+from tests.s3.segments import TOPIC_ID, attempt, make_segment
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -23,6 +23,7 @@ from tiersnap.remote_storage.upload.uploader import (
     inspect_copy,
 )
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
+from tiersnap.snapshot.repair.index_check import CheckedIndexes
 
 pytestmark = pytest.mark.unit
 
@@ -115,20 +116,20 @@ def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(change):
 @pytest.mark.parametrize("with_transactions", [False, True])
 def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transactions):
     store = DirectoryStore(tmp_path / "remote")
-    bundle = make_bundle(tmp_path / "log", with_transactions=with_transactions)
-    copy = attempt(bundle)
-    result = copy_segment(store, layout, bundle, copy)
+    segment = make_segment(tmp_path / "log", with_transactions=with_transactions)
+    copy = attempt(segment)
+    result = copy_segment(store, layout, segment, copy)
     assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
     assert {found.key: found.size for found in store.list()} == {done.key: done.size for done in result.objects}
-    log = bundle.log.read()
+    log = segment.log.read()
     assert b"".join(fetch_segment(store, layout, copy)) == log
     assert b"".join(fetch_segment(store, layout, copy, start=17, end=4000)) == log[17:4000]
     expected = {
-        IndexType.OFFSET: bundle.offset_index.read(),
-        IndexType.TIMESTAMP: bundle.time_index.read(),
-        IndexType.PRODUCER_SNAPSHOT: bundle.producer_snapshot.data,
-        IndexType.LEADER_EPOCH: bundle.leader_epoch_checkpoint,
-        IndexType.TRANSACTION: bundle.transaction_index.read() if with_transactions else None,
+        IndexType.OFFSET: segment.offset_index.read(),
+        IndexType.TIMESTAMP: segment.time_index.read(),
+        IndexType.PRODUCER_SNAPSHOT: segment.producer_snapshot.data,
+        IndexType.LEADER_EPOCH: b"0\n3\n0 0\n3 500\n4 1500\n",
+        IndexType.TRANSACTION: segment.transaction_index.read() if with_transactions else None,
     }
     assert {index: fetch_index(store, layout, copy, index) for index in IndexType} == expected
     assert delete_copy(store, layout, copy) == ()
@@ -138,19 +139,25 @@ def test_what_was_copied_is_read_back_part_by_part(tmp_path, layout, with_transa
 
 
 def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
-    bundle = make_bundle(tmp_path, with_transactions=True)
-    copy = attempt(bundle, segment_id=SEGMENT_ID)
-    log, indexes, manifest = AivenLayout(ObjectKeys("p/")).plan(bundle, copy)
+    segment = make_segment(tmp_path, with_transactions=True)
+    copy = attempt(segment, segment_id=SEGMENT_ID)
+    found = segment.found_indexes()
+    checked = CheckedIndexes(found.offset_index, found.time_index, found.transaction_index, {})
+    layout = AivenLayout(ObjectKeys("p/"))
+    indexes, manifest = layout.plan(segment.bundle(checked), copy)
     stem = f"p/pay.ments-eu-{TOPIC_ID}/7/00000000000000001000-{SEGMENT_ID}"
-    assert [part.key for part in (log, indexes, manifest)] == [f"{stem}.log", f"{stem}.indexes", f"{stem}.rsm-manifest"]
-    assert log.content is bundle.log
+    assert [layout.log_key(copy), indexes.key, manifest.key] == [
+        f"{stem}.log",
+        f"{stem}.indexes",
+        f"{stem}.rsm-manifest",
+    ]
     assert indexes.content == b"".join(
         [
-            bytes(range(24)),
-            bytes(range(100, 112)),
-            bundle.producer_snapshot.data,
+            found.offset_index,
+            found.time_index,
+            segment.producer_snapshot.data,
             b"0\n3\n0 0\n3 500\n4 1500\n",
-            bytes(range(34)),
+            found.transaction_index,
         ]
     )
     assert b"\n" not in manifest.content
@@ -161,8 +168,8 @@ def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
 
 def test_local_tiered_storage_files_are_those_of_kafka(tmp_path):
     store = DirectoryStore(tmp_path / "remote")
-    bundle = make_bundle(tmp_path / "log")
-    copy_segment(store, LocalTieredStorageLayout(), bundle, attempt(bundle, segment_id=SEGMENT_ID))
+    segment = make_segment(tmp_path / "log")
+    copy_segment(store, LocalTieredStorageLayout(), segment, attempt(segment, segment_id=SEGMENT_ID))
     folder = tmp_path / "remote" / "kafka-tiered-storage" / f"pay.ments-eu-7-{TOPIC_ID}"
     assert sorted(path.name for path in folder.iterdir()) == [
         f"00000000000000001000-{SEGMENT_ID}{suffix}"
@@ -172,11 +179,11 @@ def test_local_tiered_storage_files_are_those_of_kafka(tmp_path):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["aiven", "aiven-prefix", "local"])
 def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
-    bundle = make_bundle(tmp_path / "log", with_transactions=True)
-    copy = attempt(bundle)
+    segment = make_segment(tmp_path / "log", with_transactions=True)
+    copy = attempt(segment)
     store = DirectoryStore(tmp_path / "remote")
     assert inspect_copy(store, layout, copy) is CopyState.ABSENT
-    copy_segment(store, layout, bundle, copy)
+    copy_segment(store, layout, segment, copy)
     objects = {found.key: store.get(found.key) for found in store.list()}
     optional = [key for key in objects if key.endswith(".txnindex")]
     for key in objects.keys() - set(optional):
@@ -190,9 +197,9 @@ def test_a_copy_that_lacks_anything_is_partial(tmp_path, layout):
 
 
 def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
-    layout, bundle, store = AivenLayout(), make_bundle(tmp_path / "log"), DirectoryStore(tmp_path / "remote")
-    copy = attempt(bundle)
-    copy_segment(store, layout, bundle, copy)
+    layout, segment, store = AivenLayout(), make_segment(tmp_path / "log"), DirectoryStore(tmp_path / "remote")
+    copy = attempt(segment)
+    copy_segment(store, layout, segment, copy)
     _, indexes_key, manifest_key = layout.object_keys(copy)
     indexes, manifest = store.get(indexes_key), store.get(manifest_key)
     for key, content in ((manifest_key, b"{}"), (manifest_key, GOLDEN.encode()), (indexes_key, indexes[:-1])):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.stores.directory_store import UNFINISHED, DirectoryStore
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError, UsageError
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     new_segment_id,
 )
-from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.restore.segment_chain import Chain, newest, plan_chain
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 

@@ -1,0 +1,68 @@
+"""Objects of remote segments, put together by the attempt that wrote them: one segment id, one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectInfo
+
+_AIVEN = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
+_LOCAL = tuple(kind for kind in KeyKind if kind.is_local and kind is not KeyKind.LOCAL_TRANSACTION_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptObjects:
+    """What there is of one attempt, as it was listed."""
+
+    start_offset: int
+    segment_id: str
+    objects: Mapping[KeyKind, ObjectInfo]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether these are files of LocalTieredStorage."""
+        return next(iter(self.objects)).is_local
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Suffixes of mandatory objects that are not there."""
+        return tuple(kind.suffix for kind in (_LOCAL if self.is_local else _AIVEN) if kind not in self.objects)
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether what is written last is there, so that readers take it for a segment."""
+        return not {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT}.isdisjoint(self.objects)
+
+    @property
+    def modified(self) -> int:
+        """When the last object was written: ms, by the store's clock."""
+        return max(info.modified for info in self.objects.values())
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all objects, what makes the copy visible first: the order to delete them in."""
+        order = sorted(self.objects, key=lambda kind: kind in {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT})
+        return tuple(self.objects[kind].key for kind in reversed(order))
+
+
+def group(
+    keys: ObjectKeys, listed: Iterable[ObjectInfo], *, local: bool
+) -> dict[TopicIdPartition, tuple[AttemptObjects, ...]]:
+    """Attempts by partition, in ascending start offset, then segment id; what is no object of a segment is left out.
+
+    Args:
+        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
+    """
+    found: dict[TopicIdPartition, dict[tuple[int, str], dict[KeyKind, ObjectInfo]]] = {}
+    for info in listed:
+        key = keys.recognise(info.key)
+        if key is None or key.kind.is_local is not local or key.offset is None or key.segment_id is None:
+            continue
+        found.setdefault(key.partition, {}).setdefault((key.offset, key.segment_id), {})[key.kind] = info
+    return {
+        partition: tuple(AttemptObjects(*attempt, objects) for attempt, objects in sorted(attempts.items()))
+        for partition, attempts in found.items()
+    }

@@ -1,0 +1,214 @@
+"""What a store holds of one partition: complete copies, attempts that are none, and which of those are ours.
+
+Facts alone: which copies count for a log, and what that means for its segments, says snapshot.gate.coverage. At most
+two listings; one manifest a copy, newest first, and none of copies that lie wholly below the log that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.claims import Claim, ClaimedSegment, claimed_segments, read_claim
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.coverage import CopyFacts
+
+REQUESTS_AT_ONCE = 8
+COPY_GRACE_MS = 900_000
+"""A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCopy:
+    """A complete copy.
+
+    Attributes:
+        end_offset: exclusive.
+        leader_epochs: (epoch, first offset in this segment), ascending.
+        size: bytes of the log.
+        max_timestamp: ms, as its manifest tells; -1 where it has none.
+        written_at: ms, by the store's clock.
+        keys: of its objects, what makes it visible first.
+        claim: of ours that names the attempt; looked for only where several copies begin at one offset.
+    """
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    leader_epochs: LeaderEpochs
+    size: int
+    max_timestamp: int
+    written_at: int
+    keys: tuple[str, ...]
+    claim: Claim | None
+
+    @property
+    def facts(self) -> CopyFacts:
+        """What the gate takes."""
+        return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Objects of one attempt that are no complete copy.
+
+    Attributes:
+        written_at: ms, by the store's clock.
+        keys: of its objects, what makes it visible first.
+        problem: why it is no copy.
+        is_visible: what readers look for is there; so this is a copy that was damaged, or is being deleted.
+        claim: of ours that names the attempt, None where none does.
+    """
+
+    segment_id: str
+    start_offset: int
+    written_at: int
+    keys: tuple[str, ...]
+    problem: str
+    is_visible: bool
+    claim: Claim | None
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """All that was looked at; copies and leftovers in ascending start offset.
+
+    Attributes:
+        problems: of claims that could not be read: their segments are nobody's until somebody looks.
+    """
+
+    partition: TopicIdPartition
+    copies: tuple[FoundCopy, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    problems: tuple[str, ...] = ()
+    claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
+
+    @property
+    def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
+        """What attempts of ours left that another attempt has finished without: it may be deleted."""
+        everything: tuple[FoundCopy | Leftover, ...] = (*self.copies, *self.leftovers)
+        return tuple(
+            each
+            for each in everything
+            if each.claim is not None
+            and each.claim.finished is not None
+            and each.segment_id in {attempt.segment_id for attempt in each.claim.earlier}
+        )
+
+    def in_flight(self, *, now: int, grace: int = COPY_GRACE_MS) -> frozenset[int]:
+        """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
+
+        Args:
+            now: ms, by the store's clock.
+            grace: ms.
+        """
+        return frozenset(
+            each.start_offset
+            for each in self.leftovers
+            if each.claim is None and not each.is_visible and now - each.written_at <= grace
+        )
+
+
+def look(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool, local_start: int = 0
+) -> Presence:
+    """What is there of a partition.
+
+    Args:
+        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
+        local_start: base offset of the first local segment; copies that end there or below are not all looked into.
+    """
+    listed = store.list(keys.partition_segments(partition, local=local))
+    attempts = group(keys, listed, local=local).get(partition, ())
+    by_id = {attempt.segment_id: attempt for attempt in attempts}
+    found, unusable = _read(store, partition, [each for each in attempts if not each.missing], local_start)
+    # What lacks an object needs no request.
+    lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
+    unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
+    claimed = frozenset(claimed_segments(store, keys, partition))
+    starts = Counter(copy.start_offset for copy in found)
+    several = {offset for offset, count in starts.items() if count > 1}
+    claims, problems = _claims_of(store, keys, claimed, several | {each.start_offset for each in unusable})
+    copies = [_found_copy(each, by_id[each.segment_id], claims) for each in found]
+    leftovers = [_leftover(each, by_id[each.segment_id], claims) for each in unusable]
+    return Presence(
+        partition,
+        tuple(sorted(copies, key=lambda copy: (copy.start_offset, copy.segment_id))),
+        tuple(sorted(leftovers, key=lambda each: (each.start_offset, each.segment_id))),
+        problems,
+        claimed,
+    )
+
+
+def _read(
+    store: ObjectStore, partition: TopicIdPartition, attempts: Sequence[AttemptObjects], local_start: int
+) -> tuple[list[RemoteCopy], list[UnusableCopy]]:
+    """Look into attempts that have all their objects, newest first, until they lie below the log."""
+    copies: list[RemoteCopy] = []
+    unusable: list[UnusableCopy] = []
+    newest_first = attempts[::-1]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for start in range(0, len(newest_first), REQUESTS_AT_ONCE):
+            wave = newest_first[start : start + REQUESTS_AT_ONCE]
+            found = list(pool.map(lambda attempt: read_copy(store, partition, attempt), wave))
+            unusable += [each for each in found if isinstance(each, UnusableCopy)]
+            complete = [each for each in found if isinstance(each, RemoteCopy)]
+            copies += complete
+            # Copies lie end to end or overlap by a segment: where a whole wave lies below the log, the rest does, too.
+            if complete and all(copy.end_offset <= local_start for copy in complete):
+                break
+    return copies, unusable
+
+
+def _claims_of(
+    store: ObjectStore, keys: ObjectKeys, claimed: Iterable[ClaimedSegment], offsets: set[int]
+) -> tuple[dict[str, Claim], tuple[str, ...]]:
+    """Claims on segments at `offsets` by the segment ids that they name, and what is wrong with others."""
+    named: dict[str, Claim] = {}
+    problems = []
+    for segment in claimed:
+        if segment.base_offset not in offsets:
+            continue
+        try:
+            claim = read_claim(store, keys, segment)
+        except CorruptDataError as error:
+            problems.append(error.message)
+            continue
+        if claim is not None:
+            named |= {attempt.segment_id: claim for attempt in claim.attempts}
+    return named, tuple(problems)
+
+
+def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> FoundCopy:
+    metadata = copy.metadata
+    return FoundCopy(
+        segment_id=copy.segment_id,
+        start_offset=copy.start_offset,
+        end_offset=copy.end_offset,
+        leader_epochs=metadata.segment_leader_epochs,
+        size=metadata.segment_size,
+        max_timestamp=metadata.max_timestamp,
+        written_at=attempt.modified,
+        keys=attempt.keys,
+        claim=claims.get(attempt.segment_id),
+    )
+
+
+def _leftover(unusable: UnusableCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> Leftover:
+    return Leftover(
+        segment_id=attempt.segment_id,
+        start_offset=attempt.start_offset,
+        written_at=attempt.modified,
+        keys=attempt.keys,
+        problem=unusable.problem,
+        is_visible=attempt.is_visible,
+        claim=claims.get(attempt.segment_id),
+    )

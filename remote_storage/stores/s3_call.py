@@ -1,0 +1,172 @@
+"""One request to S3 under a deadline, also where the server sends a byte now and then.
+
+botocore's read timeout counts silence alone, and begins anew with each byte. So a thread watches the calls of this
+process, and shuts the socket of one whose time is over: whoever waits for its bytes is woken at once. botocore then
+wants to repeat the request, which is refused before it is sent. A call may be late by one pause between two attempts.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from botocore.awsrequest import (
+    AWSHTTPConnection,
+    AWSHTTPConnectionPool,
+    AWSHTTPSConnection,
+    AWSHTTPSConnectionPool,
+)
+from botocore.client import BaseClient
+
+from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
+
+_SLOWEST = 256 * 1024  # bytes a second; who sends a body slower than that is cut off
+_thread = threading.local()
+
+
+class Call:
+    """A call that is under way in one thread; its connection is shut when `deadline` has passed."""
+
+    def __init__(self, seconds: float, doing: str, whole: Deadline) -> None:
+        self.doing = doing
+        self._whole = whole
+        self._own = Deadline(seconds)
+        self.deadline = earliest(self._own, whole)
+        self.is_cut = False
+        self.connection: Any = None
+        self.socket: Any = None  # kept: a connection that the server will close forgets its own
+
+    def extend(self, size: int) -> None:
+        """Add what `size` bytes take on a slow line."""
+        self._own = Deadline((self._own.remaining() or 0.0) + size / _SLOWEST)
+        self.deadline = earliest(self._own, self._whole)
+
+    def check(self) -> None:
+        """Raise TransientError once the call was cut or its time is over."""
+        if self.is_cut:
+            raise self.deadline.passed(self.doing)
+        self.deadline.check(self.doing)
+
+    def cut(self) -> None:
+        """Wake the thread that waits for the server."""
+        self.is_cut = True
+        connected = self.socket or getattr(self.connection, "sock", None)  # the latter while it shakes hands
+        if connected is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | None = None) -> Iterator[Call]:
+    """One request of this thread: at most `seconds` and what `size` bytes take on a slow line, and not after `deadline`
+    (None: that of the code it runs in).
+
+    Raises:
+        TransientError: time is over.
+    """
+    call = Call(seconds + size / _SLOWEST, doing, current() if deadline is None else deadline)
+    call.check()
+    outer, _thread.call = getattr(_thread, "call", None), call
+    watchdog = _watchdog(os.getpid())
+    watchdog.add(call)
+    try:
+        yield call
+    except Exception as error:
+        if call.is_cut:
+            raise call.deadline.passed(doing) from error
+        raise
+    finally:
+        watchdog.remove(call)
+        _thread.call = outer
+    if call.is_cut:  # what was read may be half of it
+        raise call.deadline.passed(doing)
+
+
+def obey_deadlines(client: BaseClient) -> None:
+    """Make the connections of a client known to the calls that use them."""
+    session = client._endpoint.http_session
+    pools = {"http": _Pool, "https": _TlsPool}
+    session._pool_classes_by_scheme = pools  # for proxies, which are made on demand
+    session._manager.pool_classes_by_scheme = pools
+    client.meta.events.register("before-send.s3", _before_send)
+
+
+def _before_send(**_: object) -> None:
+    call = getattr(_thread, "call", None)
+    if call is not None:
+        call.check()
+
+
+class _Watched:
+    def request(self, *args: object, **options: object) -> object:
+        call = getattr(_thread, "call", None)
+        if call is not None:
+            call.connection, call.socket = self, self.sock  # type: ignore[attr-defined]
+        return super().request(*args, **options)  # type: ignore[misc]
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        call = getattr(_thread, "call", None)
+        if call is not None:
+            call.socket = self.sock  # type: ignore[attr-defined]
+            call.check()  # its time may have passed while there was no socket to shut
+
+
+class _Connection(_Watched, AWSHTTPConnection):  # type: ignore[misc]
+    pass
+
+
+class _TlsConnection(_Watched, AWSHTTPSConnection):  # type: ignore[misc]
+    pass
+
+
+class _Pool(AWSHTTPConnectionPool):  # type: ignore[misc]
+    ConnectionCls = _Connection
+
+
+class _TlsPool(AWSHTTPSConnectionPool):  # type: ignore[misc]
+    ConnectionCls = _TlsConnection
+
+
+class _Watchdog:
+    """Cuts the calls whose time is over; its thread is begun with the first call that has an end."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._calls: set[Call] = set()
+        self._wakes = float("inf")
+        self._thread: threading.Thread | None = None
+
+    def add(self, call: Call) -> None:
+        with self._changed:
+            self._calls.add(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="tiersnap-deadlines", daemon=True)
+                self._thread.start()
+            if call.deadline.end < self._wakes:  # seldom: calls end in the order of their beginnings
+                self._changed.notify()
+
+    def remove(self, call: Call) -> None:
+        with self._changed:
+            self._calls.discard(call)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for call in [call for call in self._calls if call.deadline.end <= now]:
+                    self._calls.discard(call)
+                    call.cut()
+                self._wakes = min((call.deadline.end for call in self._calls), default=float("inf"))
+                self._changed.wait(None if self._wakes == float("inf") else max(0.0, self._wakes - now))
+
+
+@functools.lru_cache(maxsize=1)
+def _watchdog(_pid: int) -> _Watchdog:
+    return _Watchdog()  # a forked process has none of its parent's threads

@@ -1,0 +1,122 @@
+"""A put on a condition, carried on until it is known whose object is there.
+
+Of two writers one wins and the other hears 412. So does the one that won, if its answer got lost and botocore repeated
+the request. Each put therefore has an id, which the server keeps with the object (`tiersnap-put-id` of its user
+metadata): who meets its own id made the object, whatever the last answer said.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from botocore.exceptions import ClientError
+
+from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.stores.deadline import Deadline
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome, PutResult
+from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, is_missing_object, translated
+from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+
+PUT_ID = "tiersnap-put-id"
+_ATTEMPTS = 4
+_WAIT = 0.2  # seconds, doubled each time
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalPut:
+    """One object that is to be put, once.
+
+    Attributes:
+        look: HEAD; its metadata includes the put id.
+        crc_by_reading: of the object that is there; for servers that keep no CRC.
+    """
+
+    uri: str
+    bucket: str
+    path: str
+    key: str
+    look: Callable[[str], ObjectInfo | None]
+    crc_by_reading: Callable[[str, int], int]
+    deadline: Deadline
+    put_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def if_absent(self, send: Callable[[], PutResult], size: int, crc: Callable[[], int]) -> PutResult:
+        """`send`, which puts if absent; `crc` is of the content.
+
+        Raises:
+            ObjectExistsError: there is another object.
+        """
+        for _ in self._attempts():
+            if (done := self._sent(send)) is not None:
+                return done
+            found = self.look(self.key)
+            if found is None:
+                continue  # 409 and the other one gave up, or it was deleted since
+            if (same := self._same(found, size, crc)) is not None:
+                return same
+            raise ObjectExistsError(
+                f"{self.uri}{self.key} exists with other content ({found.size} bytes, {size} were to be written)",
+                hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another prefix",
+                key=self.key,
+            )
+        raise self._busy()
+
+    def if_match(self, send: Callable[[], PutResult], size: int, crc: int, etag: str) -> PutResult:
+        """`send`, which replaces the object of this `etag`.
+
+        Raises:
+            ObjectChangedError: it is another one, or gone.
+        """
+        for _ in self._attempts():
+            if (done := self._sent(send)) is not None:
+                return done
+            found = self.look(self.key)
+            if found is not None and (same := self._same(found, size, lambda: crc)) is not None:
+                return same
+            if found is None or found.etag != etag:
+                raise ObjectChangedError(
+                    f"{self.uri}{self.key}: {'gone' if found is None else 'changed'} since it was read",
+                    hint="another writer was faster: run the same command again",
+                    key=self.key,
+                )
+        raise self._busy()
+
+    def _attempts(self) -> Iterator[int]:
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                time.sleep(_WAIT * 2 ** (attempt - 1))
+            self.deadline.check(f"upload of {self.uri}{self.key}")
+            yield attempt
+
+    def _sent(self, send: Callable[[], PutResult]) -> PutResult | None:
+        """What `send` did, None if the server says that the condition does not hold."""
+        with translated("s3:PutObject", self.bucket, self.path + self.key):
+            try:
+                return send()
+            except ClientError as error:
+                # 412: there is one; 409: another writer is at it; NoSuchKey: there is none to be replaced;
+                # NoSuchUpload: a lost answer to a completion that did happen, or another writer's janitor.
+                conditional = http_status(error) in {409, 412} or error_code(error) == "NoSuchUpload"
+                if not conditional and not is_missing_object(error):
+                    raise
+        return None
+
+    def _same(self, found: ObjectInfo, size: int, crc: Callable[[], int]) -> PutResult | None:
+        if found.size != size:
+            return None
+        stored = self.crc_by_reading(self.key, size) if found.crc32c is None else found.crc32c
+        if stored != crc():
+            return None
+        ours = found.metadata.get(PUT_ID) == self.put_id
+        outcome = PutOutcome.CREATED if ours else PutOutcome.ALREADY_SAME
+        return PutResult(outcome, size, stored, found.etag, proved=True)
+
+    def _busy(self) -> TransientError:
+        return TransientError(
+            f"{self.uri}{self.key}: other writers were at this key {_ATTEMPTS} times",
+            hint="run the same command again when the other one is done",
+            key=self.key,
+        )

@@ -1,0 +1,133 @@
+"""`.tiersnap-unfinished`, the folder of a directory store in which its files are made.
+
+Names cannot be foretold and bear our mark (`tiersnap-<32 hex digits>.<end of the key>`); what does not is never
+removed. The store's lock lies here as well (flock), taken for the moment in which a writer compares and renames; who
+dies gives it up. The clock is that of the file system and not of one of its hosts: the time of a file made for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
+from tiersnap.remote_storage.stores.folders import entries, new_file, opened_folder
+from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+
+UNFINISHED = ".tiersnap-unfinished"
+_LOCK = "lock"
+_LOCK_SECONDS = 30.0
+_OURS = re.compile(r"tiersnap-[0-9a-f]{32}\.([^/]*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A file that is being made: the descriptor of its folder, and its name in it."""
+
+    folder: int
+    name: str
+
+    def status(self) -> os.stat_result:
+        """Of the file."""
+        return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+
+    def link(self, folder: int, name: str) -> None:
+        """Give it its name, or raise FileExistsError."""
+        try:
+            os.link(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            # A network file system may repeat a link whose answer was lost, and then meets its own.
+            if not os.path.samestat(self.status(), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                raise
+        os.fsync(folder)
+
+    def rename(self, folder: int, name: str) -> None:
+        """Give it its name, whoever had it."""
+        os.rename(self.name, name, src_dir_fd=self.folder, dst_dir_fd=folder)
+        os.fsync(folder)
+
+    @contextmanager
+    def new(self) -> Iterator[BinaryIO]:
+        """Write it; synced at the end."""
+        with new_file(self.folder, self.name) as file:
+            yield file
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedFolder:
+    """`.tiersnap-unfinished` below `root`; methods raise OSError, or TransientError when time is over."""
+
+    root: Path
+
+    @contextmanager
+    def temporary(self, file_name: str) -> Iterator[Temporary]:
+        """A name for a file that will be called `file_name`; what still has it at the end is removed."""
+        tail = os.fsdecode(os.fsencode(file_name)[-160:])
+        with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
+            temporary = Temporary(folder, f"tiersnap-{uuid.uuid4().hex}.{tail}")
+            try:
+                yield temporary
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary.name, dir_fd=folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """No other writer that asks for the lock changes the store."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        limit = earliest(Deadline(_LOCK_SECONDS), current())
+        with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
+            lock = os.open(_LOCK, flags, 0o666, dir_fd=folder)
+        try:
+            while not _taken(lock):
+                limit.check(f"wait for the lock of {self.root}")
+                time.sleep(0.005)
+            yield
+        finally:
+            os.close(lock)
+
+    def now(self) -> int:
+        """ms, by the file system's clock; by this host's where no file may be made."""
+        try:
+            with self.temporary("time") as temporary:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                os.close(os.open(temporary.name, flags, 0o600, dir_fd=temporary.folder))
+                return temporary.status().st_mtime_ns // 1_000_000
+        except OSError:
+            return time.time_ns() // 1_000_000
+
+    def uploads(self) -> Iterator[UnfinishedUpload]:
+        """What killed processes left, and what others are at."""
+        try:
+            with opened_folder(self.root, (UNFINISHED,)) as folder:
+                files = sorted(entries(folder)[1], key=lambda file: file[0])
+        except FileNotFoundError:
+            return
+        ours = [(name, match[1], status) for name, status in files if (match := _OURS.fullmatch(name))]
+        now = self.now() if ours else 0
+        for name, tail, status in ours:
+            written = status.st_mtime_ns // 1_000_000
+            yield UnfinishedUpload(tail, name, written, max(0, now - written))
+
+    def remove(self, name: str) -> None:
+        """Remove one of them; one that is gone is fine, and one without our mark is left alone."""
+        if _OURS.fullmatch(name) is None:
+            return
+        with suppress(FileNotFoundError), opened_folder(self.root, (UNFINISHED,)) as folder:
+            os.unlink(name, dir_fd=folder)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

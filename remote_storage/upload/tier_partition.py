@@ -1,0 +1,300 @@
+"""One partition's READY segments into remote storage: what the host's command and each task of a fleet do.
+
+Segment by segment, ascending; after a failure the rest waits, so that there is never a hole. Each attempt has a segment
+id of its own and goes as remote_storage.claims says: claim, delete what earlier attempts left, copy and prove, look at
+the claim again, make visible, finish the claim. Whoever is killed anywhere leaves its id in the claim, and the next
+attempt deletes what it left; nothing but what a claim names is ever deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import Attempt, Claim, ClaimedSegment, ClaimedSnapshot, Process, this_process
+from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, CopyInFlightError, ObjectChangedError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
+from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, Presence, look
+from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.tier_rows import Row, row_of, started
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
+from tiersnap.snapshot.errors import IncompleteBundleError, TiersnapError, TransientError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.coverage import coverage_of
+
+_POLL_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tierer:
+    """Who tiers: the same for all attempts of one task, also of a repeated or speculative one.
+
+    Attributes:
+        run_id, warehouse, process: see claims.Attempt.
+        now: ms, the run's time; nothing here reads the host's clock.
+        broker_id: for the metadata.
+        timeout: seconds for one segment, None for no limit.
+        wait: seconds for another attempt's copy to appear before this one gives up.
+        copy_grace: ms for which an unfinished copy of somebody else counts as under way.
+        pause: waits so many seconds.
+    """
+
+    run_id: str
+    now: int
+    warehouse: str | None = None
+    process: Process = field(default_factory=this_process)
+    broker_id: int = -1
+    timeout: float | None = DEFAULT_UPLOAD_SECONDS
+    wait: float = 30.0
+    copy_grace: int = COPY_GRACE_MS
+    pause: Callable[[float], None] = time.sleep
+
+
+def tier_partition(
+    store: ObjectStore,
+    layout: Layout,
+    keys: ObjectKeys,
+    partition: TopicIdPartition,
+    segments: Iterable[PlannedSegment],
+    tierer: Tierer,
+) -> Iterator[Row]:
+    """Copy the READY segments of a partition, given in ascending order; rows of tier_rows.TIERED as things happen.
+
+    A copy of the lineage that is there already gives a row without a state, or with COPY_SEGMENT_FINISHED where it is
+    that of an attempt which was killed before it could say so. Errors are rows, and the last ones.
+
+    Args:
+        keys: those of `layout`; claims lie below the same prefix.
+    """
+    planned = tuple(segments)
+    if not planned:
+        return
+    job = _Job(store, layout, keys, partition, tierer)
+    try:
+        presence = job.look(planned[0].base_offset)
+        job.check_in_flight(presence)
+        job.delete_superseded(presence)
+    except TiersnapError as error:
+        yield job.row(planned[0], error=error)
+        return
+    for segment in planned:
+        for row in job.tier(segment, presence):
+            yield row
+            if row["error"] is not None:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    store: ObjectStore
+    layout: Layout
+    keys: ObjectKeys
+    partition: TopicIdPartition
+    tierer: Tierer
+
+    def look(self, local_start: int) -> Presence:
+        is_local = isinstance(self.layout, LocalTieredStorageLayout)
+        return look(self.store, self.keys, self.partition, local=is_local, local_start=local_start)
+
+    def check_in_flight(self, presence: Presence) -> None:
+        in_flight = presence.in_flight(now=self.tierer.now, grace=self.tierer.copy_grace)
+        if in_flight:
+            raise CopyInFlightError(
+                f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",
+                hint="stop the broker's copier (remote.log.copy.disable=true) or leave the topic to it",
+            )
+
+    def delete_superseded(self, presence: Presence) -> None:
+        for left in presence.superseded:
+            self._check_deleted(self.store.delete([key]) for key in left.keys)
+
+    def tier(self, segment: PlannedSegment, presence: Presence) -> Iterator[Row]:
+        """Rows of one segment."""
+        try:
+            if self._is_covered(segment, presence):
+                yield self._there(segment, presence)
+                return
+            ready = segment.ready(self.store)
+            claimed = self._claim(segment)
+            if claimed is None:
+                yield self._there(segment, self.look(segment.base_offset))
+                return
+        except ClaimedError as error:
+            yield self._wait_for_other(segment, error)
+            return
+        except TiersnapError as error:
+            yield self.row(segment, error=error)
+            return
+        yield from self._copy(segment, ready, claimed)
+
+    def row(
+        self,
+        segment: PlannedSegment,
+        *,
+        segment_id: str | None = None,
+        state: SegmentState | None = None,
+        error: TiersnapError | None = None,
+    ) -> Row:
+        now = self.tierer.now
+        return row_of(self.partition, segment, now=now, segment_id=segment_id, state=state, error=error)
+
+    def _copy(self, segment: PlannedSegment, ready: ReadySegment, claimed: Claim) -> Iterator[Row]:
+        metadata = self._metadata(ready, claimed.holder)
+        segment_id = metadata.id.segment_id
+        yield started(metadata, segment)
+        try:
+            self._delete_earlier(metadata, claimed)
+            copied = copy_segment(
+                self.store,
+                self.layout,
+                ready,
+                metadata,
+                timeout=self.tierer.timeout,
+                before_visible=lambda: self._check_ours(claimed),
+            )
+        except TiersnapError as error:
+            left = bool(error.attrs.get("left_behind"))
+            if isinstance(error, ClaimLostError):
+                yield from self._undone(segment, segment_id, None, left=left)
+                yield self._wait_for_other(segment, error)
+                return
+            if not left:
+                with suppress(TiersnapError):
+                    claims.release(self.store, self.keys, claimed)
+            yield from self._undone(segment, segment_id, error, left=left)
+            return
+        try:
+            claims.finish(self.store, self.keys, claimed, _snapshot_of(ready))
+        except ObjectChangedError as error:
+            left = bool(delete_copy(self.store, self.layout, metadata))
+            yield from self._undone(segment, segment_id, None, left=left)
+            yield self._wait_for_other(segment, error)
+            return
+        except TiersnapError as error:  # whether it is finished nobody knows; the copy is, and the next run looks
+            yield self.row(segment, segment_id=segment_id, error=error)
+            return
+        state = SegmentState.COPY_SEGMENT_FINISHED
+        done = self.row(segment, segment_id=segment_id, state=state)
+        yield {**done, "bytes": copied.bytes, "rebuilt_indexes": copied.rebuilt_indexes}
+
+    def _undone(
+        self, segment: PlannedSegment, segment_id: str, error: TiersnapError | None, *, left: bool
+    ) -> Iterator[Row]:
+        """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
+        steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
+        for state in steps:
+            yield self.row(segment, segment_id=segment_id, state=state, error=error if state is steps[-1] else None)
+
+    def _claim(self, segment: PlannedSegment) -> Claim | None:
+        """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
+        attempt = Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+        claimed = claims.claim(self.store, self.keys, self._claimed_segment(segment), attempt)
+        if claimed.finished is None:
+            return claimed
+        if self._is_covered(segment, self.look(segment.base_offset)):
+            return None
+        return claims.reopen(self.store, self.keys, claimed, attempt)
+
+    def _is_covered(self, segment: PlannedSegment, presence: Presence) -> bool:
+        facts = (copy.facts for copy in presence.copies)
+        coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
+        return coverage.covers(segment.base_offset, segment.next_base_offset)
+
+    def _there(self, segment: PlannedSegment, presence: Presence) -> Row:
+        """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now."""
+        bounds = (segment.base_offset, segment.next_base_offset)
+        same = [copy for copy in presence.copies if (copy.start_offset, copy.end_offset) == bounds]
+        claimed_segment = self._claimed_segment(segment)
+        if not same or claimed_segment not in presence.claimed:
+            return self.row(segment, segment_id=same[-1].segment_id if same else None)
+        try:
+            found = claims.read_claim(self.store, self.keys, claimed_segment)
+            ours = {copy.segment_id for copy in same}
+            if found is None or found.holder.segment_id not in ours:
+                return self.row(segment, segment_id=same[-1].segment_id)
+            segment_id = found.holder.segment_id
+            if found.finished is None:
+                attempt = Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+                if claims.may_take_over(found, attempt, 0, claims.STALE_AFTER_MS) is None:
+                    return self.row(segment, segment_id=segment_id)
+                claims.finish(self.store, self.keys, found, _snapshot_of(segment.ready(self.store)))
+        except TiersnapError as error:
+            return self.row(segment, error=error)
+        return self.row(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+
+    def _wait_for_other(self, segment: PlannedSegment, error: TiersnapError) -> Row:
+        """The row of the copy that another attempt makes, or of `error` if it does not come in time."""
+        left = self.tierer.wait
+        try:
+            while True:
+                found = claims.read_claim(self.store, self.keys, self._claimed_segment(segment))
+                if found is not None and found.finished is not None:
+                    presence = self.look(segment.base_offset)
+                    if self._is_covered(segment, presence):
+                        return self._there(segment, presence)
+                if left <= 0 or found is None or found.holder.ended:
+                    return self.row(segment, error=error)
+                self.tierer.pause(min(left, _POLL_SECONDS))
+                left -= _POLL_SECONDS
+        except TiersnapError as trouble:
+            return self.row(segment, error=trouble)
+
+    def _check_ours(self, claimed: Claim) -> None:
+        if not claims.is_still_ours(self.store, self.keys, claimed):
+            raise ClaimLostError(
+                f"{claimed.segment}: another attempt took over the claim of {claimed.holder.segment_id}",
+                hint="run the same command again: it finds the other attempt's copy",
+            )
+
+    def _delete_earlier(self, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:
+        """Delete what attempts left that are over; the claim names them, so it is ours beyond doubt."""
+        for earlier in claimed.earlier:
+            of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
+            stem = self.layout.log_key(of_it).removesuffix(".log")
+            for upload in self.store.unfinished_uploads(stem):
+                if earlier.segment_id in upload.key:
+                    self.store.abort_upload(upload)
+            if earlier.ended:
+                continue  # it said that it deleted its objects
+            self._check_deleted([delete_copy(self.store, self.layout, of_it)])
+
+    def _check_deleted(self, results: Iterable[tuple[DeleteFailure, ...]]) -> None:
+        failures = [failure for result in results for failure in result]
+        if failures:
+            raise TransientError(
+                f"what an earlier attempt left could not be deleted: {failures[0].key}: {failures[0].reason}",
+                hint="allow s3:DeleteObject below the prefix, then run the same command again",
+            )
+
+    def _claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
+        epochs = epochs_in_range(segment.leader_epochs, segment.base_offset, segment.next_base_offset)
+        if not epochs:
+            raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch began below its end")
+        return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
+
+    def _metadata(self, ready: ReadySegment, attempt: Attempt) -> RemoteLogSegmentMetadata:
+        partition = self.partition
+        segment_id = RemoteLogSegmentId(
+            partition.topic, partition.topic_id or "", partition.partition, attempt.segment_id
+        )
+        return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
+
+
+def _snapshot_of(ready: ReadySegment) -> ClaimedSnapshot:
+    snapshot = ready.producer_snapshot
+    return ClaimedSnapshot(crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.verdict or ""))

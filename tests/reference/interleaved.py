@@ -1,0 +1,96 @@
+"""Several actors over one store, one call at a time, in an order that a test chooses.
+
+    turns = Turns(choose)                     # `choose(names)` says whose call is next
+    turns.add("a", lambda store: …)           # each actor has a thread and a view of the store of its own
+    turns.run(store)                          # until all have ended; results by name
+
+Between two calls of the store an actor does as it likes, at a call it waits for its turn. So every interleaving of
+calls is one sequence of choices, which hypothesis can look for and shrink. An actor that is killed gets no turn more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+
+
+class Killed(BaseException):
+    """The actor's process is gone; no `except Exception` survives it."""
+
+
+@dataclass
+class _Actor:
+    name: str
+    action: Callable[[Any], object]
+    go: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)  # for its turn, or has ended
+    ended: bool = False
+    killed: bool = False
+    result: object = None
+
+
+@dataclass
+class Turns:
+    choose: Callable[[list[str]], str]
+    actors: dict[str, _Actor] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    def add(self, name: str, action: Callable[[Any], object]) -> None:
+        self.actors[name] = _Actor(name, action)
+
+    def kill(self, name: str) -> None:
+        """To be called by `choose`: the actor ends in front of its next call."""
+        self.actors[name].killed = True
+
+    def run(self, store: ObjectStore) -> dict[str, object]:
+        """Results by name: what the action returned, or the exception that ended it."""
+        threads = []
+        for actor in self.actors.values():
+            thread = threading.Thread(target=_play, args=(actor, _View(store, actor, self.calls)), daemon=True)
+            thread.start()
+            threads.append(thread)
+            assert actor.waits.wait(20)
+        while alive := [actor.name for actor in self.actors.values() if not actor.ended]:
+            actor = self.actors[self.choose(alive)]
+            actor.waits.clear()
+            actor.go.set()
+            assert actor.waits.wait(20)
+        for thread in threads:
+            thread.join(20)
+        return {name: actor.result for name, actor in self.actors.items()}
+
+
+class _View:
+    def __init__(self, store: ObjectStore, actor: _Actor, calls: list[str]) -> None:
+        self._store, self._actor, self._calls = store, actor, calls
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        def call(*args: object, **options: object) -> object:
+            self._actor.waits.set()
+            assert self._actor.go.wait(20)
+            self._actor.go.clear()
+            if self._actor.killed:
+                raise Killed
+            self._calls.append(f"{self._actor.name} {name}")
+            return method(*args, **options)
+
+        return call
+
+
+def _play(actor: _Actor, view: _View) -> None:
+    try:
+        actor.result = actor.action(view)
+    except BaseException as error:
+        actor.result = error
+    actor.ended = True
+    actor.waits.set()

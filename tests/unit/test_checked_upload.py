@@ -1,0 +1,174 @@
+"""What was decoded is what is uploaded: every way in which a segment can be another one is found before it is seen."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from tests.s3.segments import attempt, log_bytes, make_segment, source
+from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.uploader import copy_segment, fetch_index
+from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+
+pytestmark = pytest.mark.unit
+
+LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
+LOCAL = fs.LocalFileSystem()
+NAME = "00000000000000001000"
+
+
+@pytest.fixture(params=LAYOUTS, ids=["aiven", "local"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+def with_log(segment, change):
+    """Another content of the same size in the log file, after the scan."""
+    path = Path(segment.log.path)
+    content = bytearray(path.read_bytes())
+    change(content)
+    path.write_bytes(content)
+
+
+def flip(position):
+    def change(content):
+        content[position] ^= 1
+
+    return change
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 20, 30, 70, 5_000, -1])
+def test_a_flipped_bit_anywhere_in_a_batch_is_corrupt_and_nothing_is_left(tmp_path, store, layout, position):
+    segment = make_segment(tmp_path / "log")
+    with_log(segment, flip(position))
+    with pytest.raises(CorruptSegmentError) as raised:
+        copy_segment(store, layout, segment, attempt(segment))
+    assert "dump" in raised.value.hint
+    assert list(store.list()) == []
+    assert list(store.unfinished_uploads()) == []
+
+
+def test_a_log_that_was_cut_and_filled_up_with_zeros_is_corrupt(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log")
+
+    def cut(content):
+        content[7_000:] = bytes(len(content) - 7_000)
+
+    with_log(segment, cut)
+    with pytest.raises(CorruptSegmentError):
+        copy_segment(store, layout, segment, attempt(segment))
+    assert list(store.list()) == []
+
+
+def test_batches_of_the_next_segment_are_not_part_of_this_one(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log", end=1500)
+    path = tmp_path / "log" / f"{NAME}.log"
+    path.write_bytes(log_bytes(1000, 2000, segment.log.size))
+    with pytest.raises(CorruptSegmentError, match="last offset"):
+        copy_segment(store, layout, segment, attempt(segment))
+    assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("position", [12, 15])
+def test_a_flipped_bit_that_no_crc_covers_shows_in_the_digest_of_the_decode(tmp_path, store, layout, position):
+    """The leader epoch of a batch lies before what its CRC covers: a broker writes it when it appends."""
+    segment = make_segment(tmp_path / "log")
+    decoded = replace(segment, header_digest=digest_of(segment))
+    copy_segment(store, layout, decoded, attempt(decoded))
+    before = {info.key for info in store.list()}
+    with_log(segment, flip(position))
+    with pytest.raises(SegmentChangedError, match="segment changed since it was decoded"):
+        copy_segment(store, layout, decoded, attempt(decoded))
+    assert {info.key for info in store.list()} == before
+
+
+def digest_of(segment) -> str:
+    scan = SegmentScan(LOCAL, segment.log.path, base_offset=1000, next_base_offset=2000)
+    assert sum(rows.size for rows in scan) == 10
+    return scan.end.digest
+
+
+def test_a_log_that_was_written_anew_after_the_decode_is_not_sent(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log")
+    decoded = replace(segment, header_digest=digest_of(segment))
+    (tmp_path / "log" / f"{NAME}.log").write_bytes(log_bytes(1000, 2000, segment.log.size, seed=1))
+    with pytest.raises(SegmentChangedError):
+        copy_segment(store, layout, decoded, attempt(decoded))
+    assert list(store.list()) == []
+
+
+def test_another_file_of_the_same_size_is_not_the_one_whose_crc_was_recorded(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log")
+    recorded = crc32c(segment.log.read())
+    again = replace(segment, log_crc32c=recorded)
+    copy_segment(store, layout, again, attempt(again))
+    before = {info.key for info in store.list()}
+    (tmp_path / "log" / f"{NAME}.log").write_bytes(log_bytes(1000, 2000, segment.log.size, seed=1))
+    with pytest.raises(TransientError):
+        copy_segment(store, layout, again, attempt(again))
+    assert {info.key for info in store.list()} == before
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "zeros", "flipped", "garbage behind", "gone since the scan"])
+def test_wrong_indexes_are_made_again_for_the_upload(tmp_path, store, layout, damage):
+    segment = make_segment(tmp_path / "log", with_transactions=True, log_size=60_000)
+    good = segment.found_indexes()
+    assert good.transaction_index
+    rng, changes = random.Random(damage), {}
+    for name, suffix in (("offset_index", "index"), ("time_index", "timeindex"), ("transaction_index", "txnindex")):
+        content = getattr(good, name)
+        path = tmp_path / "log" / f"{NAME}.{suffix}"
+        flipped = bytearray(content)
+        flipped[rng.randrange(2, len(content))] ^= 1 << rng.randrange(8)
+        changes[name] = {
+            "missing": lambda: None,
+            "empty": lambda path=path: source(path, b""),
+            "zeros": lambda path=path, content=content: source(path, bytes(len(content))),
+            "flipped": lambda path=path, flipped=flipped: source(path, bytes(flipped)),
+            "garbage behind": lambda path=path, content=content: source(path, content + b"\1" * len(content)),
+            "gone since the scan": lambda path=path, name=name: path.unlink() or getattr(segment, name),
+        }[damage]()
+    broken = replace(segment, **changes)
+    copy = attempt(broken)
+    result = copy_segment(store, layout, broken, copy)
+    assert set(result.rebuilt_indexes) == {"offset index", "time index", "transaction index"}
+    assert fetch_index(store, layout, copy, IndexType.OFFSET) == good.offset_index
+    assert fetch_index(store, layout, copy, IndexType.TIMESTAMP) == good.time_index
+    assert fetch_index(store, layout, copy, IndexType.TRANSACTION) == good.transaction_index
+
+
+def test_right_indexes_are_sent_as_they_are(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log", with_transactions=True, log_size=60_000)
+    copy = attempt(segment)
+    assert copy_segment(store, layout, segment, copy).rebuilt_indexes == {}
+    assert fetch_index(store, layout, copy, IndexType.OFFSET) == segment.offset_index.read()
+
+
+def test_nothing_becomes_visible_when_the_last_look_says_no(tmp_path, store, layout):
+    segment = make_segment(tmp_path / "log")
+    seen = []
+
+    def refuse():
+        seen.extend(info.key for info in store.list())
+        raise TransientError("the claim is lost")
+
+    with pytest.raises(TransientError, match="claim"):
+        copy_segment(store, layout, segment, attempt(segment), before_visible=refuse)
+    assert seen
+    assert not any(key.endswith((".rsm-manifest", ".snapshot")) for key in seen)
+    assert list(store.list()) == []

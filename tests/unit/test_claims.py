@@ -1,0 +1,352 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
+from tiersnap.remote_storage.claims import (
+    Attempt,
+    Claim,
+    ClaimedSegment,
+    ClaimedSnapshot,
+    Process,
+    claim,
+    claimed_segments,
+    finish,
+    is_gone,
+    is_still_ours,
+    list_claims,
+    read_claim,
+    release,
+    reopen,
+    this_process,
+)
+from tiersnap.remote_storage.claims.record import MAX_ATTEMPTS, MAX_BYTES
+from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError, UsageError
+
+pytestmark = pytest.mark.unit
+
+KEY = KEYS.claim(PARTITION, SEGMENT.base_offset, SEGMENT.leader_epoch)
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path)
+
+
+# --- what a claim says
+
+texts = st.text(max_size=40)
+segment_ids = st.builds(new_id)
+processes = st.builds(Process, texts, st.integers(0, (1 << 31) - 1), texts)
+attempts = st.builds(Attempt, segment_ids, texts, st.none() | texts, processes, st.booleans())
+snapshots = st.builds(ClaimedSnapshot, st.integers(0, (1 << 32) - 1), texts, texts)
+claims = st.builds(
+    lambda known, done, snapshot: Claim(SEGMENT, tuple(known), known[-1].segment_id if done else None, snapshot),
+    st.lists(attempts, min_size=1, max_size=5),
+    st.booleans(),
+    st.none() | snapshots,
+)
+
+
+@given(claims)
+def test_a_claim_is_read_as_it_was_written(found):
+    assert Claim.decode(SEGMENT, found.encode(), name="claim") == found
+
+
+def test_a_claim_is_the_json_that_the_documents_show():
+    mine = Attempt("tqimKeZwStOEOwRzT3L5oQ", "r1", None, Process("host", 7, "boot/1/2"))
+    held = Claim(SEGMENT, (mine,)).finished_by_holder(ClaimedSnapshot(0xAB, "COMPUTED", "MATCHES"))
+    assert json.loads(held.encode()) == {
+        "version": 1,
+        "attempts": [
+            {
+                "segmentId": "tqimKeZwStOEOwRzT3L5oQ",
+                "runId": "r1",
+                "warehouse": None,
+                "host": "host",
+                "pid": 7,
+                "processStart": "boot/1/2",
+                "ended": False,
+            }
+        ],
+        "finished": "tqimKeZwStOEOwRzT3L5oQ",
+        "snapshot": {"crc32c": "000000ab", "provenance": "COMPUTED", "verdict": "MATCHES"},
+    }
+
+
+def changed(**changes: object) -> bytes:
+    return json.dumps(json.loads(Claim(SEGMENT, (attempt("r"),)).encode()) | changes).encode()
+
+
+def with_attempt(**changes: object) -> bytes:
+    row = json.loads(Claim(SEGMENT, (attempt("r"),)).encode())["attempts"][0]
+    return changed(attempts=[row | changes])
+
+
+NO_CLAIMS = [
+    b"",
+    b"\xff\xfe",
+    b"[]",
+    b"null",
+    b"{}",
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"9" * 5000,
+    b" " * (MAX_BYTES + 1),
+    changed(version=2),
+    changed(version=True),
+    changed(more=1),
+    changed(attempts=[]),
+    changed(attempts={}),
+    changed(attempts=[None]),
+    changed(finished=new_id()),
+    changed(finished="x"),
+    changed(snapshot=[]),
+    changed(snapshot={"crc32c": "1", "provenance": "", "verdict": ""}),
+    changed(snapshot={"crc32c": "+0000001", "provenance": "", "verdict": ""}),
+    changed().replace(b'"pid": 1', b'"pid": Infinity'),
+    changed().replace(b'"pid": 1', b'"pid": 1.0'),
+    with_attempt(pid=True),
+    with_attempt(pid=-1),
+    with_attempt(pid=1 << 31),
+    with_attempt(ended=0),
+    with_attempt(host=None),
+    with_attempt(host="x" * 1025),
+    with_attempt(segmentId="../../etc"),
+    with_attempt(warehouse=1),
+    changed(attempts=json.loads(changed())["attempts"] * (MAX_ATTEMPTS + 1)),
+]
+
+
+@pytest.mark.parametrize("data", NO_CLAIMS, ids=map(str, range(len(NO_CLAIMS))))
+def test_what_is_no_claim_is_named_and_not_taken_for_one(store, data):
+    store.put_if_absent(KEY, data)
+    for use in (
+        lambda: claim(store, KEYS, SEGMENT, attempt("r")),
+        lambda: read_claim(store, KEYS, SEGMENT),
+        lambda: list(list_claims(store, KEYS, PARTITION)),
+    ):
+        with pytest.raises(CorruptDataError, match=KEY):
+            use()
+    assert store.get(KEY) == data
+    assert list(claimed_segments(store, KEYS, PARTITION)) == [SEGMENT]
+
+
+@given(st.binary(max_size=200) | st.builds(lambda text: text.encode(), st.text(max_size=200)))
+def test_no_bytes_are_read_with_another_error(data):
+    with pytest.raises(CorruptDataError):
+        Claim.decode(SEGMENT, data, name="claim")
+
+
+@pytest.mark.parametrize("wrong", [{"segment_id": "x"}, {"run_id": "x" * 1025}, {"warehouse": "x" * 1025}])
+def test_what_no_claim_could_say_is_not_attempted(wrong):
+    with pytest.raises(UsageError):
+        replace(attempt("r"), **wrong)
+
+
+def test_of_very_many_attempts_the_newest_are_kept(store):
+    known = [attempt("one task") for _ in range(MAX_ATTEMPTS + 3)]
+    for mine in known:
+        held = claim(store, KEYS, SEGMENT, mine)
+    assert held.attempts == read_claim(store, KEYS, SEGMENT).attempts == tuple(known[3:])
+
+
+# --- who may take over
+
+
+def test_a_claim_that_is_held_says_by_whom_and_since_when(store):
+    mine = attempt("run-1", "s3://tables/x")
+    claim(store, KEYS, SEGMENT, mine)
+    os.utime(store.root / KEY, (1_800_000_000, 1_800_000_000))
+    with pytest.raises(ClaimedError) as raised:
+        claim(store, KEYS, SEGMENT, attempt("run-2", "s3://other/x"), stale_after_ms=10**15)
+    assert raised.value.exit_code is ExitCode.TRANSIENT
+    assert isinstance(raised.value, TransientError)
+    for word in ("run-1", "s3://tables/x", "another-host", "2027-01-15 08:00:00", "payments"):
+        assert word in raised.value.message
+    assert read_claim(store, KEYS, SEGMENT).holder == mine
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "free"),
+    [
+        (("r1", None), ("r2", None), False),
+        (("r1", "a"), ("r2", "b"), False),
+        (("r1", "a"), ("r2", None), False),
+        (("r1", None), ("r2", "a"), False),
+        (("r1", "a"), ("r2", "a"), True),  # the warehouse has one writer
+        (("r1", "a"), ("r1", "a"), True),  # another attempt of one task
+        (("r1", None), ("r1", None), True),
+    ],
+)
+def test_a_young_claim_is_free_for_the_same_warehouse_and_for_the_same_run(store, first, second, free):
+    one, two = attempt(*first), attempt(*second)
+    claim(store, KEYS, SEGMENT, one)
+    if not free:
+        with pytest.raises(ClaimedError):
+            claim(store, KEYS, SEGMENT, two)
+        return
+    held = claim(store, KEYS, SEGMENT, two)
+    assert held.attempts == (one, two)
+    assert held.earlier == (one,)  # whose objects may be deleted
+
+
+def test_a_claim_is_stale_by_the_clock_of_the_store_alone(store, monkeypatch):
+    claim(store, KEYS, SEGMENT, attempt("r1"))
+    monkeypatch.setattr("time.time", lambda: 4e9)
+    monkeypatch.setattr("time.time_ns", lambda: 4 * 10**18)
+    with pytest.raises(ClaimedError):
+        claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=60_000)
+    os.utime(store.root / KEY, (1, 1))  # the store says that it is from 1970
+    assert claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=60_000).holder.run_id == "r2"
+
+
+def test_a_claim_that_was_taken_over_is_young_again(store):
+    claim(store, KEYS, SEGMENT, attempt("r1"))
+    os.utime(store.root / KEY, (1, 1))
+    claim(store, KEYS, SEGMENT, attempt("r2"))
+    with pytest.raises(ClaimedError, match="r2"):
+        claim(store, KEYS, SEGMENT, attempt("r3"))
+
+
+def test_who_was_taken_over_cannot_come_back_with_the_same_segment_id(store):
+    mine = attempt("r")
+    claim(store, KEYS, SEGMENT, mine)
+    claim(store, KEYS, SEGMENT, attempt("r"))
+    with pytest.raises(ClaimedError):
+        claim(store, KEYS, SEGMENT, mine)
+    assert claim(store, KEYS, SEGMENT, replace(mine, segment_id=new_id())).holder.run_id == "r"
+
+
+def test_a_finished_claim_is_nobodys_to_take(store):
+    held = claim(store, KEYS, SEGMENT, attempt("r"))
+    done = finish(store, KEYS, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES"))
+    for other in (attempt("r"), attempt("r2")):
+        assert claim(store, KEYS, SEGMENT, other, stale_after_ms=-1) == done
+    assert finish(store, KEYS, held, ClaimedSnapshot(1, "COMPUTED", "MATCHES")) == done
+    assert is_still_ours(store, KEYS, held)
+
+
+def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
+    done = finish(store, KEYS, claim(store, KEYS, SEGMENT, attempt("r1")))
+    mine = attempt("r2")
+    again = reopen(store, KEYS, done, mine)
+    assert (again.holder, again.finished, again.earlier) == (mine, None, done.attempts)
+    with pytest.raises(ObjectChangedError):
+        reopen(store, KEYS, done, attempt("r3"))
+    assert finish(store, KEYS, again).finished == mine.segment_id
+
+
+def test_who_lost_its_claim_sees_it_and_cannot_finish_or_release(store):
+    mine = claim(store, KEYS, SEGMENT, attempt("r"))
+    assert is_still_ours(store, KEYS, mine)
+    other = claim(store, KEYS, SEGMENT, attempt("r"))
+    assert not is_still_ours(store, KEYS, mine)
+    with pytest.raises(ObjectChangedError):
+        finish(store, KEYS, mine)
+    assert not release(store, KEYS, mine)
+    assert read_claim(store, KEYS, SEGMENT) == other
+    store.delete([KEY])
+    assert not is_still_ours(store, KEYS, other)
+
+
+def test_what_was_released_is_free_at_once(store):
+    mine = claim(store, KEYS, SEGMENT, attempt("r1"))
+    assert release(store, KEYS, mine)
+    assert not is_still_ours(store, KEYS, mine)
+    assert claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=NEVER_STALE).earlier[0].ended
+
+
+def test_the_claims_of_a_partition_are_listed_by_offset(store):
+    other = replace(PARTITION, partition=70)
+    segments = [ClaimedSegment(PARTITION, offset, epoch) for offset, epoch in ((5, 0), (5, 12), (40, 1), (300, 1))]
+    for segment in (*reversed(segments), ClaimedSegment(other, 1, 0)):
+        claim(store, KEYS, segment, attempt("r"))
+    store.put_if_absent(KEYS.partition_claims(PARTITION) + "notes.txt", b"somebody else's")
+    assert list(claimed_segments(store, KEYS, PARTITION)) == segments
+    assert [held.segment for held in list_claims(store, KEYS, PARTITION)] == segments
+    assert read_claim(store, KEYS, replace(segments[0], leader_epoch=1)) is None
+
+
+# --- requests and faults
+
+
+def test_a_segment_costs_one_request_each_to_claim_to_look_and_to_finish(store):
+    counted = FlakyStore(store, {})
+    held = claim(counted, KEYS, SEGMENT, attempt("r"))
+    is_still_ours(counted, KEYS, held)
+    finish(counted, KEYS, held)
+    assert counted.calls == ["put_if_absent", "read", "replace_if"]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_an_attempt_whose_answer_was_lost_goes_on_when_it_asks_again(store, step):
+    # put, its look at it, replace: each is done and its answer lost, once.
+    flaky = FlakyStore(store, {step: Fault.FAIL_AFTER})
+    mine = attempt("r")
+    if step > 1:
+        claim(store, KEYS, SEGMENT, attempt("r"))
+    with pytest.raises(TransientError):
+        claim(flaky, KEYS, SEGMENT, mine)
+        finish(flaky, KEYS, claim(flaky, KEYS, SEGMENT, mine))
+    held = claim(store, KEYS, SEGMENT, mine)
+    assert held.holder == mine
+    assert finish(store, KEYS, held).finished == mine.segment_id
+
+
+def test_an_attempt_that_dies_while_it_takes_over_has_done_so_or_not(store):
+    for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER):
+        first, second = attempt("r"), attempt("r")
+        store.delete([KEY])
+        claim(store, KEYS, SEGMENT, first)
+        with pytest.raises(Crash):
+            claim(FlakyStore(store, {3: fault}), KEYS, SEGMENT, second)
+        expected = (first,) if fault is Fault.CRASH_BEFORE else (first, second)
+        assert read_claim(store, KEYS, SEGMENT).attempts == expected
+
+
+# --- which process
+
+
+def test_this_process_is_not_gone():
+    assert not is_gone(this_process())
+
+
+def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
+    code = "from tiersnap.remote_storage.claims import this_process; p = this_process(); print(p.pid, p.start)"
+    child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
+    pid, start = child.stdout.readline().split()
+    process = replace(this_process(), pid=int(pid), start=start)
+    assert not is_gone(process)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert is_gone(process)
+    child.communicate()
+    assert is_gone(process)
+
+
+def test_another_process_with_the_same_pid_is_not_the_one_that_is_gone():
+    here = this_process()
+    assert is_gone(replace(here, start=here.start + "0"))
+
+
+@pytest.mark.parametrize("change", ["host", "boot", "namespace", "unknown"])
+def test_what_cannot_be_seen_from_here_is_not_said_to_be_gone(change):
+    here = this_process()
+    boot, namespace, ticks = here.start.split("/")
+    elsewhere = {
+        "host": replace(ELSEWHERE, start=here.start),
+        "boot": replace(here, start=f"other/{namespace}/{ticks}"),
+        "namespace": replace(here, start=f"{boot}/1/{ticks}"),
+        "unknown": replace(here, start=""),
+    }
+    assert not is_gone(replace(elsewhere[change], pid=2**22 + 1))
