@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
+import pyarrow as pa
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.tables import readiness
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.report import (
     COLUMNS,
     By,
@@ -21,6 +21,8 @@ from tiersnap.snapshot.report import (
     topic_rows,
     write_report,
 )
+from tiersnap.snapshot.tables.schemas import READINESS
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 
 @click.command()
@@ -34,18 +36,28 @@ from tiersnap.snapshot.report import (
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write the page, JSON and CSV here.",
 )
+@click.option("--replace", is_flag=True, help="Judge as a run with --replace does.")
+@params.producer_expiration_option
+@params.now_option
 @params.output_option
 @click.pass_obj
-def report(output: Output, warehouse: str, source: str, remote: str, by: str, folder: Path | None) -> int:
-    """Show what the last run said of every segment: verdict, reason, and the command that clears it."""
-    from tiersnap.jobs.warehouse import Warehouse
+def report(
+    output: Output,
+    warehouse: str,
+    source: str,
+    remote: str,
+    by: str,
+    folder: Path | None,
+    replace: bool,
+    producer_expiration: int | None,
+    now: int,
+) -> int:
+    """Show where every segment stands: verdict, reason, and the command that clears it; no Java.
 
-    rows = Warehouse(warehouse).read("readiness")
-    if rows.num_rows == 0:
-        raise SourceNotFoundError(
-            f"{warehouse}: no readiness in this warehouse", hint="tiersnap run --source LOGDIR --remote URI fills it"
-        )
-    now = int(time.time() * 1000)
+    Facts are those of the last run, verdicts are of now.
+    """
+    judge = JudgePartition(replace, now, producer_expiration)
+    rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
     info = RunInfo("", now, now, source, remote, warehouse, __version__, applied=False)
     summary = summarise(rows, info)
     grain = By(by)

@@ -111,6 +111,17 @@ def _record(row: dict[str, object]) -> SnapshotRecord:
     return SnapshotRecord(offset, size, int(str(row["crc32c"]), 16), entries, Provenance(str(row["provenance"])), start)
 
 
+def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
+    """The user metadata of a snapshot object."""
+    return {
+        "tiersnap-version": __version__,
+        "tiersnap-run-id": run_id,
+        "tiersnap-provenance": str(snapshot.provenance),
+        "tiersnap-entries": str(snapshot.entry_count),
+        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
+    }
+
+
 def put_snapshot(
     store: ObjectStore,
     keys: ObjectKeys,
@@ -126,13 +137,7 @@ def put_snapshot(
     Raises:
         ObjectExistsError: there is one with other content.
     """
-    metadata = {
-        "tiersnap-version": __version__,
-        "tiersnap-run-id": run_id,
-        "tiersnap-provenance": str(snapshot.provenance),
-        "tiersnap-entries": str(snapshot.entry_count),
-        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
-    }
+    metadata = snapshot_metadata(snapshot, run_id=run_id, fold_start_offset=fold_start_offset)
     put = store.replace if replace else store.put_if_absent
     done = put(keys.snapshot(partition, snapshot.offset), snapshot.data, metadata)
     record = SnapshotRecord(

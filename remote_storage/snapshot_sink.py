@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.snapshot_objects import SnapshotRecord, put_manifest, put_snapshot, read_snapshot
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.snapshot_objects import (
+    SnapshotRecord,
+    list_manifests,
+    put_manifest,
+    put_snapshot,
+    snapshot_metadata,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.state.producer_state import is_expired
 from tiersnap.snapshot.state.trust import Provenance, compare
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 
@@ -24,14 +27,11 @@ class StoredSnapshots:
     """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run.
 
     Attributes:
-        as_of: ms, expiration: ms or None: an object that lacks only producers expired by them is not another content.
-        replace: overwrite objects that contradict the log.
+        replace: overwrite also what nobody knows to be ours.
     """
 
     store: ObjectStore
     run_id: str
-    as_of: int
-    expiration: int | None
     replace: bool = False
     keys: ObjectKeys = field(default_factory=ObjectKeys)
 
@@ -39,17 +39,24 @@ class StoredSnapshots:
         """See SnapshotSink."""
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = self.keys.snapshot(partition, snapshot.end_offset)
-        data = snapshot.data
+        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        start, data = snapshot.folded_from, snapshot.data
         try:
-            self._put(partition, snapshot, replace=False)
-        except ObjectExistsError:
-            before = read_snapshot(self.store, self.keys, partition, snapshot.end_offset)
-            if before is not None and self._says_the_same(before, snapshot):
-                data = before
-            elif self.replace:
-                self._put(partition, snapshot, replace=True)
+            put_snapshot(self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start)
+        except ObjectExistsError as error:
+            there = self.store.read(key)
+            if _knows_more(there.data, snapshot):
+                data = there.data
+            elif self.replace or self._is_ours(partition, snapshot.end_offset, there.info):
+                metadata = snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=start)
+                replaced = {"tiersnap-replaces-crc32c": f"{crc32c(there.data):08x}"}
+                self.store.replace_if(key, data, there.info.etag, metadata | replaced)
             else:
-                raise
+                raise ObjectExistsError(
+                    f"{self.store.uri}{key}: an object with other content is there, and no run of tiersnap wrote it",
+                    hint="look at it; tiersnap run --replace --apply puts the computed snapshot in its place",
+                    key=key,
+                ) from error
         return StoredSnapshot(
             key=key,
             end_offset=snapshot.end_offset,
@@ -58,35 +65,15 @@ class StoredSnapshots:
             crc=int.from_bytes(data[2:6], "big"),
             entry_count=(len(data) - snapshot_file.HEADER_LENGTH) // snapshot_file.ENTRY_LENGTH,
             provenance=snapshot.provenance,
-            folded_from=snapshot.folded_from,
+            folded_from=start,
         )
 
-    def _put(self, partition: TopicIdPartition, snapshot: SnapshotObject, *, replace: bool) -> None:
-        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
-        start = snapshot.folded_from
-        put_snapshot(
-            self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start, replace=replace
-        )
-
-    def _says_the_same(self, before: bytes, snapshot: SnapshotObject) -> bool:
-        """Whether an earlier run wrote this boundary, as of an earlier time or when the log still began earlier.
-
-        Retention moves the log start on, and what is folded from there knows less than what is there: that stays.
-        """
-        try:
-            older, newer = snapshot_file.decode(before), snapshot_file.decode(snapshot.data)
-        except CorruptSnapshotError:
-            return False
-        is_kept = np.isin(older["producer_id"], newer["producer_id"])
-        gone = older[~is_kept]
-        gone = gone[~is_expired(gone, as_of=self.as_of, expiration=self.expiration)]
-        older = np.concatenate([older[is_kept], gone])
-        comparison = compare(
-            older[np.argsort(older["producer_id"], kind="stable")],
-            newer,
-            history_from=snapshot.folded_from,
-        )
-        return comparison.verdict(self.as_of, self.expiration).is_trusted
+    def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
+        """Whether the object's metadata, or a manifest of ours, says that a run wrote it."""
+        if "tiersnap-run-id" in found.metadata:
+            return True
+        manifests = list_manifests(self.store, self.keys, partition)
+        return any(record.offset == offset for manifest in manifests for record in manifest.snapshots)
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """See SnapshotSink."""
@@ -102,3 +89,12 @@ class StoredSnapshots:
             for stored in snapshots
         ]
         put_manifest(self.store, self.keys, TopicIdPartition(topic, topic_id, partition), self.run_id, records)
+
+
+def _knows_more(before: bytes, snapshot: SnapshotObject) -> bool:
+    """Whether what is there says all of it, and more from before the log start: retention has moved that on since."""
+    try:
+        older, newer = snapshot_file.decode(before), snapshot_file.decode(snapshot.data)
+    except CorruptSnapshotError:
+        return False
+    return compare(older, newer, history_from=snapshot.folded_from).is_start

@@ -7,26 +7,20 @@ from functools import wraps
 
 import click
 
-from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-
-_LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
-    "aiven": AivenLayout,
-    "local-tiered-storage": LocalTieredStorageLayout,
-}
 
 
 def layout_option(command: Callable[..., object]) -> Callable[..., object]:
     """--layout, given to the command as `layout: Layout`."""
 
     def to_layout(_: click.Context, __: click.Parameter, name: str) -> Layout:
-        return _LAYOUTS[name]()
+        return open_layout(name)
 
     return click.option(
         "--layout",
-        type=click.Choice(list(_LAYOUTS)),
+        type=click.Choice(list(LAYOUTS)),
         default="aiven",
         show_default=True,
         callback=to_layout,
@@ -36,7 +30,7 @@ def layout_option(command: Callable[..., object]) -> Callable[..., object]:
 
 layout_name_option = click.option(
     "--layout",
-    type=click.Choice(list(_LAYOUTS)),
+    type=click.Choice(list(LAYOUTS)),
     default="aiven",
     show_default=True,
     help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",

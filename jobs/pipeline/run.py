@@ -14,14 +14,20 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_rows import TIERED
+from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report import RunInfo
-from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, summary
+from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
@@ -58,6 +64,7 @@ class _Run:
 
     def __init__(self, spark: SparkSession, settings: RunSettings, store: ObjectStore, talk: Talk) -> None:
         self._spark, self._settings, self._store, self._talk = spark, settings, store, talk
+        self._layout = open_layout(settings.layout)
         self._warehouse = Warehouse(spark, settings.warehouse)
         self._options_digest = settings.carry.digest(writes=settings.apply)
         self._outcome = Outcome()
@@ -73,8 +80,13 @@ class _Run:
             self._decode(changed, totals)
         with self._timed("carry"):
             self._carry(listed, changed, totals)
+        with self._timed("remote"):
+            self._remember_remote(listed)
+        facts = self._facts(listed)
+        with self._timed("tier"):
+            self._tier(listed, facts)
         with self._timed("verdicts"):
-            readiness = self._judge(listed).persist()
+            readiness = self._judge(facts).persist()
             self._report(readiness)
         for persisted in (readiness, changed, listed):
             persisted.unpersist()
@@ -91,13 +103,17 @@ class _Run:
         found, findings = discover(self._settings.sources, self._settings.topics)
         self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
         self._outcome.finding_count = len(findings)
-        return listing.list_partitions(listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids))
+        look = Observe(self._store, self._layout, self._settings.now)
+        return listing.list_partitions(
+            listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids, look)
+        )
 
     def _changes(self, listed: DataFrame) -> DataFrame:
         return changes.partition_changes(
             listed,
             self._warehouse.read("segments"),
             self._warehouse.read("partitions"),
+            self._warehouse.read("remote_log_segments"),
             options_digest=self._options_digest,
             check_crc=self._settings.check_crc,
         )
@@ -109,7 +125,7 @@ class _Run:
             *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
-            F.greatest(F.max("carried_run"), F.max("newest_decode"), F.lit(0)).alias("newest_run"),
+            F.greatest(F.max("carried_run"), F.max("newest_decode"), F.max("lost_run"), F.lit(0)).alias("newest_run"),
         ).collect()[0]
         if not totals.segment_count and not totals.finding_count:
             raise NotALogDirError(
@@ -153,11 +169,7 @@ class _Run:
             return
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
         carry = self._settings.carry
-        sink = (
-            StoredSnapshots(self._store, self._settings.run_id, carry.as_of, carry.expiration, carry.replace)
-            if self._settings.apply
-            else None
-        )
+        sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
         task = CarryPartition(self._settings.carry, sink, self._number, self._settings.now)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
@@ -187,12 +199,52 @@ class _Run:
                 else:
                     self._outcome.findings.append(f"{row.finding_kind}: {row.path}: {row.message}")
 
-    def _judge(self, listed: DataFrame) -> DataFrame:
+    def _remember_remote(self, listed: DataFrame) -> None:
+        """Bring `remote_log_segments` to what was found."""
+        table = self._warehouse.read("remote_log_segments")
+        differences = remote.differences(listed, table, run=self._number).persist()
+        if differences.count():
+            self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
+        differences.unpersist()
+
+    def _facts(self, listed: DataFrame) -> DataFrame:
+        """The newest facts of what is listed."""
+        facts = newest(self._warehouse.read("partitions"), PARTITION_KEY)
+        return facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
+
+    def _judge(self, facts: DataFrame) -> DataFrame:
         carry = self._settings.carry
         task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration)
-        facts = newest(self._warehouse.read("partitions"), PARTITION_KEY)
-        facts = facts.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
         return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
+
+    def _tier(self, listed: DataFrame, facts: DataFrame) -> None:
+        if not self._settings.apply:
+            return
+        ready = tiering.ready_segments(self._judge(facts), listed, facts, READY).persist()
+        if not ready.isEmpty():
+            tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
+            done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
+            rows = remote.tiered_rows(done, run=self._number)
+            self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
+            self._note_tiered()
+        ready.unpersist()
+
+    def _note_tiered(self) -> None:
+        rows = self._warehouse.read("remote_log_segments").where((F.col("run") == self._number) & F.col("is_ours"))
+        finished = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name
+        counts = rows.agg(
+            F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
+            F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
+            F.count_if(F.col("error").isNotNull()).alias("errors"),
+            F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
+        ).collect()[0]
+        self._outcome.segments_tiered, self._outcome.bytes_tiered = counts.segments, counts.bytes
+        self._outcome.error_count += counts.errors
+        if counts.errors:
+            self._outcome.is_transient &= counts.is_transient
+            failed = rows.where("error is not null").orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
+            self._outcome.errors += [row.error for row in failed.select("error").collect()]
+        self._talk(f"tiered {counts.segments} segments")
 
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings

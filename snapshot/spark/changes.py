@@ -33,25 +33,43 @@ def carried(partitions: DataFrame) -> DataFrame:
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
 
 
+def lost_snapshots(remote_log_segments: DataFrame) -> DataFrame:
+    """topic_id, partition and `lost_run`: the last run that found a snapshot gone or changed when it came to tier.
+
+    What the tables say of those snapshots is not true any more, so the partition is carried from its beginning.
+    """
+    lost = remote_log_segments.where(F.col("error_type").isin("SnapshotVanishedError", "SnapshotChangedError"))
+    return lost.groupBy("topic_id", "partition").agg(F.max("run").alias("lost_run"))
+
+
 def partition_changes(
-    listed: DataFrame, segments: DataFrame, partitions: DataFrame, *, options_digest: str, check_crc: bool
+    listed: DataFrame,
+    segments: DataFrame,
+    partitions: DataFrame,
+    remote_log_segments: DataFrame,
+    *,
+    options_digest: str,
+    check_crc: bool,
 ) -> DataFrame:
     """One row a listed partition: what has to be done about it.
 
     Args:
         listed: LISTED rows.
-        segments, partitions: the tables.
+        segments, partitions, remote_log_segments: the tables.
         options_digest: CarryOptions.digest of this run.
         check_crc: decode again what was decoded without.
     Returns:
         PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
         `segment_count`, `decode_count`, `decode_bytes`, `wanted` (array of the segments to decode: WANTED's columns
-        from base_offset on, with topic_id), `finding_count`, `carried_run` and
-        `newest_decode` (numbers of runs, or null).
+        from base_offset on, with topic_id), `finding_count`, `carried_run`,
+        `newest_decode` and `lost_run` (numbers of runs, or null).
     """
-    before = carried(partitions)
-    with_state = listed.join(before, on=list(PARTITION_KEY), how="left").withColumn(
-        "start_offset", _start_offset(options_digest)
+    lost = lost_snapshots(remote_log_segments)
+    with_state = (
+        listed.join(carried(partitions), on=list(PARTITION_KEY), how="left")
+        .join(lost, on=["topic_id", "partition"], how="left")
+        .withColumn("is_lost", F.coalesce(F.col("lost_run") >= F.col("carried_run"), F.lit(False)))
+        .withColumn("start_offset", F.when(~F.col("is_lost"), _start_offset(options_digest)))
     )
     rows = (
         listed_segments(listed)
@@ -77,6 +95,7 @@ def partition_changes(
     )
     is_as_carried = (
         (F.col("carried_fingerprint") == F.concat_ws(":", "fingerprint", F.lit(options_digest)))
+        & ~F.col("is_lost")
         & (F.coalesce("decode_count", F.lit(0)) == 0)
         & (F.coalesce("newest_decode", F.lit(-1)) <= F.col("carried_run"))
     )
@@ -91,6 +110,7 @@ def partition_changes(
         F.size("findings").alias("finding_count"),
         "carried_run",
         "newest_decode",
+        "lost_run",
     )
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.spark.carrying import input_columns
-from tiersnap.snapshot.spark.warehouse import newest
+from tiersnap.snapshot.spark.remote import current
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -21,8 +21,7 @@ def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> 
     """Rows of the tables `partitions` (the newest carry of each) and `remote_log_segments` -> READINESS rows."""
     facts = partitions.where(F.col("kind").isin([str(kind) for kind in JUDGED]))
     carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, "topic_id")
-    newest_copies = newest(copies, ("topic_id", "partition", "segment_id")).drop("topic")
-    ours = carried.join(newest_copies, on=["topic_id", "partition"])
+    ours = carried.join(current(copies).drop("topic"), on=["topic_id", "partition"])
     known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
     found = input_columns(Source.COPIES, F.col("start_offset"), F.lit(0), copy=schemas.REMOTE_LOG_SEGMENTS.names)
     rows = facts.select(*known).unionByName(ours.select(*found))

@@ -43,10 +43,12 @@ class Boundary:
         found: Comparison,
         folded_from: int,
         max_timestamp: int = NONE,
+        open_transactions: Callable[[], tuple[tuple[int, int], ...]] = tuple,
     ) -> None:
         """`entries` computes them when they are asked for: most boundaries need none."""
         self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
         self.max_timestamp = max_timestamp
+        self._open_transactions = open_transactions
         self._entries = entries
 
     @property
@@ -59,6 +61,11 @@ class Boundary:
             RuntimeError: the carry has gone on.
         """
         return self._entries()
+
+    @property
+    def open_transactions(self) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of the transactions open here; ask before the carry goes on."""
+        return self._open_transactions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,15 @@ class PartitionState:
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None:
             self._adopt(theirs)
             entries = self._entries_here()
-        return Boundary(offset, entries, self.provenance, comparison, self.folded_from, self._max_timestamp)
+        return Boundary(
+            offset,
+            entries,
+            self.provenance,
+            comparison,
+            self.folded_from,
+            self._max_timestamp,
+            self._producers.open_transactions,
+        )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
         """The entries as they are now, computed if they are asked for before the state goes on."""

@@ -151,6 +151,13 @@ class ProducerFold:
         opened = opened[opened >= 0]
         return int(opened.min()) if opened.size else NONE
 
+    def open_transactions(self) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of each open transaction, in no order."""
+        deltas = self._deltas[: self._count]
+        opened = np.flatnonzero(deltas["txn_first_offset"] >= 0)
+        columns = (deltas[name][opened].tolist() for name in ("producer_id", "txn_first_offset"))
+        return tuple(zip(*columns, strict=True))
+
     def entries(self) -> np.ndarray:
         """The state (ENTRY_DTYPE, ascending producer id) when nothing came before the run."""
         return _entries(self._deltas, self._ascending())

@@ -37,6 +37,19 @@ SEGMENT_FILES = pa.struct(
 SNAPSHOT_FILE = pa.struct([("end_offset", _LONG), ("size_bytes", _LONG), ("modified_ns", _LONG)])
 FINDING = pa.struct([("kind", _TEXT), ("path", _TEXT), ("position", _LONG), ("message", _TEXT)])
 
+COPY = pa.struct(
+    [
+        ("segment_id", _TEXT),
+        ("start_offset", _LONG),
+        ("end_offset", _LONG),  # inclusive
+        ("segment_size_bytes", _LONG),
+        ("max_timestamp", _LONG),
+        ("leader_epochs", pa.list_(LEADER_EPOCH)),
+        ("state", _TEXT),  # COPY_SEGMENT_FINISHED, or COPY_SEGMENT_STARTED for somebody else's that is under way
+        ("event_timestamp", _LONG),
+    ]
+)
+
 LISTED = pa.schema(
     [
         ("log_dir", _TEXT),
@@ -52,6 +65,9 @@ LISTED = pa.schema(
         ("log_start_offset", _LONG),
         ("cleaner_offset", _LONG),
         ("findings", pa.list_(FINDING)),
+        ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
+        ("remote_error", _TEXT),  # why nobody knows what it holds, or null
+        ("is_transient", pa.bool_()),  # that may pass
         ("fingerprint", _TEXT),
     ]
 )
@@ -87,7 +103,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    return row
+    return row | {"copies": [], "remote_error": None, "is_transient": None}
 
 
 def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:

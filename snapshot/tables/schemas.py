@@ -38,6 +38,7 @@ DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     for name in DELTA_DTYPE.names or ()
 )
 DELTA = pa.struct(DELTA_FIELDS)
+OPEN_TRANSACTION = pa.struct([("producer_id", _LONG), ("first_offset", _LONG)])
 LEADER_EPOCH = pa.struct([("epoch", _INT), ("start_offset", _LONG)])
 _PARTITION = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT))
 
@@ -106,7 +107,9 @@ PARTITIONS = _schema(
     ("unexplained?", _LONG),
     ("extending?", _LONG),
     ("harmful_until?", _LONG),
+    ("file_bytes?", _LONG),
     ("file_crc?", _LONG),  # CRC-32C of the whole file that was compared
+    ("open_transactions?", pa.list_(OPEN_TRANSACTION)),  # null where there are more than PART_DELTAS
     ("provenance?", _TEXT),  # of the computed state
     ("folded_from?", _LONG),
     ("object_key?", _TEXT),
@@ -136,15 +139,20 @@ REMOTE_LOG_SEGMENTS = _schema(
     ("topic", _TEXT),
     ("topic_id", _TEXT),
     ("partition", _INT),
-    ("segment_id", _TEXT),
+    ("segment_id?", _TEXT),  # null for a failure before there was an attempt
     ("start_offset", _LONG),
     ("end_offset", _LONG),  # inclusive, as KIP-405 has it
     ("segment_size_bytes", _LONG),
     ("max_timestamp", _LONG),
     ("leader_epochs", pa.list_(LEADER_EPOCH)),
-    ("state", _TEXT),  # metadata.segment_metadata.SegmentState
-    ("is_ours", _BOOL),  # copied by a run of this warehouse; else found in remote storage
+    ("state?", _TEXT),  # SegmentState that was entered; null for a failure that entered none
+    ("is_ours", _BOOL),  # announced by a run of this warehouse; else found in remote storage
     ("event_timestamp", _LONG),
+    ("bytes", _LONG),  # of all objects that were sent and are there
+    ("error?", _TEXT),
+    ("error_type?", _TEXT),
+    ("hint?", _TEXT),
+    ("is_transient?", _BOOL),
     ("run", _LONG),
 )
 

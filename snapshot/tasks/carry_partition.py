@@ -35,7 +35,8 @@ from tiersnap.snapshot.tables.facts import (
     to_comparison,
 )
 from tiersnap.snapshot.tables.listed import fingerprint, from_row
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITION_KEY
+from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 
@@ -85,13 +86,19 @@ class CarryPartition:
         """Carry the partition."""
         rows = PartitionInput(batches)
         if rows.listed is not None:
-            yield from to_batches(_Carry(self, rows, rows.listed).facts())
+            yield from to_batches(self.facts(rows))
+
+    def facts(self, rows: PartitionInput | LocalInput) -> Iterator[Row]:
+        """Rows of PARTITIONS as dicts, `deltas` as arrays (DELTA_DTYPE)."""
+        return _Carry(self, rows).facts()
 
 
 class _Carry:
     """One carry of one partition."""
 
-    def __init__(self, task: CarryPartition, rows: PartitionInput, listed: Mapping[str, Any]) -> None:
+    def __init__(self, task: CarryPartition, rows: PartitionInput | LocalInput) -> None:
+        listed = rows.listed
+        assert listed is not None
         self._task, self._rows, self._listed = task, rows, listed
         self._key = {name: listed[name] for name in PARTITION_KEY}
         self._source, path = resolve(listed["log_dir"])
@@ -104,6 +111,7 @@ class _Carry:
         self._stored: list[StoredSnapshot] = []
         self._errors: list[TiersnapError] = []
         self._away: TransientError | None = None
+        self._file_bytes: int | None = None
         self._file_crc: int | None = None
         self._is_unread = False
 
@@ -173,13 +181,14 @@ class _Carry:
         )
 
     def _read_snapshot(self, offset: int) -> bytes | None:
-        self._file_crc = None
+        self._file_bytes = self._file_crc = None
         try:
             data = self._snapshot_file(offset)
         except OSError:
             self._is_unread = True
             raise
-        self._file_crc = None if data is None else crc32c(data)
+        if data is not None:
+            self._file_bytes, self._file_crc = len(data), crc32c(data)
         return data
 
     def _settle(self, boundary: Boundary) -> None:
@@ -188,7 +197,9 @@ class _Carry:
             FactKind.BOUNDARY,
             offset=boundary.offset,
             **of_comparison(boundary.found),
+            file_bytes=self._file_bytes,
             file_crc=self._file_crc,
+            open_transactions=_open_transactions(boundary),
             provenance=str(boundary.provenance),
             folded_from=boundary.folded_from,
         )
@@ -285,6 +296,14 @@ class _Carry:
                 position=finding.position,
                 message=finding.message,
             )
+
+
+def _open_transactions(boundary: Boundary) -> list[dict[str, int]] | None:
+    """Those open at the boundary, which the transaction index of the next segment is held against."""
+    opened = boundary.open_transactions
+    if len(opened) > PART_DELTAS:
+        return None
+    return [{"producer_id": producer_id, "first_offset": first} for producer_id, first in opened]
 
 
 def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:

@@ -51,21 +51,7 @@ class DecodeSegments:
 
 def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> pa.RecordBatch:
     """Rows of SEGMENTS of one decode; `identity` holds the columns up to `crc_checked`, but for part and digest."""
-    finding = end.finding
-    values = {
-        **identity,
-        "digest": end.digest,
-        "valid_bytes": end.valid_bytes,
-        "batch_count": end.batch_count,
-        "legacy_count": end.legacy_count,
-        "log_end_offset": end.last_offset + 1,
-        "first_timestamp": end.first_timestamp,
-        "max_timestamp": end.max_timestamp,
-        "has_gaps": end.has_gaps,
-        "finding_kind": None if finding is None else str(finding.kind),
-        "finding_position": None if finding is None else finding.position,
-        "finding_message": None if finding is None else finding.message,
-    }
+    values = {**identity, **end_values(end)}
     pieces = [(run, piece) for run in runs for piece in parts(run.deltas)]
     count = len(pieces)
     columns = {
@@ -78,3 +64,21 @@ def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) 
     columns["run_max_timestamp"] = pa.array([run.max_timestamp for run, _ in pieces], pa.int64())
     columns["deltas"] = to_lists([piece for _, piece in pieces])
     return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)
+
+
+def end_values(end: SegmentEnd) -> dict[str, Any]:
+    """The columns of SEGMENTS that say how a decode ended."""
+    finding = end.finding
+    return {
+        "digest": end.digest,
+        "valid_bytes": end.valid_bytes,
+        "batch_count": end.batch_count,
+        "legacy_count": end.legacy_count,
+        "log_end_offset": end.last_offset + 1,
+        "first_timestamp": end.first_timestamp,
+        "max_timestamp": end.max_timestamp,
+        "has_gaps": end.has_gaps,
+        "finding_kind": None if finding is None else str(finding.kind),
+        "finding_position": None if finding is None else finding.position,
+        "finding_message": None if finding is None else finding.message,
+    }

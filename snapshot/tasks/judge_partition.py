@@ -44,7 +44,7 @@ class JudgePartition:
         """Rows of READINESS of a partition that was carried; none before."""
         kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
         for row in facts:
-            kinds[row["kind"]][row["offset"]] = row
+            kinds[row["kind"]][row["offset"]] = dict(row)
         carried = kinds[FactKind.CARRIED].get(0)
         if carried is None:
             return

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
-from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.errors import CorruptCheckpointError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
-from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, read_partition, read_text
+from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
+from tiersnap.snapshot.gate.topics import never_tiered_reason
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
 from tiersnap.snapshot.tables.listed import LISTED, to_row
+from tiersnap.snapshot.tasks.remote_look import RemoteLook
+
+_ENDLESS = 1 << 63
 
 FOLDERS = pa.schema([("log_dir", pa.string()), ("folder", pa.string())])
 
@@ -22,9 +28,12 @@ class ListPartitions:
 
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
+        look: at remote storage; None leaves it alone.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
+    look: RemoteLook | None = None
+    _away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """List each folder; one that vanished or may not be read is a row with a finding."""
@@ -38,8 +47,30 @@ class ListPartitions:
                 source, properties = opened[log_dir]
                 partition = read_partition(source.filesystem, f"{source.path}/{folder}", source.checkpoints)
                 topic_id = partition.topic_id or self.topic_ids.get(partition.topic)
-                rows.append(to_row(log_dir, replace(partition, topic_id=topic_id), properties=properties))
+                known = replace(partition, topic_id=topic_id)
+                rows.append(self.with_remote(to_row(log_dir, known, properties=properties), known))
             yield pa.RecordBatch.from_pylist(rows, schema=LISTED)
+
+    def with_remote(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
+        """A row of LISTED with what remote storage holds of the partition."""
+        row |= self._remote(partition)
+        mark_tiered(row, partition)
+        return row
+
+    def _remote(self, partition: Partition) -> dict[str, Any]:
+        """The columns that say what remote storage holds; after a server that does not answer none is asked again."""
+        wants_none = self.look is None or not partition.segments or partition.topic_id is None
+        if wants_none or never_tiered_reason(partition) or self.look is None:
+            return {}
+        if self._away:
+            return {"remote_error": f"not asked after: {self._away[0]}", "is_transient": True}
+        try:
+            return {"copies": self.look(partition)}
+        except TiersnapError as error:
+            is_transient = isinstance(error, TransientError)
+            if is_transient:
+                self._away.append(error.message)
+            return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
 
 
 def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
@@ -49,3 +80,20 @@ def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | No
         return parse(read_text(filesystem, name), name=name)
     except (OSError, CorruptCheckpointError):
         return None
+
+
+def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
+    """Set `is_tiered` of the segments that the row's copies cover."""
+    copies = [
+        CopyFacts(
+            copy["start_offset"],
+            copy["end_offset"] + 1,
+            tuple((epoch["epoch"], epoch["start_offset"]) for epoch in copy["leader_epochs"]),
+        )
+        for copy in row["copies"]
+        if copy["state"] == "COPY_SEGMENT_FINISHED"
+    ]
+    remote = coverage_of(copies, partition.leader_epochs or (), _ENDLESS)
+    for segment in row["segments"]:
+        end = segment["next_base_offset"]
+        segment["is_tiered"] = end is not None and end <= remote.highest and remote.covers(segment["base_offset"], end)

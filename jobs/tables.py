@@ -1,0 +1,94 @@
+"""The tables of a warehouse read without a JVM, by delta-rs: for reports, and for whoever has no Java."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiersnap.snapshot.errors import CorruptDataError, MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.tables.facts import JUDGED
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+
+_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+# Readers need none of the deltas, which are most of the bytes.
+_FACTS = [name for name in PARTITIONS.names if name not in ("deltas", "open_transactions")]
+
+
+def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
+    """Columns of a table; no rows before its first commit.
+
+    Raises:
+        MissingExtraError: deltalake is not installed.
+        CorruptDataError: it is no Delta table.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
+    uri = f"{warehouse.rstrip('/')}/{name}"
+    try:
+        found = DeltaTable(uri).to_pyarrow_dataset()
+        rows = found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
+    except TableNotFoundError:
+        return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
+    except (DeltaError, OSError) as error:
+        raise CorruptDataError(
+            f"{uri}: not readable as a Delta table: {str(error).splitlines()[0]}",
+            hint="run again with another --warehouse; what is in remote storage is found there",
+        ) from error
+    return rows
+
+
+def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
+    """READINESS of every partition that was carried, as it is now.
+
+    Raises:
+        SourceNotFoundError: there are no facts in the warehouse.
+    """
+    facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in JUDGED])
+    if facts.num_rows == 0:
+        raise SourceNotFoundError(
+            f"{warehouse}: no partition was carried in this warehouse",
+            hint="tiersnap run --source LOGDIR --remote URI fills it",
+        )
+    copies = _newest_copies(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names))
+    newest = facts.group_by(list(PARTITION_KEY)).aggregate([("run", "max")])
+    facts = facts.join(newest, keys=list(PARTITION_KEY), join_type="inner")
+    facts = facts.filter(pc.equal(facts["run"], facts["run_max"])).sort_by(
+        [(name, "ascending") for name in PARTITION_KEY]
+    )
+    for rows in _by_partition(facts):
+        topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)
+        found = copies.get((topic_id, rows[0]["partition"]), ())
+        yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
+
+
+def _by_partition(facts: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    current: list[dict[str, Any]] = []
+    for batch in facts.to_batches(max_chunksize=8192):
+        for row in batch.to_pylist():
+            if current and any(row[name] != current[0][name] for name in PARTITION_KEY):
+                yield current
+                current = []
+            current.append(row)
+    if current:
+        yield current
+
+
+def _newest_copies(rows: pa.Table) -> Mapping[tuple[str | None, int], list[dict[str, Any]]]:
+    """The newest state of each attempt, by topic id and partition."""
+    newest: dict[str, dict[str, Any]] = {}
+    for row in rows.to_pylist():
+        known = newest.get(row["segment_id"])
+        if row["state"] and (known is None or _STATES.index(known["state"]) < _STATES.index(row["state"])):
+            newest[row["segment_id"]] = row
+    found: defaultdict[tuple[str | None, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in newest.values():
+        found[row["topic_id"], row["partition"]].append(row)
+    return found

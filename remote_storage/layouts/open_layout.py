@@ -1,0 +1,24 @@
+"""From a name to its layout."""
+
+from __future__ import annotations
+
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.snapshot.errors import UsageError
+
+LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
+    "aiven": AivenLayout,
+    "local-tiered-storage": LocalTieredStorageLayout,
+}
+
+
+def open_layout(name: str) -> Layout:
+    """The layout of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in LAYOUTS:
+        raise UsageError(f"no layout is called {name!r}", hint=f"known are {', '.join(LAYOUTS)}")
+    return LAYOUTS[name]()

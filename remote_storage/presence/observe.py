@@ -1,0 +1,66 @@
+"""What the listing of a log directory asks of remote storage: snapshot.tasks.remote_look.RemoteLook over a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.log.log_dir import Partition
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Looks at one place of remote storage.
+
+    Attributes:
+        now: ms; what others began to copy longer than COPY_GRACE_MS ago is not under way any more.
+    """
+
+    store: ObjectStore
+    layout: Layout
+    now: int
+
+    def __call__(self, partition: Partition) -> list[dict[str, Any]]:
+        """See RemoteLook."""
+        found = look(
+            self.store,
+            ObjectKeys(),
+            TopicIdPartition(partition.topic, partition.topic_id, partition.partition),
+            local=isinstance(self.layout, LocalTieredStorageLayout),
+            local_start=partition.segments[0].base_offset,
+        )
+        rows: list[dict[str, Any]] = [
+            {
+                "segment_id": copy.segment_id,
+                "start_offset": copy.start_offset,
+                "end_offset": copy.end_offset - 1,
+                "segment_size_bytes": copy.size,
+                "max_timestamp": copy.max_timestamp,
+                "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
+                "state": SegmentState.COPY_SEGMENT_FINISHED.name,
+                "event_timestamp": copy.written_at,
+            }
+            for copy in found.copies
+        ]
+        in_flight = found.in_flight(now=self.now, grace=COPY_GRACE_MS)
+        rows += [
+            {
+                "segment_id": left.segment_id,
+                "start_offset": left.start_offset,
+                "end_offset": left.start_offset,
+                "segment_size_bytes": 0,
+                "max_timestamp": -1,
+                "leader_epochs": [],
+                "state": SegmentState.COPY_SEGMENT_STARTED.name,
+                "event_timestamp": left.written_at,
+            }
+            for left in found.leftovers
+            if left.start_offset in in_flight and left.claim is None and not left.is_visible
+        ]
+        return rows

@@ -1,0 +1,141 @@
+"""One host's way: a partition examined where it lies, and its READY segments into remote storage. No Spark, no tables.
+
+What remote storage holds is the only memory: its copies say what is done, its claims who is at it. Examination, verdict
+and copy are the functions that the tasks of a fleet call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.observe import Observe
+from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_task import planned_segment
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.tables.facts import FactKind, Row
+from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions, read_properties
+from tiersnap.snapshot.tasks.local_input import LocalInput
+
+
+@dataclass
+class HostPartition:
+    """What was found of a partition and done about it.
+
+    Attributes:
+        readiness: rows of READINESS, as they stand now.
+        tiered: rows of tier_rows.TIERED.
+        findings: rows of PARTITIONS of the kind FINDING.
+        errors: (message, whether it may pass).
+        snapshots_written: objects.
+    """
+
+    partition: Partition
+    readiness: list[Row] = field(default_factory=list)
+    tiered: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    errors: list[tuple[str, bool]] = field(default_factory=list)
+    snapshots_written: int = 0
+
+
+@dataclass(frozen=True)
+class HostTier:
+    """Tiers the partitions of one log directory.
+
+    Attributes:
+        topic_ids: ids by topic, for topics that have none on disk.
+        apply: write to remote storage; without it the verdicts say what would be.
+    """
+
+    store: ObjectStore
+    layout: Layout
+    options: CarryOptions
+    tierer: Tierer
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    check_crc: bool = True
+    apply: bool = False
+
+    def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
+        """One partition after the other; after a server that does not answer, none is asked of it again."""
+        look = ListPartitions(look=Observe(self.store, self.layout, self.tierer.now))
+        properties = read_properties(log_dir.filesystem, log_dir.path)
+        for each in found:
+            partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
+            listed = look.with_remote(to_row(uri, partition, properties=properties), partition)
+            yield self._tier(log_dir, partition, listed)
+
+    def _tier(self, log_dir: LogDir, partition: Partition, listed: dict[str, Any]) -> HostPartition:
+        done = HostPartition(partition)
+        can_write = self.apply and listed["remote_error"] is None
+        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if can_write else None
+        rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
+        facts = list(CarryPartition(self.options, sink, run=1, now=self.tierer.now).facts(rows))
+        done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
+        done.errors = [(row["message"], row["is_transient"]) for row in facts if row["kind"] == FactKind.ERROR]
+        done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
+        if listed["remote_error"] is not None:
+            done.errors.append((listed["remote_error"], bool(listed["is_transient"])))
+        judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
+        done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
+        ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
+        if can_write and ready:
+            self._copy(done, listed, facts, ready)
+        return done
+
+    def _copy(self, done: HostPartition, listed: Mapping[str, Any], facts: list[Row], ready: list[Row]) -> None:
+        partition = done.partition
+        name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+        planned = [planned_segment(row) for row in ready_rows(listed, facts, ready)]
+        by_base = {row["base_offset"]: row for row in done.readiness}
+        for row in tier_partition(self.store, self.layout, ObjectKeys(), name, planned, self.tierer):
+            done.tiered.append(row)
+            if row["error"] is not None:
+                done.errors.append((row["error"], row["is_transient"]))
+            elif row["state"] in (None, "COPY_SEGMENT_FINISHED"):
+                tiered = {"verdict": str(Verdict.ALREADY_TIERED), "reason": "in remote storage", "next_step": ""}
+                by_base[row["start_offset"]].update(tiered)
+
+
+def ready_rows(listed: Mapping[str, Any], facts: list[Row], ready: list[Row]) -> Iterator[Row]:
+    """Rows of tier_task.READY, as snapshot.spark.tiering.ready_segments joins them."""
+    boundaries = {row["offset"]: row for row in facts if row["kind"] == FactKind.BOUNDARY}
+    segments = {row["offset"]: row for row in facts if row["kind"] == FactKind.SEGMENT}
+    files = {segment["base_offset"]: segment for segment in listed["segments"]}
+    for row in ready:
+        base, end = row["base_offset"], boundaries[row["next_base_offset"]]
+        is_file = row["snapshot_provenance"] == Provenance.BROKER
+        before = boundaries.get(base)
+        yield {
+            **row,
+            **{name: files[base][f"{name}"] for name in files[base] if name.endswith("_index_bytes")},
+            "digest": segments[base]["digest"],
+            "leader_epochs": listed["leader_epochs"],
+            "open_transactions": before["open_transactions"] if before is not None else ([] if base == 0 else None),
+            "provenance": str(Provenance.BROKER) if is_file else end["provenance"],
+            "verdict": row["snapshot"],
+            "file_bytes": end["file_bytes"],
+            "file_crc": end["file_crc"],
+            "object_key": None if is_file else end["object_key"],
+            "object_crc": end.get("object_crc"),
+        }
+
+
+def _complete(facts: list[Row]) -> list[Row]:
+    """Rows with every column that verdicts ask for, as a table would give them."""
+    names = ("object_key", "next_base_offset", "finding_kind", "leader_epochs")
+    return [{**dict.fromkeys(names), **row} for row in facts]
+
+
+def _as_copies(copies: list[Row]) -> list[Row]:
+    return [{**copy, "is_ours": False} for copy in copies]

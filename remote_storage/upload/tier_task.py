@@ -1,0 +1,116 @@
+"""READY segments as rows -> TIERED rows: what a Spark task does with one partition; tier_partition over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_rows import TIERED
+from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
+
+_LONG, _TEXT = pa.int64(), pa.string()
+# One READY segment, with what was recorded of it.
+READY = pa.schema(
+    [
+        ("log_dir", _TEXT),
+        ("topic", _TEXT),
+        ("topic_id", _TEXT),
+        ("partition", pa.int32()),
+        ("base_offset", _LONG),
+        ("next_base_offset", _LONG),
+        ("size_bytes", _LONG),
+        ("max_timestamp", _LONG),
+        ("digest", _TEXT),  # "" for a segment that needed no decode
+        ("offset_index_bytes", _LONG),
+        ("time_index_bytes", _LONG),
+        ("transaction_index_bytes", _LONG),
+        ("leader_epochs", pa.list_(LEADER_EPOCH)),
+        ("open_transactions", pa.list_(OPEN_TRANSACTION)),  # at base_offset; null where nobody knows
+        # The snapshot at next_base_offset: the broker's file, or the object that was computed.
+        ("provenance", _TEXT),
+        ("verdict", _TEXT),
+        ("file_bytes", _LONG),
+        ("file_crc", _LONG),
+        ("object_key", _TEXT),  # null for the broker's file
+        ("object_crc", _LONG),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TierTask:
+    """READY rows of one partition, ascending -> TIERED rows."""
+
+    store: ObjectStore
+    layout: Layout
+    tierer: Tierer
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Tier the partition; every row is given as soon as it is true."""
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        if not rows:
+            return
+        partition = TopicIdPartition(rows[0]["topic"], rows[0]["topic_id"], rows[0]["partition"])
+        planned = [planned_segment(row) for row in rows]
+        for row in tier_partition(self.store, self.layout, ObjectKeys(), partition, planned, self.tierer):
+            yield pa.RecordBatch.from_pylist([row], schema=TIERED)
+
+
+def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:
+    """A row of READY as tier_partition takes it."""
+    filesystem, path = resolve(row["log_dir"])
+    folder = f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
+    stem = f"{folder}/{row['base_offset']:020d}"
+    opened = row["open_transactions"]
+    return PlannedSegment(
+        base_offset=row["base_offset"],
+        next_base_offset=row["next_base_offset"],
+        max_timestamp=row["max_timestamp"],
+        log=SourceFile(filesystem, f"{stem}.log", row["size_bytes"]),
+        leader_epochs=tuple((epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"] or ()),
+        offset_index=_file(filesystem, f"{stem}.index", row["offset_index_bytes"]),
+        time_index=_file(filesystem, f"{stem}.timeindex", row["time_index_bytes"]),
+        transaction_index=_file(filesystem, f"{stem}.txnindex", row["transaction_index_bytes"]),
+        open_transactions=None
+        if opened is None
+        else tuple((each["producer_id"], each["first_offset"]) for each in opened),
+        header_digest=row["digest"] or None,
+        snapshot=_snapshot(row, filesystem, folder),
+    )
+
+
+def _snapshot(row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str) -> SnapshotSource:
+    offset = row["next_base_offset"]
+    if row["object_key"] is not None:
+        return SnapshotSource(
+            offset=offset,
+            provenance=Provenance(row["provenance"]),
+            crc32c=row["object_crc"],
+            object_key=row["object_key"],
+        )
+    return SnapshotSource(
+        offset=offset,
+        provenance=Provenance.BROKER,
+        verdict=SnapshotVerdict(row["verdict"]),
+        crc32c=row["file_crc"],
+        file=SourceFile(filesystem, f"{folder}/{file_name(offset)}", row["file_bytes"]),
+    )
+
+
+def _file(filesystem: fs.FileSystem, path: str, size: int | None) -> SourceFile | None:
+    return None if size is None else SourceFile(filesystem, path, size)
