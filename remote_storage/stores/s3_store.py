@@ -212,6 +212,7 @@ class S3Store:
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
         """One request: bounded in time, its errors translated; `action` is the permission that it needs."""
+        assert self.client  # to make it takes a while, the first time, and is not the server's fault
         with (
             translated(action, self.bucket, self.prefix + key),
             bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,
@@ -260,8 +261,9 @@ class S3Store:
     ) -> PutResult:
         kept = dict(metadata or {}) | ({} if put_id is None else {PUT_ID: put_id})
         doing = f"upload of {self.uri}{key}"
+        client = self.client
         with bounded(self.settings.call_timeout, doing, size=len(data), deadline=deadline):
-            response = self.client.put_object(
+            response = client.put_object(
                 Bucket=self.bucket,
                 Key=self.prefix + key,
                 Body=data,
