@@ -85,10 +85,11 @@ class Totals:
                 yield f"next for {verdict}: {NEXT_STEP[verdict]}"
         is_missing = self._wanted[SnapshotVerdict.MISSING]
         is_wrong = self._wanted[SnapshotVerdict.CORRUPT] or self._wanted[SnapshotVerdict.SUSPECT]
-        if self._lost_indexes and (is_missing or is_wrong):
+        if self._lost_indexes:
             yield (
-                f"first, in {self._lost_indexes} partitions: start the broker once, which makes a lost .index again "
-                "and deletes the later snapshots of its partition as it does; then stop it"
+                f"{self._lost_indexes} partitions have lost an .index: at its next start the broker makes it again, "
+                "and deletes the later snapshots of the partition as it does"
+                + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
             )
         if is_wrong:
             yield f"next for wrong snapshots: tiersnap repair {self._arguments} --replace"

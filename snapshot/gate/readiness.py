@@ -122,7 +122,7 @@ def _in_remote(
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
     if is_below:
         return Verdict.GAP_IN_REMOTE, (
-            f"remote storage reaches up to {coverage.highest}, and no copies of this log's leader epochs hold all of it: "
+            f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
             "a broker passes it by; remote retention deleted it, or it was lost"
         )
     return None

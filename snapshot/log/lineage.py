@@ -18,7 +18,7 @@ _ENDLESS = 1 << 63
 def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
     """(epoch, start offset, exclusive end) of each entry; the last ends at `end`."""
     ends = [*(start for _, start in epochs[1:]), end]
-    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=True)]
+    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=False)]  # no epochs: no ranges
 
 
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:

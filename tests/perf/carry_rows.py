@@ -34,18 +34,16 @@ def deltas_of(producers: np.ndarray, base_offset: int) -> np.ndarray:
 def runs(segments: int, producers: int) -> list[Run]:
     """The first run has every producer, each later one DELTAS_PER_SEGMENT of them."""
     random = np.random.default_rng(1)
-    first = Run(0, deltas_of(np.arange(producers, dtype=np.int64), 0))
+    first = Run(0, deltas_of(np.arange(producers, dtype=np.int64), 0), -1)
     chosen = (np.unique(random.integers(0, producers, DELTAS_PER_SEGMENT, np.int64)) for _ in range(segments - 1))
     size = max(producers, DELTAS_PER_SEGMENT)
-    return [first, *(Run((i + 1) * size, deltas_of(ids, (i + 1) * size)) for i, ids in enumerate(chosen))]
+    return [first, *(Run((i + 1) * size, deltas_of(ids, (i + 1) * size), -1) for i, ids in enumerate(chosen))]
 
 
 def carry_along(carried: list[Run], wanted: list[int]) -> int:
     """Bytes of the snapshots at the wanted offsets."""
     state = PartitionState(log_start=0)
-    boundaries = carry(
-        state, carried, wanted, read_snapshot=lambda _: None, written_at={}, log_end=carried[-1].start_offset + 1
-    )
+    boundaries = carry(state, carried, wanted, read_snapshot=lambda _: None, log_end=carried[-1].start_offset + 1)
     return sum(len(snapshot_file.encode(boundary.entries)) for boundary in boundaries)
 
 

@@ -53,10 +53,10 @@ def carry(log_dir: str, producers: str) -> None:
     partition = read_partition(listed.filesystem, f"{log_dir}/perf-0", listed.checkpoints)
     runs, _ = fold_segment(fs.LocalFileSystem(), partition.segments[0])
     state = PartitionState(log_start=0)
-    state.advance(Run(0, deltas_of(np.arange(int(producers), dtype=np.int64), 0)))
+    state.advance(Run(0, deltas_of(np.arange(int(producers), dtype=np.int64), 0), -1))
     for run in (*runs, *runs):
         state.advance(run)
-        encode(state.boundary(1, read_snapshot=lambda _: None, written_at=0).entries)
+        encode(state.boundary(1, read_snapshot=lambda _: None).entries)
     state.state(1)
 
 

@@ -31,6 +31,11 @@ class Ran:
         return row
 
 
+def counted(counts: dict[str, int]) -> str:
+    """Counts by name as the table form shows them."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
 def tiersnap(*words: str | Path, output: str = "json") -> Ran:
     """Run `tiersnap --output json WORDS`."""
     out, err = io.StringIO(), io.StringIO()

@@ -121,7 +121,7 @@ def test_of_several_runs_the_one_that_names_these_bytes_vouches(store, folder):
 def test_what_contradicts_the_log_is_not_installed_unless_nobody_compares(tmp_path, folder):
     store = DirectoryStore(tmp_path / "wrong")
     put(store, {183: EMPTY, 368: expected(183)})
-    refused = install(store, folder, "--apply", "--as-of", "2026-11-21T12:45:00Z")
+    refused = install(store, folder, "--apply", "--now", "2026-11-21T12:45:00Z")
     assert refused.exit_code == 5
     assert (actions(refused)[183], actions(refused)[368]) == ("DISAGREES", "DISAGREES")
     assert actions(refused)[552] == "NOT_STORED"
@@ -133,9 +133,9 @@ def test_what_contradicts_the_log_is_not_installed_unless_nobody_compares(tmp_pa
 
 def test_producers_that_the_run_left_out_as_idle_are_not_missed(store, folder):
     put(store, dict.fromkeys(MISSING, EMPTY), run_id="r2")
-    long_after = ("--as-of", "2027-01-01T00:00:00Z")
+    long_after = ("--now", "2027-01-01T00:00:00Z")
     assert set(actions(install(store, folder, *long_after)).values()) == {"WRITE"}
-    assert set(actions(install(store, folder, *long_after, "--expiration", "none")).values()) == {"DISAGREES"}
+    assert set(actions(install(store, folder, *long_after, "--producer-expiration", "none")).values()) == {"DISAGREES"}
 
 
 def test_files_that_are_there_are_replaced_only_when_told_and_only_if_they_are_wrong(store, folder):

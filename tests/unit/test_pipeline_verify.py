@@ -25,12 +25,12 @@ def test_what_kafkas_own_classes_fold_agrees(capsys: pytest.CaptureFixture[str])
     assert f"{count} of {count} snapshots agree with the log" in said
 
 
-def test_a_file_that_was_compared_with_nothing_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_compared_with_nothing_is_unverified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "payments-0"
     folder.mkdir()
     (folder / "00000000000000000001.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
     assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
-    assert "UNKNOWN" in capsys.readouterr().out
+    assert "UNVERIFIED" in capsys.readouterr().out
 
 
 def test_a_directory_without_snapshots_of_the_log_is_a_wrong_path(tmp_path: Path) -> None:
@@ -47,4 +47,5 @@ def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys:
     (folder / "00000000000000000281.snapshot").mkdir(parents=True)
     assert verify(str(tmp_path)) == 5
     assert "UNREADABLE_FILE" in capsys.readouterr().err
-    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 5
+    assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
+    assert "Is a directory" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,71 +11,129 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.command import tiersnap
+from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, PartitionFacts, SegmentFacts, Verdict, judge
+from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Readiness, Verdict, judge
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
 
 pytestmark = pytest.mark.unit
 
-PARTITION = PartitionFacts("id", "", 100, "")
-SEGMENT = SegmentFacts(0, 10, 100, False, (), "", SnapshotVerdict.MATCHES, "equals the log")
+NOW = TIMESTAMP + 1000
+DAY = 86_400_000
+RIGHT = Comparison(SnapshotVerdict.MATCHES, "equals the log")
+PARTITION = PartitionFacts("id", "", "", 0, 100, 100, 100, "")
+SEGMENT = SegmentFacts(0, 10, 100, 0, "", True, TIMESTAMP, None, "", False, (), (), RIGHT)
 
-# In order of precedence: each makes a sound segment or partition fail at one rule.
-SPOILERS: list[tuple[Verdict, Callable[[SegmentFacts], SegmentFacts], Callable[[PartitionFacts], PartitionFacts]]] = [
-    (Verdict.ALREADY_TIERED, lambda s: replace(s, is_tiered=True), lambda p: p),
-    (Verdict.ACTIVE_SEGMENT, lambda s: replace(s, next_base_offset=None), lambda p: p),
-    (Verdict.COMPACTED_TOPIC, lambda s: s, lambda p: replace(p, compacted="cleaned")),
-    (Verdict.TOPIC_ID_UNKNOWN, lambda s: s, lambda p: replace(p, topic_id=None)),
-    (Verdict.CORRUPT_SEGMENT, lambda s: replace(s, damage="BAD_CRC"), lambda p: p),
-    (Verdict.ABOVE_LSO, lambda s: s, lambda p: replace(p, last_stable_offset=9)),
-    (Verdict.MISSING_INDEX, lambda s: replace(s, missing_parts=("time index",)), lambda p: p),
-    (Verdict.MISSING_SNAPSHOT, lambda s: replace(s, snapshot=SnapshotVerdict.MISSING), lambda p: p),
+# In order of precedence: each makes a sound segment, partition or remote storage fail at one rule.
+Spoil = Callable[[SegmentFacts, PartitionFacts, RemoteCoverage], tuple[SegmentFacts, PartitionFacts, RemoteCoverage]]
+SPOILERS: list[tuple[Verdict, Spoil]] = [
+    (Verdict.ALREADY_TIERED, lambda s, p, r: (s, p, replace(r, covered=((0, 10),), highest=10))),
+    (Verdict.COPY_IN_FLIGHT, lambda s, p, r: (s, p, replace(r, in_flight=frozenset({0})))),
+    (Verdict.GAP_IN_REMOTE, lambda s, p, r: (s, p, replace(r, highest=10))),
+    (Verdict.ACTIVE_SEGMENT, lambda s, p, r: (replace(s, next_base_offset=None), p, r)),
+    (Verdict.INTERNAL_TOPIC, lambda s, p, r: (s, replace(p, internal="internal topic"), r)),
+    (Verdict.COMPACTED_TOPIC, lambda s, p, r: (s, replace(p, compacted="cleaned"), r)),
+    (Verdict.TOPIC_ID_UNKNOWN, lambda s, p, r: (s, replace(p, topic_id=None), r)),
+    (
+        Verdict.UNREADABLE_SEGMENT,
+        lambda s, p, r: (replace(s, damage="denied", damage_kind=FindingKind.PERMISSION_DENIED), p, r),
+    ),
+    (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (replace(s, damage="BAD_CRC"), p, r)),
+    (Verdict.ABOVE_LSO, lambda s, p, r: (s, replace(p, last_stable_offset=9), r)),
+    (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
+    (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (replace(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
 ]
 
 
-def verdicts(partition: PartitionFacts, *segments: SegmentFacts) -> list[Verdict]:
-    return [readiness.verdict for readiness in judge(partition, segments)]
+def verdicts(
+    partition: PartitionFacts, *segments: SegmentFacts, coverage: RemoteCoverage = NOTHING_REMOTE, now: int = NOW
+) -> list[Verdict]:
+    found = judge(partition, segments, now=now, producer_expiration=DAY, coverage=coverage)
+    return [readiness.verdict for readiness in found]
 
 
 @pytest.mark.parametrize("first", range(len(SPOILERS)))
 def test_the_first_rule_that_applies_decides(first: int) -> None:
-    segment, partition = SEGMENT, PARTITION
-    for verdict, spoil_segment, spoil_partition in reversed(SPOILERS[first:]):
-        segment, partition = spoil_segment(segment), spoil_partition(partition)
-        if verdict is not Verdict.ACTIVE_SEGMENT and segment.next_base_offset is None:
-            continue
-        assert verdicts(partition, segment) == [verdict]
+    segment, partition, coverage = SEGMENT, PARTITION, NOTHING_REMOTE
+    for verdict, spoil in reversed(SPOILERS[first:]):
+        spoilt = spoil(segment, partition, coverage)
+        assert verdicts(spoilt[1], spoilt[0], coverage=spoilt[2]) == [verdict]
+        if verdict is not Verdict.ACTIVE_SEGMENT:  # which has no end, and the rules before it ask for one
+            segment, partition, coverage = spoilt
+
+
+SUSPECT = Comparison(SnapshotVerdict.SUSPECT, "lacks one", lacking=1, harmful_until=NOW - DAY + 1)
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (SnapshotVerdict.MATCHES, Verdict.READY),
-        (SnapshotVerdict.EXTENDS, Verdict.READY),
-        (SnapshotVerdict.MISSING, Verdict.MISSING_SNAPSHOT),
-        (SnapshotVerdict.UNKNOWN, Verdict.MISSING_SNAPSHOT),
-        (SnapshotVerdict.CORRUPT, Verdict.CORRUPT_SNAPSHOT),
-        (SnapshotVerdict.SUSPECT, Verdict.SUSPECT_SNAPSHOT),
+        (RIGHT, Verdict.READY),
+        (Comparison(SnapshotVerdict.EXTENDS, ""), Verdict.READY),
+        (Comparison(SnapshotVerdict.MISSING, ""), Verdict.MISSING_SNAPSHOT),
+        (Comparison(SnapshotVerdict.UNVERIFIED, ""), Verdict.UNVERIFIED_SNAPSHOT),
+        (Comparison(SnapshotVerdict.CORRUPT, ""), Verdict.CORRUPT_SNAPSHOT),
+        (SUSPECT, Verdict.SUSPECT_SNAPSHOT),
+        (computed(Provenance.COMPUTED), Verdict.READY),
     ],
 )
-def test_only_a_trusted_snapshot_lets_a_segment_through(found: SnapshotVerdict, expected: Verdict) -> None:
+def test_only_a_trusted_snapshot_lets_a_segment_through(found: Comparison, expected: Verdict) -> None:
     assert verdicts(PARTITION, replace(SEGMENT, snapshot=found)) == [expected]
 
 
+def test_the_verdict_ages_and_the_facts_stay() -> None:
+    waits = replace(SEGMENT, snapshot=SUSPECT)
+    assert verdicts(PARTITION, waits, now=NOW) == [Verdict.SUSPECT_SNAPSHOT]
+    assert verdicts(PARTITION, waits, now=NOW + 1) == [Verdict.READY]
+
+
 def test_a_segment_behind_one_that_waits_is_a_gap_until_that_is_cleared() -> None:
-    waiting = replace(SEGMENT, missing_parts=("offset index",))
+    waiting = replace(SEGMENT, missing_parts=("leader epochs",))
     behind = replace(SEGMENT, base_offset=10, next_base_offset=20)
     damaged = replace(behind, base_offset=20, next_base_offset=30, damage="BAD_CRC")
-    tiered = replace(behind, base_offset=30, next_base_offset=40, is_tiered=True)
-    assert verdicts(PARTITION, waiting, behind, damaged, tiered) == [
+    last = replace(behind, base_offset=30, next_base_offset=40)
+    assert verdicts(PARTITION, waiting, behind, damaged, last) == [
         Verdict.MISSING_INDEX,
         Verdict.GAP_BEFORE,
         Verdict.CORRUPT_SEGMENT,
-        Verdict.ALREADY_TIERED,
+        Verdict.GAP_BEFORE,
     ]
     assert verdicts(PARTITION, SEGMENT, behind) == [Verdict.READY, Verdict.READY]
+    in_flight = RemoteCoverage(in_flight=frozenset({0}))
+    assert verdicts(PARTITION, SEGMENT, behind, coverage=in_flight) == [Verdict.COPY_IN_FLIGHT, Verdict.GAP_BEFORE]
+
+
+SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (0, 10, 20, 30)]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "expected"),
+    [
+        # Copies of another replica's segments, which begin elsewhere, count by their offsets.
+        (RemoteCoverage(((0, 25),), 25), "ALREADY_TIERED ALREADY_TIERED READY READY"),
+        (RemoteCoverage(((0, 20),), 20), "ALREADY_TIERED ALREADY_TIERED READY READY"),
+        # A broker passes by what lies below the highest remote offset, and goes on above it.
+        (RemoteCoverage(((10, 30),), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
+        (RemoteCoverage(((0, 5), (10, 30)), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
+        (RemoteCoverage(((0, 5), (8, 12)), 12), "GAP_IN_REMOTE READY READY READY"),
+        # Covered, but above the highest offset of the newest epoch that is there: the broker copies it again.
+        (RemoteCoverage(((0, 40),), 0), "READY READY READY READY"),
+        (RemoteCoverage(((0, 10),), 10, frozenset({10})), "ALREADY_TIERED COPY_IN_FLIGHT GAP_BEFORE GAP_BEFORE"),
+    ],
+)
+def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str) -> None:
+    assert " ".join(verdicts(PARTITION, *SEGMENTS, coverage=coverage)) == expected
+
+
+def test_records_below_the_log_start_need_no_copy() -> None:
+    partition = replace(PARTITION, log_start_offset=7)
+    assert verdicts(partition, SEGMENT, coverage=RemoteCoverage(((7, 10),), 10)) == [Verdict.ALREADY_TIERED]
+    assert verdicts(partition, SEGMENT, coverage=RemoteCoverage(((8, 10),), 10)) == [Verdict.GAP_IN_REMOTE]
 
 
 def test_the_next_base_offset_may_equal_the_last_stable_offset() -> None:
@@ -83,8 +142,11 @@ def test_the_next_base_offset_may_equal_the_last_stable_offset() -> None:
     assert verdicts(replace(PARTITION, last_stable_offset=None), SEGMENT) == [Verdict.ABOVE_LSO]
 
 
-def test_every_verdict_has_a_next_step_or_needs_none() -> None:
+def test_every_verdict_has_a_next_step_or_needs_none_and_names_only_commands_that_exist() -> None:
     assert set(NEXT_STEP) == set(Verdict)
+    for step in NEXT_STEP.values():
+        for command in re.findall(r"tiersnap ([a-z]+)", step):
+            assert tiersnap(command, "--help").exit_code == 0, command
 
 
 TXN: dict[str, Any] = {"producer_id": 7, "epoch": 0, "transactional": True}
@@ -96,10 +158,16 @@ OPEN = {
 }
 
 
-def look(log_dir: Path, segments: dict[int, list[bytes]] = OPEN, **more: Any) -> Examination:
-    write_partition(log_dir, "orders", 0, segments, indexes=True, **more)
+def look(
+    log_dir: Path, segments: dict[int, list[bytes]] = OPEN, cleanup_policy: str | None = None, **more: Any
+) -> Examination:
+    write_partition(log_dir, "orders", 0, segments, **{"indexes": True, **more})
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return examine(fs.LocalFileSystem(), partition)
+    return examine(fs.LocalFileSystem(), partition, cleanup_policy=cleanup_policy)
+
+
+def readiness(found: Examination) -> tuple[Readiness, ...]:
+    return found.readiness(now=NOW, producer_expiration=DAY)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +192,8 @@ def test_the_last_stable_offset_is_the_brokers(high_watermark: int, stable: int,
 def test_without_a_high_watermark_nothing_is_stable(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert found.replay.last_stable_offset is None
-    assert found.readiness[0].verdict is Verdict.ABOVE_LSO
-    assert "does not name this partition" in found.readiness[0].reason
+    assert readiness(found)[0].verdict is Verdict.ABOVE_LSO
+    assert "does not name this partition" in readiness(found)[0].reason
 
 
 def test_a_high_watermark_below_the_log_start_is_the_log_start(tmp_path: Path) -> None:
@@ -141,7 +209,7 @@ def test_a_transaction_from_before_the_log_start_holds_the_log_start(tmp_path: P
 def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Path) -> None:
     segments = {**OPEN, 30: [data_batch(30, 10, 1, 0, 25)]}
     found = look(tmp_path, segments, high_watermark=40)
-    assert [each.verdict for each in found.readiness] == [
+    assert [each.verdict for each in readiness(found)] == [
         Verdict.MISSING_SNAPSHOT,
         Verdict.GAP_BEFORE,
         Verdict.GAP_BEFORE,
@@ -152,16 +220,75 @@ def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Pat
 
 @pytest.mark.parametrize(("suffix", "size", "name"), [("index", 3, "offset index"), ("timeindex", 13, "time index"),
                                                       ("txnindex", 33, "transaction index")])  # fmt: skip
-def test_an_index_of_no_whole_entries_is_a_missing_index(suffix: str, size: int, name: str, tmp_path: Path) -> None:
-    """The bundle would refuse it at every attempt, after a start was recorded."""
-    write_partition(tmp_path, "orders", 0, OPEN, high_watermark=40, indexes=True)
+@pytest.mark.parametrize("is_old", [False, True])
+def test_an_index_of_no_whole_entries_is_rebuilt_unless_old_entries_are_in_the_segment(
+    suffix: str, size: int, name: str, is_old: bool, tmp_path: Path
+) -> None:
+    old = legacy_entry(0) if is_old else data_batch(0, 1)
+    segments = {**OPEN, 0: [old, data_batch(1, 9, 1, 0, 0)]}
+    write_partition(tmp_path, "orders", 0, segments, high_watermark=40, indexes=True)
     (tmp_path / "orders-0" / f"{0:020d}.{suffix}").write_bytes(bytes(size))
     (partition,) = open_log_dir(str(tmp_path)).partitions()
-    first = examine(fs.LocalFileSystem(), partition).readiness[0]
-    assert first.verdict is Verdict.MISSING_INDEX
-    assert name in first.reason
+    found = examine(fs.LocalFileSystem(), partition)
+    assert readiness(found)[0].verdict is (Verdict.MISSING_INDEX if is_old else Verdict.MISSING_SNAPSHOT)
+    parts = found.segments[0].missing_parts if is_old else found.segments[0].rebuilt_parts
+    assert [name in part for part in parts] == [True]
+
+
+NO_PRODUCERS = {10: bytes.fromhex("000148674bc700000000")}
+PLAIN = {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]}
+
+
+def test_a_segment_without_indexes_is_ready_and_says_that_they_are_rebuilt(tmp_path: Path) -> None:
+    first = readiness(look(tmp_path, PLAIN, high_watermark=20, indexes=False, snapshots=NO_PRODUCERS))[0]
+    assert (first.verdict, "no offset index and no time index: rebuilt" in first.reason) == (Verdict.READY, True)
 
 
 def test_a_segment_older_than_every_leader_epoch_has_none(tmp_path: Path) -> None:
-    found = look(tmp_path, high_watermark=40, leader_epochs=[(3, 12)])
-    assert (found.readiness[0].verdict, "leader epochs" in found.readiness[0].reason) == (Verdict.MISSING_INDEX, True)
+    first = readiness(look(tmp_path, high_watermark=40, leader_epochs=[(3, 12)]))[0]
+    assert (first.verdict, "leader epochs" in first.reason) == (Verdict.MISSING_INDEX, True)
+
+
+GAPS = {0: [data_batch(0, 2), data_batch(5, 5)], 10: [data_batch(10, 10)]}
+
+
+def test_a_gap_inside_a_segment_is_a_note_and_no_proof_of_compaction(tmp_path: Path) -> None:
+    first = readiness(look(tmp_path, GAPS, high_watermark=20, snapshots=NO_PRODUCERS))[0]
+    assert (first.verdict, "records are missing" in first.reason) == (Verdict.READY, True)
+
+
+@pytest.mark.parametrize(
+    ("is_cleaned", "policy", "expected"),
+    [
+        (True, None, Verdict.COMPACTED_TOPIC),
+        (True, "delete", Verdict.READY),  # it was compacted once
+        (False, "compact", Verdict.COMPACTED_TOPIC),
+        (False, "delete, compact", Verdict.COMPACTED_TOPIC),
+        (False, None, Verdict.READY),
+    ],
+)
+def test_the_topics_configuration_decides_and_without_it_the_cleaners_checkpoint(
+    is_cleaned: bool, policy: str | None, expected: Verdict, tmp_path: Path
+) -> None:
+    if is_cleaned:
+        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    found = look(tmp_path, GAPS, cleanup_policy=policy, high_watermark=20, snapshots=NO_PRODUCERS)
+    assert readiness(found)[0].verdict is expected
+
+
+@pytest.mark.parametrize("topic", ["__remote_log_metadata", "__cluster_metadata", "__consumer_offsets",
+                                   "__transaction_state", "__share_group_state"])  # fmt: skip
+def test_what_unified_log_excludes_is_never_ready(topic: str, tmp_path: Path) -> None:
+    # Number 1, because the log directory's listing leaves __cluster_metadata-0 out, as brokers do.
+    write_partition(tmp_path, topic, 1, PLAIN, high_watermark=20, indexes=True, snapshots=NO_PRODUCERS)
+    (partition,) = open_log_dir(str(tmp_path)).partitions()
+    assert readiness(examine(fs.LocalFileSystem(), partition))[0].verdict is Verdict.INTERNAL_TOPIC
+
+
+def test_segment_facts_carry_the_brokers_largest_timestamp_and_the_digest(tmp_path: Path) -> None:
+    segments = {0: [data_batch(0, 1, timestamp=-1)], 1: [legacy_entry(1, timestamp=TIMESTAMP + 7)]}
+    found = look(tmp_path, segments, high_watermark=2)
+    first, second = found.segments
+    assert first.largest_timestamp == first.modified_ns // 1_000_000 > TIMESTAMP
+    assert second.largest_timestamp == TIMESTAMP + 7
+    assert all(len(each.digest) == 16 and each.crc_checked for each in found.segments)

@@ -50,7 +50,14 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/"
         ),
         (
             Verdict.MISSING_INDEX,
-            [Step("start the broker once: it rebuilds a missing index from the segment", "", True)],
+            [
+                Step(
+                    "start the broker once, which makes a lost index; for leader epochs bring leader-epoch-checkpoint "
+                    "back from another replica",
+                    "",
+                    True,
+                )
+            ],
         ),
         (Verdict.GAP_BEFORE, [Step("clear the earlier segment first", "", True)]),
     ],
@@ -94,8 +101,9 @@ def test_the_warehouse_is_named_when_there_is_one() -> None:
 
 
 def test_steps_read_as_one_line() -> None:
-    line = text(steps(NEXT_STEP[Verdict.ABOVE_LSO], SHORT, PLACE))
-    assert line == "wait for replication and for open transactions to end tiersnap transactions /data lists them"
+    line = text(steps(NEXT_STEP[Verdict.CORRUPT_SEGMENT], SHORT, PLACE))
+    shows = "shows the place; restore the segment from another replica"
+    assert line == f"tiersnap dump /data/orders-0/00000000000000000042.log {shows}"
 
 
 def test_a_segment_file_has_twenty_digits() -> None:

@@ -80,9 +80,13 @@ def test_a_second_run_writes_nothing(log_dir, bare):
 
 def test_producers_idle_for_the_expiration_are_left_out(log_dir, bare):
     assert {row["producers"] for row in tiersnap("repair", log_dir).rows} == {1}
-    late = tiersnap("repair", log_dir, "--as-of", "2999-01-01")
-    assert {row["producers"] for row in late.rows} == {0}
-    assert {row["producers"] for row in tiersnap("repair", log_dir, "--as-of", "2999-01-01", *KEEP_ALL).rows} == {1}
+    late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
+    assert {row["producers"] for row in tiersnap("repair", log_dir, *late).rows} == {0}
+    assert {row["producers"] for row in tiersnap("repair", log_dir, *late, *KEEP_ALL).rows} == {1}
+
+
+def test_a_number_without_a_unit_is_asked_for_one(log_dir, bare):
+    assert_said(tiersnap("repair", log_dir, "--expiration", "7"), 2, "'7' needs a unit; use 7d, 12h")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,12 @@ def test_producers_idle_for_the_expiration_are_left_out(log_dir, bare):
         ("--all",),
         ("--apply", "--all"),
         ("--as-of", "yesterday"),
+        ("--as-of", "2999-01-01"),
         ("--expiration", "a week"),
+        ("--expiration", "7"),
+        ("--expiration", "12h"),
+        ("--producer-expiration", "none"),
+        ("--producer-expiration", "8d"),
         ("--no-such-option",),
     ],
 )
@@ -199,7 +208,7 @@ class TestLeftAlone:
         ran = tiersnap("repair", log_dir, "--replace", "--above-newest", "--apply")
 
         assert_said(ran, 0, "0 snapshots are in place")
-        assert {row["action"] for row in ran.rows} == {"COMPACTED"}
+        assert {row["action"] for row in ran.rows} == {"NEVER_TIERED"}
         assert tree(log_dir) == before
         assert (offsets(cleaned), offsets(internal)) == ([], [])
 
@@ -244,11 +253,12 @@ class TestElsewhere:
         before = {path: path.stat() for path in out.rglob("*")}
 
         assert_said(tiersnap("repair", log_dir, "--out", out), 0)
-        ran = tiersnap("repair", log_dir, "--out", out, "--as-of", "2999-01-01")
+        late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
+        ran = tiersnap("repair", log_dir, "--out", out, *late)
 
         assert_said(ran, 4, "a file with other content is there", "--replace")
         assert {path: path.stat() for path in out.rglob("*")} == before
-        assert_said(tiersnap("repair", log_dir, "--out", out, "--as-of", "2999-01-01", "--replace"), 0)
+        assert_said(tiersnap("repair", log_dir, "--out", out, *late, "--replace"), 0)
         assert set(tree(out).values()) == {WITHOUT_PRODUCERS}
 
     def test_a_folder_that_cannot_be_made_is_a_clear_error(self, log_dir, bare, tmp_path):

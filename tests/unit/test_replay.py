@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from tests.reference.log_builder import data_batch
+from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
@@ -100,10 +100,10 @@ def test_a_segment_of_more_producers_than_a_new_table_holds_is_folded_whole(tmp_
 
 def test_entries_of_a_boundary_that_the_carry_has_passed_are_refused_and_those_asked_for_in_time_stay() -> None:
     def run(offset: int) -> Run:
-        return Run(offset, fold(rows_of(data_batch(offset, 1, 7, 0, offset))))
+        return Run(offset, fold(rows_of(data_batch(offset, 1, 7, 0, offset))), TIMESTAMP + offset)
 
     def boundary(offset: int):
-        return state.boundary(offset, read_snapshot=lambda _: None, written_at=0)
+        return state.boundary(offset, read_snapshot=lambda _: None)
 
     state = PartitionState(log_start=0)
     state.advance(run(0))
@@ -112,5 +112,6 @@ def test_entries_of_a_boundary_that_the_carry_has_passed_are_refused_and_those_a
     state.advance(run(1))
     assert asked.entries["last_offset"].tolist() == [0]
     assert boundary(2).entries["last_offset"].tolist() == [1]
+    assert (asked.max_timestamp, boundary(2).max_timestamp) == (TIMESTAMP, TIMESTAMP + 1)
     with pytest.raises(RuntimeError, match="passed"):
         _ = not_asked.entries

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.command import assert_said, tiersnap
+from tests.reference.command import assert_said, counted, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import BASES, LOG_END, file_of, write_small_log
 
@@ -41,8 +41,8 @@ def test_a_whole_log_is_ready_up_to_its_active_segment(log_dir):
         "log_end_offset": LOG_END,
         "high_watermark": LOG_END,
         "last_stable_offset": LOG_END,
-        "snapshots": "3 MATCHES",
-        "verdicts": "3 READY, 1 ACTIVE_SEGMENT",
+        "snapshots": {"MATCHES": 3},
+        "verdicts": {"READY": 3, "ACTIVE_SEGMENT": 1},
         "findings": 0,
     }
 
@@ -108,7 +108,7 @@ def test_a_log_directory_that_may_not_be_read_is_not_called_absent(log_dir):
     assert "Traceback" not in done.stderr
 
 
-def test_a_segment_and_a_snapshot_that_may_not_be_read_are_findings(log_dir):
+def test_a_segment_and_a_snapshot_that_may_not_be_read_are_not_called_corrupt(log_dir):
     folder = write_small_log(log_dir)
     unreadable = (file_of(folder, 10, ".log"), file_of(folder, 5, ".snapshot"))
     for path in unreadable:
@@ -116,11 +116,16 @@ def test_a_segment_and_a_snapshot_that_may_not_be_read_are_findings(log_dir):
 
     done = run_obeying_modes("-m", "tests.reference.tiersnap", "scan", "--output", "json", str(log_dir))
 
-    assert done.returncode == 5
+    assert done.returncode == 6
     assert "Traceback" not in done.stderr
-    assert f"UNREADABLE_FILE: {unreadable[0]}" in done.stderr
-    (row,) = json.loads(done.stdout)["result"]["rows"]
-    assert row["snapshots"] == "1 CORRUPT, 1 MATCHES, 1 UNKNOWN"
+    assert f"PERMISSION_DENIED: {unreadable[0]}" in done.stderr
+    assert "CORRUPT" not in done.stderr + done.stdout
+    result = json.loads(done.stdout)["result"]
+    (row,) = result["rows"]
+    assert row["snapshots"] == {"UNVERIFIED": 2, "MATCHES": 1}
+    assert row["verdicts"] == {"UNVERIFIED_SNAPSHOT": 1, "GAP_BEFORE": 1, "UNREADABLE_SEGMENT": 1, "ACTIVE_SEGMENT": 1}
+    assert [finding["kind"] for finding in result["findings"]] == ["PERMISSION_DENIED"]
+    assert "read it as the user that runs the broker" in done.stderr
 
 
 @pytest.mark.parametrize("topic", ["with-dashes", "with.dots", "x-delete-0", "x.y-delete", "-", "a-0.b-stray"])
@@ -131,7 +136,7 @@ def test_a_topic_may_be_called_almost_anything(log_dir, topic):
 
     assert_said(ran, 0)
     assert [(row["partition"], row["topic"], row["snapshots"]) for row in ran.rows] == [
-        (f"{topic}-0", topic, "3 MATCHES")
+        (f"{topic}-0", topic, {"MATCHES": 3})
     ]
 
 
@@ -151,7 +156,9 @@ def test_folders_that_are_no_live_partition_are_named_and_not_scanned(log_dir):
 
 
 def test_a_compacted_topic_needs_no_snapshots(log_dir):
-    write_small_log(log_dir, "__consumer_offsets", with_snapshots=False)
+    internal = ("__consumer_offsets", "__transaction_state", "__remote_log_metadata")
+    for topic in internal:
+        write_small_log(log_dir, topic, with_snapshots=False)
     write_small_log(log_dir, "cleaned", with_snapshots=False)
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\ncleaned 0 15\n")
     file_of(log_dir / "cleaned-0", 5, ".log").write_bytes(b"")  # no record of it survived the cleaner
@@ -159,7 +166,9 @@ def test_a_compacted_topic_needs_no_snapshots(log_dir):
     ran = tiersnap("scan", log_dir)
 
     assert_said(ran, 0)
-    assert {row["verdicts"] for row in ran.rows} == {"3 COMPACTED_TOPIC, 1 ACTIVE_SEGMENT"}
+    found = {row["partition"]: counted(row["verdicts"]) for row in ran.rows}
+    assert found.pop("cleaned-0") == "3 COMPACTED_TOPIC, 1 ACTIVE_SEGMENT"
+    assert found == {f"{topic}-0": "3 INTERNAL_TOPIC, 1 ACTIVE_SEGMENT" for topic in internal}
 
 
 def test_segments_below_the_log_start_are_no_part_of_the_log(log_dir):
@@ -172,7 +181,7 @@ def test_segments_below_the_log_start_are_no_part_of_the_log(log_dir):
     assert_said(ran, 0, "2 segments below the log start offset")
     row = ran.row(partition="orders-0")
     assert (row["log_start_offset"], row["segments"], row["deleted_segments"]) == (12, 2, 2)
-    assert (row["snapshots"], row["verdicts"]) == ("1 MATCHES", "1 READY, 1 ACTIVE_SEGMENT")
+    assert (counted(row["snapshots"]), counted(row["verdicts"])) == ("1 MATCHES", "1 READY, 1 ACTIVE_SEGMENT")
 
 
 def test_a_mistyped_topic_is_not_good_news(log_dir):
@@ -185,3 +194,20 @@ def test_a_mistyped_topic_is_not_good_news(log_dir):
 @pytest.mark.parametrize("words", [(), ("--topic", "(")])
 def test_words_that_make_no_sense_are_a_usage_error(words, log_dir):
     assert_said(tiersnap("scan", *words, *([log_dir] if words else [])), 2, "Usage: tiersnap scan")
+
+
+def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_given(log_dir):
+    folder = write_small_log(log_dir, "orders")
+    file_of(folder, 10, ".snapshot").unlink()
+    write_small_log(log_dir, "behind", high_watermark=5)
+    write_small_log(log_dir, "old", topic_id=None)
+
+    ran = tiersnap("scan", log_dir, "--topic", "orders|behind|old", "--segments")
+
+    source = f"'{log_dir}' --topic 'orders|behind|old'"
+    assert_said(ran, 4, f"next for missing snapshots: tiersnap repair {source}", f"tiersnap run --source {source}")
+    assert_said(ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: start a broker >= 2.8")
+    assert "tiersnap transactions" not in ran.err + ran.out
+    table = tiersnap("scan", log_dir, "--segments", output="table").out
+    assert "next step" in table.splitlines()[0]
+    assert "tiersnap repair LOGDIR" in table

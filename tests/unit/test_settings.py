@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.snapshot.units import format_duration, parse_duration
 
 pytestmark = pytest.mark.unit
 
@@ -28,18 +29,18 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_default_is_named_as_one(capsys: Capture) -> None:
-    assert settings(capsys)["repair", "expiration"] == (str(7 * 86_400_000), "default")
+    assert settings(capsys)["repair", "expiration"] == ("7d", "default")
 
 
 def test_the_file_wins_over_the_default(capsys: Capture, file: Path) -> None:
     found = settings(capsys, "--config", str(file))
-    assert found["repair", "expiration"] == (str(3 * 86_400_000), "file")
+    assert found["repair", "expiration"] == ("3d", "file")
     assert found["repair", "check-crc"] == ("False", "file")
 
 
 def test_the_environment_wins_over_the_file(capsys: Capture, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERSNAP_EXPIRATION", "12h")
-    assert settings(capsys, "--config", str(file))["repair", "expiration"] == (str(12 * 3_600_000), "environment")
+    assert settings(capsys, "--config", str(file))["repair", "expiration"] == ("12h", "environment")
 
 
 def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -85,3 +86,22 @@ def test_a_value_that_cannot_be_parsed_names_the_option(tmp_path: Path, capsys: 
 def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
     assert tiersnap(["config", "rnu"]) == 2
     assert "known are demo, scan" in capsys.readouterr().err
+
+
+def test_a_duration_is_shown_as_it_is_written_and_written_as_it_is_shown() -> None:
+    for text in ("7d", "36h", "15m", "90s", "1500ms", "0ms", "none"):
+        assert format_duration(parse_duration(text)) == text
+    shortest = [format_duration(parse_duration(text)) for text in ("24h", "168h", "60s", "NONE")]
+    assert shortest == ["1d", "7d", "1m", "none"]
+
+
+@pytest.mark.parametrize("text", ["7", "", "d", "7 d", "-1d", "1.5h", "7days", "9" * 5000 + "d", "\u0667d"])
+def test_a_number_without_a_unit_and_other_words_are_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="use 7d, 12h"):
+        parse_duration(text)
+
+
+def test_the_times_that_are_no_numbers_are_shown_by_name(capsys: Capture) -> None:
+    found = settings(capsys)
+    assert found["repair", "as-of"] == ("boundary", "default")
+    assert ("repair", "now") not in found

@@ -1,0 +1,112 @@
+"""What remote storage holds of a lineage, against the same said offset by offset."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.log.lineage import agreed_intervals, joined
+
+pytestmark = pytest.mark.unit
+ENDLESS = 1000
+
+
+@st.composite
+def epochs(draw: st.DrawFn, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Leader epochs of [start, end): the first begins at the start, as a segment's do."""
+    starts = [start, *sorted(draw(st.sets(st.integers(start + 1, max(start + 1, end - 1)), max_size=3)))]
+    numbers = sorted(draw(st.sets(st.integers(0, 7), min_size=len(starts), max_size=len(starts))))
+    return tuple((number, at) for number, at in zip(numbers, starts, strict=True) if at < end)
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> CopyFacts:
+    start = draw(st.integers(0, 50))
+    end = start + draw(st.integers(1, 20))
+    return CopyFacts(start, end, draw(epochs(start, end)), draw(st.sampled_from([True, True, True, False])))
+
+
+def epoch_at(entries: tuple[tuple[int, int], ...], offset: int) -> int | None:
+    return next((epoch for epoch, start in reversed(entries) if start <= offset), None)
+
+
+def counts(copy: CopyFacts, lineage: tuple[tuple[int, int], ...], offset: int) -> bool:
+    """Whether the copy's record at the offset is the lineage's."""
+    epoch = epoch_at(copy.leader_epochs, offset)
+    if epoch is None or not copy.start_offset <= offset < copy.end_offset:
+        return False
+    if offset < lineage[0][1]:
+        return epoch <= lineage[0][0]
+    return epoch == epoch_at(lineage, offset)
+
+
+@given(st.lists(copies(), max_size=5), st.integers(0, 60).flatmap(lambda start: epochs(start, 71)))
+def test_an_offset_is_covered_iff_a_complete_copy_wrote_it_under_the_epoch_of_the_lineage(
+    copies: list[CopyFacts], lineage: tuple[tuple[int, int], ...]
+) -> None:
+    coverage = coverage_of(copies, lineage, 71)
+    for offset in range(75):
+        expected = any(counts(copy, lineage, offset) for copy in copies if copy.is_complete)
+        assert coverage.covers(offset, offset + 1) is expected, offset
+    for first, second in pairwise(coverage.covered):
+        assert first[1] < second[0]
+
+
+@given(st.lists(copies(), max_size=5), st.integers(0, 60).flatmap(lambda start: epochs(start, 71)))
+def test_the_highest_remote_offset_is_found_as_the_broker_does(
+    copies: list[CopyFacts], lineage: tuple[tuple[int, int], ...]
+) -> None:
+    """RemoteLogManager.findHighestRemoteOffset, with inclusive offsets and one record a time."""
+    highest = -1
+    for i in reversed(range(len(lineage))):
+        epoch = lineage[i][0]
+        known = [
+            offset
+            for copy in copies
+            if copy.is_complete
+            for offset in range(copy.start_offset, copy.end_offset)
+            if epoch_at(copy.leader_epochs, offset) == epoch
+        ]
+        if known:
+            end_of_epoch = lineage[i + 1][1] if i + 1 < len(lineage) else 71
+            highest = end_of_epoch - 1 if end_of_epoch <= max(known) else max(known)
+            break
+    assert coverage_of(copies, lineage, 71).highest == highest + 1
+
+
+def test_after_an_unclean_election_the_lost_leaders_offsets_do_not_count() -> None:
+    """[100, 200) was tiered under epoch 0; epoch 1 began at 150 and wrote 150 to 179."""
+    copy = CopyFacts(100, 200, ((0, 100),))
+    assert coverage_of([copy], ((0, 0), (1, 150)), 180) == RemoteCoverage(((100, 150),), 150)
+    assert coverage_of([copy], ((0, 0),), 300) == RemoteCoverage(((100, 200),), 200)
+
+
+def test_a_log_that_was_made_anew_under_the_same_epoch_is_cut_at_its_end() -> None:
+    assert coverage_of([CopyFacts(0, 200, ((0, 0),))], ((0, 0),), 50).highest == 50
+
+
+def test_without_leader_epochs_nothing_is_known() -> None:
+    assert coverage_of([CopyFacts(0, 200, ((0, 0),))], (), 50) == RemoteCoverage()
+    assert coverage_of([CopyFacts(0, 200, ())], ((0, 0),), 50) == RemoteCoverage()
+
+
+def test_a_copy_that_is_not_complete_covers_nothing_and_one_under_way_is_named() -> None:
+    found = coverage_of([CopyFacts(0, 10, ((0, 0),), is_complete=False)], ((0, 0),), 50, in_flight=[10])
+    assert found == RemoteCoverage((), 0, frozenset({10}))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30))))
+def test_joined_intervals_hold_the_same_offsets(intervals: list[tuple[int, int]]) -> None:
+    offsets = {offset for start, end in intervals for offset in range(start, end)}
+    found = joined(intervals)
+    assert {offset for start, end in found for offset in range(start, end)} == offsets
+    assert all(first[1] < second[0] for first, second in pairwise(found))
+
+
+def test_what_a_copy_knows_from_below_the_cut_lineage_counts_if_its_epoch_is_not_newer() -> None:
+    assert agreed_intervals(((1, 0), (2, 40)), 60, ((2, 50),)) == [(0, 60)]
+    assert agreed_intervals(((3, 0),), 60, ((2, 50),)) == []
