@@ -150,16 +150,17 @@ class DirectoryStore:
         """See ObjectStore."""
         failures = []
         for key in keys:
+            if not self._is_there(key):
+                continue
             *folders, name = self._parts(key)
             try:
                 with self._use(key), opened_folder(self.root, folders) as folder, self._unfinished.locked():
                     os.unlink(name, dir_fd=folder)
                     os.fsync(folder)
             except ObjectNotFoundError:
-                continue
+                continue  # deleted since
             except TiersnapError as error:
-                if not isinstance(error.__cause__, NotADirectoryError):  # nothing can be there
-                    failures.append(DeleteFailure(key, error.message))
+                failures.append(DeleteFailure(key, error.message))
         return tuple(failures)
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
@@ -238,6 +239,18 @@ class DirectoryStore:
             hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another directory",
             key=key,
         )
+
+    def _is_there(self, key: str) -> bool:
+        """Whether anything has this name; also where it cannot be seen."""
+        *folders, name = self._parts(key)
+        try:
+            with opened_folder(self.root, folders) as folder:
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
 
     def _changed(self, key: str, how: str) -> ObjectChangedError:
         return ObjectChangedError(

@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from tiersnap.remote_storage.stores.broker_folders import refuse_log_dir
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
-_KNOWN = "s3://bucket/prefix, file:///directory, or a path"
+_KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
+_PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 
 
 def open_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
-    """The store below `uri`: `s3://bucket/prefix`, `file:///directory` or a path; nothing is asked of it yet.
+    """The store below `uri`: `s3://bucket/prefix`, `file:///directory` or a path; no server is asked yet.
 
-    The path of the URI is a folder, with or without a `/` at its end.
+    The path of the URI is a folder, with or without a `/` at its end. A path begins with `/`, `./`, `../` or `~`, since
+    without them a bucket whose scheme was forgotten would become a folder.
 
     Raises:
-        UsageError: another scheme, no bucket, or a file URI with a host.
+        UsageError: another scheme, no bucket, a file URI with a host, or credentials in the URI (never repeated).
+        LogDirAsStoreError: a broker's log directory, or a folder inside one.
         MissingExtraError: S3 without boto3.
     """
+    if not _PATH.fullmatch(uri) and _has_credentials(uri):
+        raise UsageError(
+            "the place for objects has a user or a password in it (before the @), which would be shown in logs and "
+            "errors; it is not repeated here",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and write s3://bucket/prefix",
+        )
+    if "\0" in uri:
+        raise UsageError(f"{uri!r} is no place for objects", hint=f"known are {_KNOWN}")
     if "://" not in uri:
-        if not uri or uri.startswith(("s3:", "file:")):
-            raise UsageError(f"{uri!r} is no place for objects", hint=f"known are {_KNOWN}")
-        return DirectoryStore(Path(uri).expanduser().absolute())
-    parts = urlsplit(uri)
-    if parts.scheme == "s3":
+        return _open_path(uri)
+    scheme, _, rest = uri.partition("://")
+    if scheme == "s3":
         return _open_s3(uri, settings or S3Settings())
-    if parts.scheme == "file":
-        if parts.netloc not in {"", "localhost"} or not parts.path:
+    if scheme == "file":
+        if not rest.startswith(("/", "localhost/")):
             raise UsageError(f"{uri}: a file URI has three slashes: file:///directory", hint=f"known are {_KNOWN}")
-        return DirectoryStore(Path(unquote(parts.path)))
-    other = " (write s3a:// and s3n:// as s3://)" if parts.scheme in {"s3a", "s3n"} else ""
-    raise UsageError(f"{uri}: no store has the scheme {parts.scheme}://", hint=f"known are {_KNOWN}{other}")
+        return _open_directory(Path(unquote(rest.removeprefix("localhost"))))
+    other = " (write s3a:// and s3n:// as s3://)" if scheme in {"s3a", "s3n"} else ""
+    raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
+
+
+def _has_credentials(uri: str) -> bool:
+    """`user@host`, or `user:secret@host` whose secret may have a `/` in it, as those of AWS do."""
+    rest = uri.partition("://")[2] or uri
+    authority = rest.partition("/")[0]
+    return "@" in authority or (":" in authority and "@" in rest)
+
+
+def _open_path(text: str) -> ObjectStore:
+    if not _PATH.fullmatch(text):
+        meant = "" if not text or ":" in text else f": is it s3://{text}, or ./{text}?"
+        raise UsageError(
+            f"{text!r} is no place for objects{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
+        )
+    try:
+        return _open_directory(Path(text).expanduser().absolute())
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"{text!r}: {error}", hint=f"known are {_KNOWN}") from error
+
+
+def _open_directory(path: Path) -> ObjectStore:
+    refuse_log_dir(path)
+    return DirectoryStore(path)
 
 
 def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:

@@ -2,7 +2,7 @@
 
 botocore's read timeout counts silence alone, and begins anew with each byte. So a thread watches the calls of this
 process, and shuts the socket of one whose time is over: whoever waits for its bytes is woken at once. botocore then
-wants to repeat the request, which is refused before it is sent. A call may be late by one pause between two attempts.
+wants to repeat the request, which is refused. A call may be late by one of botocore's pauses between two attempts.
 """
 
 from __future__ import annotations
@@ -95,11 +95,19 @@ def obey_deadlines(client: BaseClient) -> None:
     session._pool_classes_by_scheme = pools  # for proxies, which are made on demand
     session._manager.pool_classes_by_scheme = pools
     client.meta.events.register("before-send.s3", _before_send)
+    client.meta.events.register_first("needs-retry.s3", _before_retry)
 
 
 def _before_send(**_: object) -> None:
     call = getattr(_thread, "call", None)
     if call is not None:
+        call.check()
+
+
+def _before_retry(**_: object) -> None:
+    """Raise before botocore pauses; it asks after every answer, also after a good one."""
+    call = getattr(_thread, "call", None)
+    if call is not None and call.is_cut:
         call.check()
 
 

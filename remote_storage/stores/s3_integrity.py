@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import google_crc32c
 
@@ -41,9 +41,24 @@ def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, s
     return {"ChecksumAlgorithm": "CRC32C", "ChecksumCRC32C": to_text(crc)}
 
 
-def is_md5(etag: str, data: bytes) -> bool:
-    """Whether an ETag is the MD5 of the content, which it is for a single put without encryption by KMS."""
-    return etag.strip('"') == hashlib.md5(data, usedforsecurity=False).hexdigest()
+def is_proved(response: Mapping[str, object], crc: int, sent: Mapping[str, str]) -> bool:
+    """Whether the answer to a put or a part says that the server has these bytes.
+
+    By their CRC-32C, or by their MD5, which the ETag is where KMS encrypts nothing; `sent` is `request_checksum`.
+    """
+    etag = str(response.get("ETag", "")).strip('"')
+    digest = base64.b64decode(sent.get("ContentMD5", ""))
+    return of_response(response) == crc or (digest != b"" and digest.hex() == etag)
+
+
+def etag_of_parts(etags: Iterable[str]) -> str | None:
+    """ETag of an object of these parts: the MD5 of their MD5s, and how many; None where theirs are no MD5s."""
+    plain = [etag.strip('"') for etag in etags]
+    try:
+        digests = b"".join(map(bytes.fromhex, plain))
+    except ValueError:
+        return None
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(plain)}"
 
 
 def to_text(crc: int) -> str:

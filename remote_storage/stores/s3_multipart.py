@@ -20,7 +20,14 @@ from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
 from tiersnap.remote_storage.stores.object_store import ByteSource, PutOutcome, PutResult
 from tiersnap.remote_storage.stores.s3_call import Call, bounded
 from tiersnap.remote_storage.stores.s3_errors import error_code, translated
-from tiersnap.remote_storage.stores.s3_integrity import extend, of_response, request_checksum, to_text
+from tiersnap.remote_storage.stores.s3_integrity import (
+    etag_of_parts,
+    extend,
+    is_proved,
+    of_response,
+    request_checksum,
+    to_text,
+)
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 
@@ -39,6 +46,7 @@ class MultipartUpload:
     deadline: Deadline
     upload_id: str = ""
     parts: list[dict[str, object]] = field(default_factory=list)
+    all_proved: bool = True
 
     def run(
         self,
@@ -94,6 +102,7 @@ class MultipartUpload:
 
     def _send_part(self, number: int, data: bytes) -> dict[str, object]:
         crc = extend(0, data)
+        sent = request_checksum(self.settings.checksums, data, crc)
         with translated("s3:PutObject", self.bucket, self.key), self._bounded(len(data)):
             response = self.client.upload_part(
                 Bucket=self.bucket,
@@ -101,7 +110,7 @@ class MultipartUpload:
                 UploadId=self.upload_id,
                 PartNumber=number,
                 Body=data,
-                **request_checksum(self.settings.checksums, data, crc),
+                **sent,
             )
         stored = of_response(response)
         if stored is not None and stored != crc:
@@ -109,6 +118,8 @@ class MultipartUpload:
                 f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server says {stored:08x}",
                 hint="run the same command again; if it recurs, something between here and the server changes bytes",
             )
+        if not is_proved(response, crc, sent):
+            self.all_proved = False
         part: dict[str, object] = {"PartNumber": number, "ETag": response["ETag"]}
         if self.settings.checksums is Checksums.AWS:
             part["ChecksumCRC32C"] = to_text(crc)
@@ -139,7 +150,10 @@ class MultipartUpload:
                 f"s3://{self.bucket}/{self.key}: sent CRC {crc:08x}, the server stored {stored:08x}",
                 hint="run the same command again; if it recurs, the server is not to be trusted with this",
             )
-        return PutResult(PutOutcome.CREATED, size, crc, response["ETag"], proved=stored == crc)
+        # Not every server says the CRC of the whole; the ETag says which parts it is made of.
+        etag = str(response.get("ETag", ""))
+        of_parts = self.all_proved and etag.strip('"') == etag_of_parts(str(part["ETag"]) for part in self.parts)
+        return PutResult(PutOutcome.CREATED, size, crc, etag, proved=stored == crc or of_parts)
 
     def abort(self) -> None:
         """Free the parts; what cannot be freed is logged and listed by `unfinished_uploads`."""

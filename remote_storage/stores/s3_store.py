@@ -30,7 +30,7 @@ from tiersnap.remote_storage.stores.s3_integrity import (
     READ_SIZE,
     crc_of_source,
     extend,
-    is_md5,
+    is_proved,
     of_response,
     request_checksum,
 )
@@ -134,7 +134,7 @@ class S3Store:
         """
         with self._call("s3:GetObject", key) as call:
             response = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **self._ask_for_checksum())
-            size: int = response["ContentLength"]
+            size: int = response.get("ContentLength", 0)
             if limit is not None and size > limit:
                 response["Body"].close()
                 raise CorruptDataError(f"{self.uri}{key}: has more bytes than the {limit} that make sense", key=key)
@@ -212,6 +212,7 @@ class S3Store:
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
         """One request: bounded in time, its errors translated; `action` is the permission that it needs."""
+        assert self.client  # to make it takes a while, the first time, and is not the server's fault
         with (
             translated(action, self.bucket, self.prefix + key),
             bounded(self.settings.call_timeout, f"{action} of {self.uri}{key}", size=size) as call,
@@ -260,20 +261,21 @@ class S3Store:
     ) -> PutResult:
         kept = dict(metadata or {}) | ({} if put_id is None else {PUT_ID: put_id})
         doing = f"upload of {self.uri}{key}"
+        client, sent = self.client, request_checksum(self.settings.checksums, data, crc)
         with bounded(self.settings.call_timeout, doing, size=len(data), deadline=deadline):
-            response = self.client.put_object(
+            response = client.put_object(
                 Bucket=self.bucket,
                 Key=self.prefix + key,
                 Body=data,
                 Metadata=kept,
-                **request_checksum(self.settings.checksums, data, crc),
+                **sent,
                 **condition,
             )
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(f"{self.uri}{key}: sent CRC {crc:08x}, the server stored {stored:08x}")
-        etag = response["ETag"]
-        return PutResult(PutOutcome.CREATED, len(data), crc, etag, proved=stored == crc or is_md5(etag, data))
+        proved = is_proved(response, crc, sent)
+        return PutResult(PutOutcome.CREATED, len(data), crc, response.get("ETag", ""), proved=proved)
 
     def _crc_by_reading(self, key: str, size: int) -> int:
         crc = 0
@@ -297,9 +299,12 @@ class S3Store:
 
 
 def _described(key: str, response: Mapping[str, Any]) -> ObjectInfo:
-    modified = _ms(response["LastModified"])
-    size, etag, metadata = response["ContentLength"], response["ETag"], response["Metadata"]
-    return ObjectInfo(key, size, of_response(response), modified, etag, metadata)
+    if "LastModified" not in response or "ContentLength" not in response:
+        raise RemoteStorageError(
+            f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
+        )
+    size, modified, etag = response["ContentLength"], _ms(response["LastModified"]), response.get("ETag", "")
+    return ObjectInfo(key, size, of_response(response), modified, etag, response["Metadata"])
 
 
 def _as_put(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -1,16 +1,18 @@
 """Compiled digest over the headers of a segment's entries: 64 bits, for identity and not for secrecy.
 
 Each header holds the CRC that its broker stored, so the digest pins the payloads too, without reading them. Every
-entry gives one number, a sum over the 8-byte words of its header, and the digest is a chain of these numbers:
+entry gives one number from the 8-byte words of its header, and the digest is a chain of these numbers:
 
-    words     magic 2: the little-endian words at bytes 0, 8, 16, 24, 32, 40, 48 and 53 of the entry, 61 bytes in all
-              magic 0 and 1: those at bytes 0, 8, 16 and 18, which are the 26 bytes that every such entry has
-    entry     sum over i of (word i * odd constant i) rotated left by 8 * i, plus position in the segment * _POSITION
-    digest    (digest ^ entry) * _CHAIN, rotated left by 29; it begins with START
+    words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC
+    rest     magic 2: the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53, in exclusive or:
+             what the CRC covers of the 61 bytes
+             magic 0 and 1: the word at byte 18, the end of the 26 bytes that every such entry has
+    entry    the sum of each word and of the rest times a constant of its own, the second rotated left by 21 and the
+             third by 42, plus the position of the entry in the segment
+    digest   (digest ^ entry) * CHAIN, rotated left by 29; it begins with START
 
 All modulo 2 ** 64. Each step is a bijection of each thing that goes into it, so a change within one word is always
-seen. The rotations keep apart what changes of the highest bytes of several words do, which multiplication leaves
-highest. It costs three instructions a word, because a walk over small batches has no time for more.
+seen. It takes some twenty instructions a batch: a walk over small batches with their CRCs pays for each of them.
 """
 
 from __future__ import annotations
@@ -20,18 +22,13 @@ import numpy as np
 
 from tiersnap.snapshot.kernels.memory import read_word
 
-# Fractions of square roots of small primes, made odd.
+# Fractions of square roots of small primes and of the golden ratio, made odd.
 START = np.uint64(0x6A09E667F3BCC908)
-_POSITION = np.uint64(0xBB67AE8584CAA73B)
-_CHAIN = np.uint64(0x9E3779B97F4A7C15)
 _K0 = np.uint64(0x3C6EF372FE94F82B)
 _K1 = np.uint64(0xA54FF53A5F1D36F1)
 _K2 = np.uint64(0x510E527FADE682D1)
 _K3 = np.uint64(0x9B05688C2B3E6C1F)
-_K4 = np.uint64(0x1F83D9ABFB41BD6B)
-_K5 = np.uint64(0x5BE0CD19137E2179)
-_K6 = np.uint64(0xCBBB9D5DC1059ED9)
-_K7 = np.uint64(0x629A292A367CD507)
+_CHAIN = np.uint64(0x9E3779B97F4A7C15)
 _WORD = np.uint64(64)
 
 
@@ -41,29 +38,21 @@ def _rotated(x, left):
 
 
 @numba.njit(inline="always")
-def _chained(digest, entry, position):
-    return _rotated((digest ^ (entry + np.uint64(position) * _POSITION)) * _CHAIN, 29)
+def _continued(digest, b, p, rest, position):
+    entry = read_word(b, p) * _K0 + rest * _K3  # type: ignore[call-arg]
+    entry += _rotated(read_word(b, p + 8) * _K1, 21) + _rotated(read_word(b, p + 16) * _K2, 42)
+    return _rotated((digest ^ (entry + np.uint64(position))) * _CHAIN, 29)
 
 
 @numba.njit(inline="always")
 def add_batch(digest, b, p, position):
     """The digest (uint64) continued by the batch of magic 2 at `b[p]`, which lies at byte `position` of the segment."""
-    entry = read_word(b, p) * _K0  # type: ignore[call-arg]
-    entry += _rotated(read_word(b, p + 8) * _K1, 8)
-    entry += _rotated(read_word(b, p + 16) * _K2, 16)
-    entry += _rotated(read_word(b, p + 24) * _K3, 24)
-    entry += _rotated(read_word(b, p + 32) * _K4, 32)
-    entry += _rotated(read_word(b, p + 40) * _K5, 40)
-    entry += _rotated(read_word(b, p + 48) * _K6, 48)
-    entry += _rotated(read_word(b, p + 53) * _K7, 56)
-    return _chained(digest, entry, position)
+    rest = read_word(b, p + 24) ^ _rotated(read_word(b, p + 32), 13) ^ _rotated(read_word(b, p + 40), 27)  # type: ignore[call-arg]
+    rest ^= _rotated(read_word(b, p + 48), 41) ^ _rotated(read_word(b, p + 53), 53)
+    return _continued(digest, b, p, rest, position)
 
 
 @numba.njit(inline="always")
 def add_legacy_entry(digest, b, p, position):
     """Likewise for an entry of magic 0 or 1."""
-    entry = read_word(b, p) * _K0  # type: ignore[call-arg]
-    entry += _rotated(read_word(b, p + 8) * _K1, 8)
-    entry += _rotated(read_word(b, p + 16) * _K2, 16)
-    entry += _rotated(read_word(b, p + 18) * _K3, 24)
-    return _chained(digest, entry, position)
+    return _continued(digest, b, p, read_word(b, p + 18), position)  # type: ignore[call-arg]

@@ -16,7 +16,8 @@ class Rule:
     """What to do with the next `times` requests that match.
 
     action: "answer" (status, S3 error code), "drop" the connection, "drop-answer" after passing the request on,
-    "stall" for `seconds` and drop, "header" replaces a header of the answer, "body" flips the first byte of the answer.
+    "stall" for `seconds` and drop, "strip" the request of the header named by `code`, "header"
+    replaces a header of the answer, "body" flips the first byte of the answer.
     """
 
     matches: Matcher
@@ -85,9 +86,12 @@ def _handler_for(proxy: FaultProxy) -> type[BaseHTTPRequestHandler]:
                 time.sleep(rule.seconds)
                 self.close_connection = True
                 return
+            headers_sent = dict(self.headers.items())
+            if rule and action == "strip":
+                headers_sent = {name: value for name, value in headers_sent.items() if name.lower() != rule.code}
             upstream = http.client.HTTPConnection(proxy.target, timeout=20)
             try:
-                upstream.request(self.command, self.path, body=body or None, headers=dict(self.headers.items()))
+                upstream.request(self.command, self.path, body=body or None, headers=headers_sent)
                 response = upstream.getresponse()
                 content = response.read()
             finally:

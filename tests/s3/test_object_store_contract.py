@@ -104,13 +104,15 @@ def test_what_is_replaced_by_the_same_content_stays(store):
 def test_what_was_put_whole_is_proved_by_the_answer(store):
     assert store.put_if_absent("key", SMALL).proved
     assert store.put_file_if_absent("file", io.BytesIO(SMALL), len(SMALL)).proved
+    assert store.put_file_if_absent("large", io.BytesIO(LARGE), len(LARGE)).proved
 
 
 def test_an_object_is_read_with_its_age_by_the_clock_of_the_store(store):
     store.put_if_absent("key", SMALL)
     found = store.read("key")
     assert (found.data, found.info.size) == (SMALL, len(SMALL))
-    assert 0 <= found.age == found.read_at - found.info.modified < 5000
+    assert abs(found.read_at - found.info.modified) < 5000  # a server's Date header may be a second late
+    assert 0 <= found.age < 5000
     if isinstance(store, DirectoryStore):
         os.utime(store.root / "key", (1, 1))
         found = store.read("key")

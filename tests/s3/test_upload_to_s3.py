@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference import log_builder as lb
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
+from tiersnap.remote_storage.errors import CorruptSegmentError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,
@@ -28,6 +32,7 @@ from tiersnap.snapshot.errors import TransientError
 pytestmark = pytest.mark.s3
 
 ROOT = Path(__file__).parents[2]
+PAYLOAD = 2 * MIN_PART_SIZE
 LAYOUT = AivenLayout(ObjectKeys("p/"))
 
 
@@ -75,6 +80,42 @@ def test_after_a_failed_request_of_any_kind_nothing_is_left(proxy, faulty_store,
     assert raised.value.attrs["left_behind"] == []
     assert keys_in(faulty_store) == []
     assert list(faulty_store.unfinished_uploads()) == []
+
+
+@pytest.mark.parametrize("part_size", [MIN_PART_SIZE, 4 * MIN_PART_SIZE], ids=["multipart", "one put"])
+def test_tiering_a_segment_takes_at_most_seven_requests_besides_parts(proxy, bucket, tmp_path, part_size):
+    store = S3Store(bucket, "", settings_for(proxy.url, part_size=part_size))
+    log_dir = tmp_path / "logs"
+    count = 5
+    segments = {10 * number: [lb.data_batch(10 * number, 1, payload=bytes(PAYLOAD))] for number in range(count + 1)}
+    folder = lb.write_partition(log_dir, "orders", 0, segments, high_watermark=10 * count + 1, topic_id=TOPIC_ID)
+
+    def requests(to_tier) -> int:
+        proxy.requests.clear()
+        rows = list(tier_partition(store, LAYOUT, LAYOUT.keys, PARTITION, to_tier, Tierer("run", 1_700_000_000_000)))
+        assert [row["error"] for row in rows] == [None] * len(rows)
+        assert len(rows) == 2 * len(to_tier)
+        return sum("partNumber=" not in request for request in proxy.requests)
+
+    ready = planned(folder)
+    one, rest = requests(ready[:1]), requests(ready[1:])
+    parts = [request for request in proxy.requests if "partNumber=" in request]
+    assert bool(parts) == (part_size == MIN_PART_SIZE)
+    # What is asked once a partition: two listings, and a manifest of the copy that the first call made.
+    assert one - 2 <= 7, proxy.requests
+    assert rest - 3 <= 7 * (count - 1)
+
+
+def test_a_bit_that_flips_in_the_last_part_is_found_before_there_is_an_object(s3_store, tmp_path):
+    segment = make_segment(tmp_path, log_size=3 * MIN_PART_SIZE)
+    path = Path(segment.log.path)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptSegmentError):
+        copy_segment(s3_store, LAYOUT, segment, attempt(segment))
+    assert keys_in(s3_store) == []
+    assert list(s3_store.unfinished_uploads()) == []
 
 
 KILLED = """

@@ -324,7 +324,7 @@ def test_one_directory_has_one_name(runner: Runner, tmp_path: Path, monkeypatch:
         ("logs", "w h"),
         ("./x/../logs/", "./w h/"),
     ):
-        places = ["--source", source, "--warehouse", warehouse, "--remote", "r", "--report", "report"]
+        places = ["--source", source, "--warehouse", warehouse, "--remote", "./r", "--report", "report"]
         tiersnap(["-q", "run", "--engine", "local", *places])
     rows = Warehouse(str(tmp_path / "w h")).read("segments")
     assert rows["log_dir"].unique().to_pylist() == [str(runner.source)]

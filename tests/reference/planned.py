@@ -1,0 +1,77 @@
+"""READY segments of a partition's folder, planned as a run plans them: folded, digested, their transactions known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from tests.reference import log_builder as lb
+from tests.reference.tiered import folded_snapshots
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
+from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
+from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.state.trust import Provenance
+
+LOCAL = pafs.LocalFileSystem()
+TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
+PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)
+BASES = (0, 5, 10, 15)
+
+
+def write_log(log_dir: Path) -> Path:
+    """Four segments, three of them closed; the second holds an abort of a transaction that began in the first."""
+    segments = {
+        0: [lb.data_batch(0, 4, 7, 0, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],
+        5: [lb.data_batch(5, 4, 7, 0, 4), lb.marker(9, 8, 0, 0, commit=False)],
+        10: [lb.data_batch(10, 5, 7, 0, 8)],
+        15: [lb.data_batch(15, 5, 7, 0, 13)],
+    }
+    return lb.write_partition(log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID)
+
+
+def planned(folder: Path) -> list[PlannedSegment]:
+    partition = read_partition(LOCAL, str(folder), Checkpoints())
+    folded = folded_snapshots(partition)
+    return [_planned(partition, segment, folded) for segment in partition.segments if segment.next_base_offset]
+
+
+def _planned(partition, segment, folded) -> PlannedSegment:
+    base, following = segment.base_offset, segment.next_base_offset
+    opened = ongoing_transactions(snapshot_file.decode(folded[base])).tolist() if base in folded else []
+    scan = SegmentScan(LOCAL, segment.log.path, base_offset=base, next_base_offset=following)
+    for _ in scan:
+        pass
+    return PlannedSegment(
+        base_offset=base,
+        next_base_offset=following,
+        max_timestamp=scan.end.max_timestamp,
+        log=_source(segment.log),
+        leader_epochs=partition.leader_epochs,
+        offset_index=_source(segment.offset_index),
+        time_index=_source(segment.time_index),
+        transaction_index=_source(segment.transaction_index),
+        open_transactions=tuple(opened),
+        header_digest=scan.end.digest,
+        snapshot=SnapshotSource(
+            offset=following,
+            provenance=Provenance.COMPUTED,
+            crc32c=crc32c(folded[following]),
+            data=folded[following],
+        ),
+    )
+
+
+def with_snapshot(segment: PlannedSegment, **changes: object) -> PlannedSegment:
+    return replace(segment, snapshot=replace(segment.snapshot, **changes))
+
+
+def _source(ref: FileRef | None) -> SourceFile | None:
+    return None if ref is None else SourceFile(LOCAL, ref.path, ref.size)

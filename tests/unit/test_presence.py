@@ -1,0 +1,258 @@
+"""What is in a store of a partition: two listings, as few manifests as settle it, and nothing taken on trust."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.reference.planned import PARTITION, write_log
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.presence.manifest import LARGEST_MANIFEST, read_manifest
+from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
+
+pytestmark = pytest.mark.unit
+
+KEYS = ObjectKeys("p/")
+LAYOUTS = [AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)]
+
+
+@pytest.fixture(params=LAYOUTS, ids=["aiven", "local"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_log(tmp_path / "logs")
+
+
+class Counted:
+    """A store that writes down what it is asked."""
+
+    def __init__(self, store):
+        self._store, self.calls = store, []
+
+    def __getattr__(self, name):
+        value = getattr(self._store, name)
+        if not callable(value):
+            return value
+
+        def call(key="", *args, **options):
+            self.calls.append((name, key))
+            return value(key, *args, **options)
+
+        return call
+
+    def named(self, *names):
+        return [key for name, key in self.calls if name in names]
+
+
+def look_at(store, layout, **options):
+    return look(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
+
+
+def test_complete_copies_are_told_with_all_that_the_gate_needs(store, layout, folder):
+    tiered = tier(folder, store, layout=layout)
+    found = look_at(store, layout)
+    assert found.leftovers == ()
+    for copy, metadata in zip(found.copies, tiered, strict=True):
+        assert copy.segment_id == metadata.id.segment_id
+        assert copy.facts == CopyFacts(metadata.start_offset, metadata.end_offset + 1, ((0, metadata.start_offset),))
+        assert copy.size == metadata.segment_size
+    assert coverage_of([copy.facts for copy in found.copies], ((0, 0),), 20).covered == ((0, 15),)
+
+
+def test_a_copy_that_lacks_any_object_is_none(store, layout, folder):
+    (metadata,) = tier(folder, store, layout=layout, bases={5})
+    for key in layout.object_keys(metadata):
+        if key.endswith(".txnindex"):
+            continue
+        data = store.get(key)
+        store.delete([key])
+        found = look_at(store, layout)
+        assert found.copies == ()
+        (left,) = found.leftovers
+        assert left.segment_id == metadata.id.segment_id
+        assert left.claim is None
+        assert key not in left.keys
+        store.put_if_absent(key, data)
+    assert len(look_at(store, layout).copies) == 1
+
+
+def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
+    layout = AivenLayout(KEYS)
+    (metadata,) = tier(folder, store, layout=layout, bases={5})
+    for key in layout.object_keys(metadata)[:2]:
+        data = store.get(key)
+        store.replace(key, data + b"x")
+        (left,) = look_at(store, layout).leftovers
+        assert "its manifest says" in left.problem
+        store.replace(key, data)
+
+
+def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_path):
+    from tests.reference import log_builder as lb
+
+    segments = {base: [lb.data_batch(base, 5, 7, 0, base)] for base in range(0, 205, 5)}
+    folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=205)
+    layout = AivenLayout(KEYS)
+    tier(folder, store, layout=layout)
+    counted = Counted(store)
+    found = look(counted, KEYS, PARTITION, local=False, local_start=180)
+    assert len(counted.named("list")) == 2
+    read = sorted(int(key.rpartition("/")[2][:20]) for key in counted.named("get"))
+    assert len(read) == len(set(read)) <= 16
+    assert read[-1] == 195
+    assert {copy.start_offset for copy in found.copies} >= {180, 185, 190, 195}
+    everything = look(Counted(store), KEYS, PARTITION, local=False)
+    assert len(everything.copies) == 40
+
+
+def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layout):
+    ours, theirs = new_segment_id(), new_segment_id()
+    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    for segment_id in (ours, theirs):
+        store.put_if_absent(f"{folder}{5:020d}-{segment_id}.log", b"half")
+    found = look_at(store, layout)
+    assert {left.segment_id: left.claim is not None for left in found.leftovers} == {ours: True, theirs: False}
+    written = max(left.written_at for left in found.leftovers)
+    assert found.in_flight(now=written + 1000, grace=60_000) == {5}
+    assert found.in_flight(now=written + 60_001, grace=60_000) == frozenset()
+    store.delete([f"{folder}{5:020d}-{theirs}.log"])
+    assert look_at(store, layout).in_flight(now=written, grace=60_000) == frozenset()
+    assert found.superseded == ()
+
+
+def test_what_another_attempt_finished_without_is_superseded(store, layout, folder):
+    first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
+    assert look_at(store, layout).superseded == (), "two copies that no claim names: nobody's to delete"
+    segment = ClaimedSegment(PARTITION, 5, 0)
+    claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
+    taken = claim(store, KEYS, segment, Attempt(second.id.segment_id, "run"))
+    assert look_at(store, layout).superseded == (), "not decided yet"
+    finish(store, KEYS, taken)
+    (left,) = look_at(store, layout).superseded
+    assert left.segment_id == first.id.segment_id
+
+
+def test_a_claim_that_cannot_be_read_is_told_and_everything_else_goes_on(store, layout, folder):
+    tier(folder, store, layout=layout, bases={0})
+    base = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    store.put_if_absent(f"{base}{5:020d}-{new_segment_id()}.log", b"half")
+    store.put_if_absent(KEYS.claim(PARTITION, 5, 0), b"{")
+    found = look_at(store, layout)
+    assert len(found.problems) == len(found.copies) == len(found.leftovers) == 1
+
+
+# --- manifests of strangers
+
+
+def manifest_of(store, folder) -> tuple[str, dict]:
+    layout = AivenLayout(KEYS)
+    (metadata,) = tier(folder, store, layout=layout, bases={5})
+    key = layout.object_keys(metadata)[2]
+    return key, json.loads(store.get(key))
+
+
+def changed(manifest: dict, path: str, value: object) -> bytes:
+    copy = json.loads(json.dumps(manifest))
+    place = copy
+    *parents, last = path.split(".")
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return json.dumps(copy).encode()
+
+
+META = "remoteLogSegmentMetadata"
+BAD = [
+    ("chunkIndex.originalFileSize", float("inf")),
+    ("chunkIndex.originalFileSize", float("nan")),
+    ("chunkIndex.originalFileSize", 5 << 30),
+    ("chunkIndex.originalFileSize", -1),
+    ("chunkIndex.originalFileSize", 0),
+    ("chunkIndex.originalFileSize", 1.5),
+    ("chunkIndex.originalFileSize", True),
+    ("chunkIndex.originalFileSize", "100"),
+    ("chunkIndex.originalFileSize", 10**400),
+    ("chunkIndex.originalChunkSize", 0),
+    ("chunkIndex", []),
+    ("chunkIndex", None),
+    ("segmentIndexes.offset", None),
+    ("segmentIndexes.offset.position", -1),
+    ("segmentIndexes.offset.size", 1 << 40),
+    ("segmentIndexes.transaction", 7),
+    (f"{META}.startOffset", -1),
+    (f"{META}.startOffset", 6),
+    (f"{META}.endOffset", 4),
+    (f"{META}.endOffset", 1 << 63),
+    (f"{META}.endOffset", (1 << 63) - 1),
+    (f"{META}.maxTimestampMs", 1 << 70),
+    (f"{META}.brokerId", 1 << 40),
+    (f"{META}.segmentLeaderEpochs", {}),
+    (f"{META}.segmentLeaderEpochs", {"\N{SUPERSCRIPT TWO}": 5}),
+    (f"{META}.segmentLeaderEpochs", {"9" * 5000: 5}),
+    (f"{META}.segmentLeaderEpochs", {"0": 3}),
+    (f"{META}.segmentLeaderEpochs", {"1": 5, "0": 7}),
+    (f"{META}.remoteLogSegmentId.id", "short"),
+    (f"{META}.remoteLogSegmentId.topicIdPartition.topicPartition.partition", -1),
+    (f"{META}.remoteLogSegmentId.topicIdPartition.topicPartition.topic", "../x"),
+    (META, "text"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), BAD)
+def test_a_manifest_with_a_number_that_cannot_be_is_a_finding_for_that_copy_alone(store, folder, path, value):
+    key, manifest = manifest_of(store, folder)
+    tier(folder, store, layout=AivenLayout(KEYS), bases={0})
+    store.replace(key, changed(manifest, path, value))
+    found = look_at(store, AivenLayout(KEYS))
+    assert [copy.start_offset for copy in found.copies] == [0]
+    (left,) = found.leftovers
+    assert left.start_offset == 5
+    assert left.problem
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[" * 100_000, b'{"a":' * 100_000, b"null", b"7", b"\xff\xfe", b"{}", b" " * (LARGEST_MANIFEST + 1)],
+    ids=["empty", "deep list", "deep object", "null", "number", "no text", "nothing", "too large"],
+)
+def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
+    with pytest.raises(CorruptDataError, match="m: "):
+        read_manifest(data, name="m")
+    key, _ = manifest_of(store, folder)
+    store.replace(key, data)
+    assert len(look_at(store, AivenLayout(KEYS)).leftovers) == 1
+
+
+def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_for_a_copy(store, folder):
+    layout = AivenLayout(KEYS)
+    key, manifest = manifest_of(store, folder)
+    chunks = {"type": "variable", "originalChunkSize": 4, "originalFileSize": 999, "transformedChunks": "AAA"}
+    compressed = manifest | {"compression": True, "chunkIndex": chunks}
+    store.replace(key, json.dumps(compressed).encode())
+    (copy,) = look_at(store, layout).copies
+    assert copy.size == 999
+    fixed = {
+        "type": "fixed", "originalChunkSize": 100, "originalFileSize": 250,
+        "transformedChunkSize": 128, "finalTransformedChunkSize": 78,
+    }  # fmt: skip
+    encrypted = manifest | {"chunkIndex": fixed, "encryption": {"dataKey": "k:x", "aad": "y"}}
+    assert read_manifest(json.dumps(encrypted).encode(), name="m").log_size == 334
+    assert not read_manifest(json.dumps(encrypted).encode(), name="m").is_verbatim

@@ -1,0 +1,365 @@
+"""One partition into remote storage: whatever fails, dies or runs beside it, one visible copy of a segment is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.interleaved import Killed, Turns
+from tests.reference.pipeline import Clock, KillableStore, KilledError
+from tests.reference.planned import BASES, PARTITION, planned, with_snapshot, write_log
+from tests.reference.tiered import tier
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.presence import partition as presence_module
+from tiersnap.remote_storage.presence.partition import Presence, look
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_rows import TIERED
+from tiersnap.remote_storage.upload.uploader import fetch_index
+from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+
+pytestmark = pytest.mark.unit
+
+KEYS = ObjectKeys("p/")
+LAYOUTS = {"aiven": AivenLayout(KEYS), "local": LocalTieredStorageLayout(KEYS)}
+OBJECTS = {"aiven": 3, "local": 5}
+CLOSED = BASES[:-1]
+ME = Tierer("run-1", 1_700_000_000_500, wait=0, pause=lambda _: None)
+
+
+@pytest.fixture(params=list(LAYOUTS))
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def layout(name):
+    return LAYOUTS[name]
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def segments(tmp_path):
+    return planned(write_log(tmp_path / "logs"))
+
+
+def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]:
+    rows = list(tier_partition(store, layout, layout.keys, PARTITION, segments, tierer))
+    pa.Table.from_pylist(rows, schema=TIERED)  # a row is what its schema says
+    return rows
+
+
+def present(store: ObjectStore, layout) -> Presence:
+    return look(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+
+
+def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -> None:
+    """One complete copy of each segment, its claim finished, and nothing else."""
+    found = present(store, layout)
+    assert [copy.start_offset for copy in found.copies] == list(bases)
+    assert found.leftovers == found.problems == ()
+    assert [claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)] == [
+        copy.segment_id for copy in found.copies
+    ]
+    kept = [info.key for info in store.list() if "/claims/" not in info.key and not info.key.startswith("p/claims/")]
+    transactions = sum(key.endswith(".txnindex") for key in kept)
+    assert len(kept) - transactions == OBJECTS[name] * len(bases)
+    assert list(store.unfinished_uploads()) == []
+
+
+def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, segments):
+    rows = run(store, layout, segments)
+    assert [(row["start_offset"], row["state"]) for row in rows] == [
+        (base, state) for base in CLOSED for state in ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED")
+    ]
+    assert_tiered_once(store, layout, name)
+    assert {row["error"] for row in rows} == {None}
+    assert len({row["segment_id"] for row in rows}) == 3
+    found = present(store, layout)
+    for copy, row in zip(found.copies, rows[1::2], strict=True):
+        assert (copy.segment_id, copy.start_offset, copy.end_offset - 1) == (
+            row["segment_id"],
+            row["start_offset"],
+            row["end_offset"],
+        )
+        assert row["bytes"] == sum(store.head(key).size for key in copy.keys)
+        assert copy.leader_epochs == tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"])
+
+
+def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, layout, segments):
+    rows = run(store, layout, segments)
+    (row,) = [row for row in rows if row["start_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
+    assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
+    ready = segments[1].ready(store)
+    metadata = ready.metadata(
+        replace(segment_id_of(row), segment_id=row["segment_id"]), broker_id=-1, event_timestamp=0
+    )
+    data = fetch_index(store, layout, metadata, IndexType.TRANSACTION)
+    assert decode_transactions(data, base_offset=5).tolist() == [(8, 4, 9, 10)]
+
+
+def segment_id_of(row):
+    from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId
+
+    return RemoteLogSegmentId(row["topic"], row["topic_id"], row["partition"], row["segment_id"])
+
+
+def test_a_second_run_writes_nothing(store, layout, name, segments):
+    first = run(store, layout, segments)
+    before = {info.key: store.get(info.key) for info in store.list()}
+    again = run(store, layout, segments, replace(ME, run_id="run-2"))
+    assert {info.key: store.get(info.key) for info in store.list()} == before
+    assert [row["segment_id"] for row in again] == [row["segment_id"] for row in first[1::2]]
+    assert [row["bytes"] for row in again] == [0, 0, 0]
+
+
+def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layout, name, segments):
+    clock = Clock()
+    run(KillableStore(DirectoryStore(tmp_path / "counted"), clock), layout, segments)
+    assert clock.steps >= len(CLOSED) * (OBJECTS[name] + 2)
+    for step in range(clock.steps):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+        with pytest.raises(KilledError):
+            run(KillableStore(store, Clock(step)), layout, segments)
+        assert [copy.start_offset for copy in present(store, layout).copies] == sorted(
+            {copy.start_offset for copy in present(store, layout).copies}
+        )
+        rows = run(store, layout, segments)
+        assert [row["error"] for row in rows] == [None] * len(rows), step
+        assert {row["start_offset"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"} == set(CLOSED)
+        assert_tiered_once(store, layout, name)
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_killed_around_any_call_of_the_store_it_ends_as_a_fresh_run(tmp_path, layout, name, segments, fault):
+    counting = FlakyStore(DirectoryStore(tmp_path / "counted"), {})
+    run(counting, layout, segments[:2])
+    for call in range(1, len(counting.calls) + 1):
+        store = DirectoryStore(tmp_path / f"killed-{call}")
+        with pytest.raises(Crash):
+            run(FlakyStore(store, {call: fault}), layout, segments[:2])
+        run(store, layout, segments[:2])
+        assert_tiered_once(store, layout, name, CLOSED[:2])
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+def test_whatever_call_fails_there_is_no_hole_and_the_next_run_makes_it_whole(tmp_path, layout, name, segments, fault):
+    counting = FlakyStore(DirectoryStore(tmp_path / "counted"), {})
+    run(counting, layout, segments)
+    for call in range(1, len(counting.calls) + 1):
+        store = DirectoryStore(tmp_path / f"failed-{call}")
+        rows = run(FlakyStore(store, {call: fault}), layout, segments)
+        starts = [copy.start_offset for copy in present(store, layout).copies]
+        assert starts == list(CLOSED[: len(starts)])
+        for row in rows[:-1]:
+            assert row["error"] is None
+        assert rows[-1]["error"] is None or rows[-1]["is_transient"]
+        run(store, layout, segments)
+        assert_tiered_once(store, layout, name)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(choices=st.lists(st.integers(0, 1), max_size=60), killed=st.one_of(st.none(), st.integers(0, 30)))
+def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
+    tmp_path_factory, monkeypatch, choices, killed
+):
+    """A speculative attempt beside the first; one of them may die at any call."""
+    monkeypatch.setattr(presence_module, "REQUESTS_AT_ONCE", 1)
+    folder: Path = tmp_path_factory.mktemp("interleaved")
+    store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]
+    segments = planned(write_log(folder / "logs"))[:2]
+    order, turn = iter(choices), iter(range(10_000))
+
+    def choose(names: list[str]) -> str:
+        name = names[next(order, 0) % len(names)]
+        if next(turn) == killed:
+            turns.kill(name)
+        return name
+
+    turns = Turns(choose)
+    for name in "ab":
+        turns.add(name, lambda view: run(view, layout, segments, replace(ME, wait=6)))
+    results = turns.run(store)
+    for rows in results.values():
+        assert isinstance(rows, Killed) or all(row["is_transient"] for row in rows if row["error"])
+    counts = Counter(copy.start_offset for copy in present(store, layout).copies)
+    if killed is None:
+        assert max(counts.values()) == 1
+        assert any(
+            {row["start_offset"] for row in rows if not row["error"]} >= set(CLOSED[:2]) for rows in results.values()
+        )
+        assert present(store, layout).leftovers == ()
+    run(store, layout, segments)
+    assert_tiered_once(store, layout, "aiven", CLOSED[:2])
+
+
+def test_after_a_failure_the_rest_of_the_partition_waits(store, layout, name, segments):
+    Path(segments[1].log.path).write_bytes(b"x" * segments[1].log.size)
+    rows = run(store, layout, segments)
+    assert [(row["start_offset"], row["state"]) for row in rows] == [
+        (0, "COPY_SEGMENT_STARTED"),
+        (0, "COPY_SEGMENT_FINISHED"),
+        (5, "COPY_SEGMENT_STARTED"),
+        (5, "DELETE_SEGMENT_STARTED"),
+        (5, "DELETE_SEGMENT_FINISHED"),
+    ]
+    assert rows[-1]["error_type"] == "CorruptSegmentError"
+    assert not rows[-1]["is_transient"]
+    assert "segment 5" in rows[-1]["error"]
+    assert rows[-1]["hint"]
+    assert [copy.start_offset for copy in present(store, layout).copies] == [0]
+    assert present(store, layout).leftovers == ()
+
+
+def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(store, layout, name, segments):
+    class Undeletable(FlakyStore):
+        def put_if_absent(self, key, data, metadata=None):
+            if "/claims/" in key or key.startswith("p/claims/"):
+                return self.inner.put_if_absent(key, data, metadata)
+            raise TransientError("no")
+
+        def delete(self, keys):
+            raise TransientError("nor that")
+
+    rows = run(Undeletable(store, {}), layout, segments)
+    assert rows[-1]["state"] == "DELETE_SEGMENT_STARTED"
+    (left,) = present(store, layout).leftovers
+    assert left.claim is not None
+    assert left.segment_id == rows[-1]["segment_id"]
+    run(store, layout, segments)
+    assert_tiered_once(store, layout, name)
+
+
+def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
+    held = ClaimedSegment(PARTITION, 0, 0)
+    other = Attempt(new_segment_id(), "run-other", process=replace(claims.this_process(), host="elsewhere"))
+    claims.claim(store, KEYS, held, other)
+    (row,) = run(store, layout, segments)
+    assert row["error_type"] == "ClaimedError"
+    assert row["is_transient"]
+    assert present(store, layout).copies == ()
+
+    paused = []
+
+    def other_finishes(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) == 2:
+            run(store, layout, segments[:1], replace(ME, run_id="run-other"))
+
+    rows = run(store, layout, segments, replace(ME, wait=10, pause=other_finishes))
+    assert len(paused) == 2
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    assert_tiered_once(store, layout, name)
+
+
+def test_beside_a_copier_that_works_nothing_is_tiered(store, layout, segments):
+    folder = layout.keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    key = f"{folder}{5:020d}-{new_segment_id()}.log"
+    store.put_if_absent(key, b"a broker's")
+    modified = store.head(key).modified
+    (row,) = run(store, layout, segments, replace(ME, now=modified + 1000))
+    assert row["error_type"] == "CopyInFlightError"
+    assert row["is_transient"]
+    assert [info.key for info in store.list()] == [key]
+    rows = run(store, layout, segments, replace(ME, now=modified + 1000 + ME.copy_grace))
+    assert rows[-1]["error"] is None
+    assert store.get(key) == b"a broker's", "nobody knows whose it is"
+
+
+def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments):
+    layout = AivenLayout(KEYS)
+    theirs = tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0, 5})
+    before = {info.key for info in store.list()}
+    rows = run(store, layout, segments)
+    assert [row["state"] for row in rows] == [None, None, "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"]
+    assert [row["segment_id"] for row in rows[:2]] == [each.id.segment_id for each in theirs]
+    added = {info.key for info in store.list()} - before
+    assert all(f"{10:020d}" in key for key in added)
+
+
+def test_copies_under_leader_epochs_that_lost_the_election_are_no_copies_of_this_log(tmp_path, store, segments):
+    layout = AivenLayout(KEYS)
+    tier(tmp_path / "logs" / "orders-0", store, layout=layout)
+    ours = [replace(segment, leader_epochs=((0, 0), (3, 5))) for segment in segments]
+    rows = run(store, layout, ours)
+    assert [(row["start_offset"], row["state"]) for row in rows] == [
+        (0, None),
+        (5, "COPY_SEGMENT_STARTED"),
+        (5, "COPY_SEGMENT_FINISHED"),
+        (10, "COPY_SEGMENT_STARTED"),
+        (10, "COPY_SEGMENT_FINISHED"),
+    ]
+
+
+def test_a_manifest_without_its_log_is_no_copy(tmp_path, store, segments):
+    layout = AivenLayout(KEYS)
+    (theirs,) = tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})
+    store.delete([layout.log_key(theirs)])
+    (left,) = present(store, layout).leftovers
+    assert left.is_visible
+    assert "no .log" in left.problem
+    rows = run(store, layout, segments[:1])
+    assert [row["state"] for row in rows] == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"]
+
+
+# --- the snapshot
+
+
+def test_a_snapshot_object_that_vanished_is_said_by_its_type(store, layout, segments):
+    first = with_snapshot(segments[0], data=None, object_key=KEYS.snapshot(PARTITION, 5))
+    (row,) = run(store, layout, [first])
+    assert (row["error_type"], row["is_transient"], row["state"]) == ("SnapshotVanishedError", True, None)
+    assert [info.key for info in store.list()] == []
+
+
+@pytest.mark.parametrize("content", [bytes.fromhex("000148674bc700000000"), b"", b"no snapshot at all"])
+def test_a_snapshot_object_that_was_overwritten_is_not_uploaded(store, layout, segments, content):
+    key = KEYS.snapshot(PARTITION, 5)
+    store.put_if_absent(key, content)
+    first = with_snapshot(segments[0], data=None, object_key=key)
+    (row,) = run(store, layout, [first])
+    assert row["error_type"] == "SnapshotChangedError"
+    assert [info.key for info in store.list()] == [key]
+
+
+def test_a_brokers_snapshot_that_was_replaced_by_an_empty_one_is_not_uploaded(tmp_path, store, layout, name, segments):
+    data = segments[0].snapshot.data
+    path = tmp_path / "00000000000000000005.snapshot"
+    path.write_bytes(data)
+    file = replace(segments[0].log, path=str(path), size=len(data))
+    first = with_snapshot(
+        segments[0], data=None, file=file, provenance=Provenance.BROKER, verdict=SnapshotVerdict.MATCHES
+    )
+    same_size = bytearray(data)
+    same_size[-1] ^= 1
+    for content, error in (
+        (bytes.fromhex("000148674bc700000000"), "SnapshotChangedError"),
+        (bytes(same_size), "SnapshotChangedError"),
+        (None, "SnapshotVanishedError"),
+    ):
+        path.unlink() if content is None else path.write_bytes(content)
+        (row,) = run(store, layout, [first])
+        assert row["error_type"] == error
+    path.write_bytes(data)
+    run(store, layout, [first])
+    assert_tiered_once(store, layout, name, CLOSED[:1])
