@@ -17,6 +17,7 @@ from tiersnap.snapshot.dump.files import StorageFile
 from tiersnap.snapshot.dump.log_probe import LogProbe, open_log_probe
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
+from tiersnap.snapshot.regular_file import read_regular
 
 
 class _IndexContents:
@@ -25,7 +26,7 @@ class _IndexContents:
         self.judgement = Judgement()
         self._options = options
         self._base_offset = file.offset or 0
-        self._data = Path(file.path).read_bytes()
+        self._data = read_regular(file.path, follow=True)
 
     def _judge(self, decode: Callable[..., np.ndarray]) -> None:
         try:

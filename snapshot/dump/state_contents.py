@@ -13,6 +13,7 @@ from tiersnap.snapshot.dump.contents import Judgement, Options, Text
 from tiersnap.snapshot.dump.files import FileKind, StorageFile
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import checkpoints, snapshot_file
+from tiersnap.snapshot.regular_file import read_regular, read_text
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 
@@ -48,7 +49,7 @@ class SnapshotContents:
             yield kafka_text.producers(entries)
 
     def _entries(self) -> np.ndarray | None:
-        data = Path(self.file.path).read_bytes()
+        data = read_regular(self.file.path, follow=True)
         try:
             snapshot_file.decode(data, name=self.file.path)
         except CorruptDataError as error:
@@ -68,7 +69,7 @@ class TextContents:
     def columns(self) -> Iterator[Sequence[Column]]:
         """One column a field of the text's lines."""
         try:
-            rows = self._rows(Path(self.file.path).read_text("utf-8", "replace"))
+            rows = self._rows(read_text(Path(self.file.path), follow=True))
         except CorruptDataError as error:
             self.judgement.add(error)
             rows = []

@@ -69,5 +69,5 @@ def test_what_we_write_elsewhere_is_no_log_directory(tmp_path: Path) -> None:
 
 
 def test_the_refusal_names_what_would_be_written_and_where(log_dir: Path) -> None:
-    with pytest.raises(UsageError, match="the report .*new.* broker's log"):
+    with pytest.raises(UsageError, match=r"the report .*new.* broker's log"):
         refuse_log_dir(log_dir / "new", "the report")
