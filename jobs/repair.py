@@ -13,9 +13,11 @@ import click
 from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import Examination, examine
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import selected
@@ -26,7 +28,7 @@ from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
 @click.command()
 @click.argument("logdir", envvar="TIERSNAP_SOURCE")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write below this directory instead.")
+@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
 @click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
 @params.expiration_option
 @params.as_of_option
@@ -61,6 +63,8 @@ def repair(
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
     if every_boundary and out is None:
         raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+    if out is not None:
+        refuse_log_dir(out, "--out")
     log_dir = open_log_dir(logdir)
     options = PlanOptions(expiration, as_of, every_boundary, replace, above_newest)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import SourceNotFoundError
@@ -31,7 +32,7 @@ from tiersnap.snapshot.report import (
 @click.option(
     "--to",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     help="Also write the page, JSON and CSV here.",
 )
 @params.output_option

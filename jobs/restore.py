@@ -10,6 +10,7 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import LAYOUTS, once
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
@@ -42,7 +43,7 @@ _SPARE_BYTES = 64 << 20
     "--to",
     "logdir",
     required=True,
-    type=click.Path(path_type=Path),
+    type=LocalPath(file_okay=False),
     help="An entry of the broker's log.dirs.",
 )
 @once("--topic", required=True, help="The topic's name.")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.small_log import tree
+from tiersnap.jobs.demo import make_room
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.lock import locked
 
 pytestmark = pytest.mark.unit
 
@@ -71,3 +76,57 @@ def test_what_we_write_elsewhere_is_no_log_directory(tmp_path: Path) -> None:
 def test_the_refusal_names_what_would_be_written_and_where(log_dir: Path) -> None:
     with pytest.raises(UsageError, match=r"the report .*new.* broker's log"):
         refuse_log_dir(log_dir / "new", "the report")
+
+
+@pytest.mark.parametrize("where", ["disk", "disk/new", "disk/orders-0", "innocent/new"])
+def test_repair_writes_into_no_log_directory_past_apply_and_lock(log_dir: Path, tmp_path: Path, where: str) -> None:
+    (tmp_path / "innocent").symlink_to(log_dir)
+    before = tree(log_dir)
+    assert_said(tiersnap("repair", log_dir, "--out", tmp_path / where), 2, "--out", "a broker's log")
+    assert tree(log_dir) == before
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x", "file:///tmp/x", "hdfs://a/b", "s3:x"])
+def test_a_uri_is_no_folder_of_the_local_disk(
+    log_dir: Path, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert_said(tiersnap("repair", log_dir, "--out", uri), 2, "is a URI")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("x")
+    assert_said(tiersnap("demo", "--to", theirs), 2, "it is no demo's")
+    assert_said(tiersnap("demo", "--to", log_dir), 2, "a broker's log")
+    assert (theirs / "thesis.tex").read_text() == "x"
+
+    ours = tmp_path / "ours"
+    make_room(ours)
+    (ours / "warehouse").mkdir()
+    make_room(ours)
+    assert not (ours / "warehouse").exists()
+    (tmp_path / "link").symlink_to(ours)
+    with pytest.raises(UsageError):
+        make_room(tmp_path / "link")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_that_is_a_link_is_neither_followed_nor_made_elsewhere(
+    log_dir: Path, tmp_path: Path, there: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if there:
+        elsewhere.write_text("x")
+    (log_dir / ".lock").symlink_to(elsewhere)
+    assert_said(tiersnap("repair", log_dir, "--apply"), 2, ".lock", "a symbolic link")
+    assert elsewhere.exists() == there
+
+
+def test_a_lock_that_is_a_fifo_is_refused_and_does_not_hang(log_dir: Path) -> None:
+    os.mkfifo(log_dir / ".lock")
+    with pytest.raises(UsageError, match="a FIFO"), locked(log_dir):
+        pass
