@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -17,7 +19,8 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.restore.files import PART, fetch_log
+from tiersnap.remote_storage.restore.files import fetch_log
+from tiersnap.remote_storage.restore.own_folder import PART
 from tiersnap.remote_storage.restore.plan import find_partitions
 from tiersnap.remote_storage.restore.remote_copies import (
     RemoteCopy,
@@ -154,7 +157,7 @@ def _to_file(store: ObjectStore, copy: RemoteCopy, index: IndexType | None, path
         if not write_atomically(path, data, replace=replace):
             raise _there(path)
         return True
-    part = path.with_name(path.name + PART)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
     try:
         _fetch_verified(store, copy, part)
         if path.exists() and not replace:
@@ -185,7 +188,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
-    fetch_log(store, copy, path)
+    with path.open("xb") as file:
+        fetch_log(store, copy, file)
+        file.flush()
+        os.fsync(file.fileno())
     scan = SegmentScan(
         fs.LocalFileSystem(),
         str(path),

@@ -19,3 +19,11 @@ class IllegalStateTransitionError(TiersnapError):
 
 class RemoteGapError(GateError):
     """Raised when offsets between two remote segments are in no complete copy; names them."""
+
+
+class MissingTailError(GateError):
+    """Raised when remote storage has newer segments of a log than those that can be restored."""
+
+
+class EncryptedSegmentError(RemoteStorageError):
+    """Raised when a segment was encrypted by the plugin, whose key tiersnap does not have."""

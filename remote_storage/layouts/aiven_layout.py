@@ -19,6 +19,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import SegmentBundle, read_part
 from tiersnap.snapshot.errors import CorruptDataError
 
@@ -73,7 +74,7 @@ class AivenLayout:
             manifest = self._manifest(store, metadata)
         except (CorruptDataError, ObjectNotFoundError):
             return CopyState.PARTIAL
-        expected = (metadata.segment_size, metadata.segment_size, manifest.indexes_size)
+        expected = (metadata.segment_size, manifest.log_size, manifest.indexes_size)
         found = (manifest.file_size, sizes.get(log), sizes.get(indexes))
         return CopyState.COMPLETE if found == expected else CopyState.PARTIAL
 
@@ -90,4 +91,4 @@ class AivenLayout:
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
         key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
-        return rsm_manifest.decode(store.get(key), name=store.uri + key)
+        return rsm_manifest.decode(store.get_range(key, 0, MANIFEST_BYTES + 1), name=store.uri + key)

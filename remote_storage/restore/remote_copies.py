@@ -7,25 +7,27 @@ manifest: there the end offset is read from the end of the log, and the leader e
 
 from __future__ import annotations
 
-import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import EncryptedSegmentError, InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.manifest_segments import decode_metadata
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.small_object import INDEXES_BYTES, get_small
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
@@ -47,10 +49,12 @@ class RemoteCopy:
         metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
             there is no manifest to say it.
         places: where each index is in the indexes object; None where each is an object of its own.
+        chunks: of a log object that the plugin compressed; None where the object is the segment file.
     """
 
     metadata: RemoteLogSegmentMetadata
     places: Mapping[IndexType, tuple[int, int] | None] | None
+    chunks: ChunkIndex | None = None
 
     @property
     def segment_id(self) -> str:
@@ -141,7 +145,7 @@ def read_copies(store: ObjectStore, listed: ListedPartition) -> RemotePartition:
         start_offset, segment_id = attempt
         try:
             return look(store, listed, start_offset, segment_id)
-        except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
+        except (CorruptDataError, EncryptedSegmentError, ObjectNotFoundError, InvalidKeyError) as error:
             return UnusableCopy(segment_id, start_offset, error.message)
 
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
@@ -163,7 +167,8 @@ def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes 
     if copy.places is None:
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in IndexType}
     key = _KEYS.segment(KeyKind.INDEXES, copy.metadata)
-    data = store.get(key)
+    size = max(place[0] + place[1] for place in copy.places.values() if place)
+    data = get_small(store, ObjectInfo(key, size, None, 0), limit=INDEXES_BYTES)
     indexes: dict[IndexType, bytes | None] = {}
     for index, place in copy.places.items():
         indexes[index] = None if place is None else data[place[0] : place[0] + place[1]]
@@ -190,40 +195,16 @@ def _aiven_copy(store: ObjectStore, listed: ListedPartition, start_offset: int, 
     objects = listed.objects[start_offset, segment_id]
     _check_all_there(objects, _AIVEN_KINDS)
     manifest = objects[KeyKind.RSM_MANIFEST]
-    name, data = store.uri + manifest.key, store.get(manifest.key)
+    name, data = store.uri + manifest.key, get_small(store, manifest)
     decoded = rsm_manifest.decode(data, name=name)
-    for kind, size in ((KeyKind.LOG, decoded.file_size), (KeyKind.INDEXES, decoded.indexes_size)):
+    for kind, size in ((KeyKind.LOG, decoded.log_size), (KeyKind.INDEXES, decoded.indexes_size)):
         if objects[kind].size != size:
             raise CorruptDataError(f"{objects[kind].key} has {objects[kind].size} bytes, its manifest says {size}")
-    metadata = _manifest_metadata(data, name, decoded.file_size)
+    metadata = decode_metadata(data, name=name)
     expected = _segment_id(listed.partition, segment_id)
     if (metadata.id, metadata.start_offset) != (expected, start_offset):
         raise CorruptDataError(f"{name}: tells of {metadata.id} from offset {metadata.start_offset}")
-    return RemoteCopy(metadata, decoded.indexes)
-
-
-def _manifest_metadata(data: bytes, name: str, size: int) -> RemoteLogSegmentMetadata:
-    """The part of a manifest that the plugin writes and does not read."""
-    try:
-        found = json.loads(data)["remoteLogSegmentMetadata"]
-        named = found["remoteLogSegmentId"]
-        partition = named["topicIdPartition"]
-        at = partition["topicPartition"]
-        return RemoteLogSegmentMetadata(
-            id=RemoteLogSegmentId(at["topic"], partition["topicId"], int(at["partition"]), named["id"]),
-            start_offset=int(found["startOffset"]),
-            end_offset=int(found["endOffset"]),
-            broker_id=int(found["brokerId"]),
-            max_timestamp=int(found["maxTimestampMs"]),
-            event_timestamp=int(found["eventTimestampMs"]),
-            segment_leader_epochs=tuple(
-                sorted((int(epoch), int(start)) for epoch, start in found["segmentLeaderEpochs"].items())
-            ),
-            segment_size=size,
-            state=SegmentState.COPY_SEGMENT_FINISHED,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{name}: does not describe its segment: {error!r}") from error
+    return RemoteCopy(metadata, decoded.indexes, decoded.chunks)
 
 
 def _local_copy(store: ObjectStore, listed: ListedPartition, start_offset: int, segment_id: str) -> RemoteCopy:
@@ -232,7 +213,7 @@ def _local_copy(store: ObjectStore, listed: ListedPartition, start_offset: int, 
     _check_all_there(objects, mandatory)
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     end_offset = _last_offset(store, objects, start_offset) + 1
-    text = store.get(epochs.key).decode("utf-8", "replace")
+    text = get_small(store, epochs).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
     metadata = RemoteLogSegmentMetadata(
         id=_segment_id(listed.partition, segment_id),
@@ -252,7 +233,8 @@ def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], star
     """Last offset of a segment, by its offset index and the batches behind the last indexed one."""
     log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
     try:
-        entries = decode_offset_index(store.get(index.key), base_offset=start_offset, name=index.key)
+        data = get_small(store, index, limit=INDEXES_BYTES)
+        entries = decode_offset_index(data, base_offset=start_offset, name=index.key)
         position = position_of(entries, (1 << 63) - 1)
     except CorruptIndexError:
         position = 0
