@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.reference.restoring import (
     ORIGINAL,
     TOPIC,
     expected_snapshot,
+    only_manifest,
     restore,
 )
 from tests.reference.tiered import tier
@@ -25,11 +25,6 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
-
-
-def only_manifest(store: DirectoryStore, base: int) -> Path:
-    (path,) = store.root.rglob(f"{base:020d}-*.rsm-manifest")
-    return path
 
 
 def test_a_gap_is_refused_and_nothing_is_written(store, disk, tmp_path):

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.restoring import TOPIC, restore
-from tests.unit.restore.test_restore_damaged_tier import only_manifest
+from tests.reference.restoring import TOPIC, only_manifest, restore
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 
 pytestmark = pytest.mark.unit
