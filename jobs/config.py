@@ -8,8 +8,10 @@ import click
 from click.core import ParameterSource
 
 from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.extras import UnavailableCommand
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.shown import masked
 
 _SOURCES = {
     ParameterSource.DEFAULT: "default",
@@ -37,6 +39,9 @@ def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
     names = commands or [name for name in group.list_commands(ctx) if name != "config"]
     rows = [row for name in names for row in _rows(ctx, group, name)]
     output.rows("config", rows, columns=("command", "setting", "value", "source", "variable"))
+    for name in names:
+        if isinstance(command := group.get_command(ctx, name), UnavailableCommand):
+            output.talk(f"not shown: {command.reason}")
     return 0
 
 
@@ -53,7 +58,20 @@ def _rows(ctx: click.Context, group: click.Group, name: str) -> Iterator[dict[st
             yield {
                 "command": name,
                 "setting": setting,
-                "value": None if value in (None, ()) else str(getattr(value, "name", value)),
+                "value": _in_words(option, value, is_default=source is ParameterSource.DEFAULT),
                 "source": _SOURCES.get(source, "default") if source else "default",
                 "variable": variable_of(setting),
             }
+
+
+def _in_words(option: click.Option, value: object, *, is_default: bool) -> str | None:
+    """A value as it would be given, without secrets."""
+    if isinstance(option.type, params.Duration):
+        return params.duration_in_words(value if isinstance(value, int) else None)
+    if value is None or value == ():
+        return None
+    if is_default and isinstance(option.type, params.Time):
+        return str(option.default)
+    if isinstance(value, tuple):
+        return masked(", ".join(map(str, value)))
+    return masked(str(getattr(value, "pattern", getattr(value, "name", value))))

@@ -84,10 +84,10 @@ def demo(output: Output, folder: Path, engine: str) -> int:
             *("--endpoint-url", url, "--region", "us-east-1", "--path-style"),
             *("--warehouse", str(folder / "warehouse"), "--report", str(folder / "report"), "--apply"),
         ]
-        output.talk("\n2. Decode, snapshot, tier and report: tiersnap run --apply")
+        output.talk("2. Decode, snapshot, tier and report: tiersnap run --apply")
         code = tiersnap(command)
-        output.talk("\n3. The same again, which finds nothing to do")
+        output.talk("3. The same again, which finds nothing to do")
         code = code or tiersnap(command)
     if code == ExitCode.OK:
-        output.talk(f"\nThe report is in {folder / 'report' / 'index.html'}")
+        output.talk(f"The report is in {folder / 'report' / 'index.html'}")
     return code

@@ -78,6 +78,8 @@ def read_properties(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--command-config names a text file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8", hint="--command-config names a text file") from error
     properties: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

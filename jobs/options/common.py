@@ -28,6 +28,16 @@ def parse_duration(text: str) -> int | None:
     return int(match["number"]) * _UNIT_MS[match["unit"]]
 
 
+def duration_in_words(milliseconds: int | None) -> str:
+    """The inverse of `parse_duration`, in the largest unit that is whole."""
+    if milliseconds is None:
+        return "none"
+    for unit in ("d", "h", "m", "s"):
+        if milliseconds and milliseconds % _UNIT_MS[unit] == 0:
+            return f"{milliseconds // _UNIT_MS[unit]}{unit}"
+    return f"{milliseconds}ms"
+
+
 def parse_time(text: str) -> int:
     """'now', an ISO 8601 time (UTC unless it says otherwise) or epoch milliseconds -> epoch milliseconds.
 

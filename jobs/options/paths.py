@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.shown import masked
+
 
 class LocalPath(click.Path):
     """A path as click takes it; a URI is a usage error, where it would silently make folders named after the scheme."""
@@ -17,6 +19,6 @@ class LocalPath(click.Path):
         """The path, or a usage error."""
         text = str(value)
         if "://" in text or text.startswith(("s3:", "file:", "hdfs:")):
-            self.fail(f"{text!r} is a URI; this takes a path of the local disk", param, ctx)
+            self.fail(f"{masked(text)!r} is a URI; this takes a path of the local disk", param, ctx)
         super().convert(text, param, ctx)
         return Path(text)

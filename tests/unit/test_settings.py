@@ -28,18 +28,18 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_default_is_named_as_one(capsys: Capture) -> None:
-    assert settings(capsys)["repair", "expiration"] == (str(7 * 86_400_000), "default")
+    assert settings(capsys)["repair", "expiration"] == ("7d", "default")
 
 
 def test_the_file_wins_over_the_default(capsys: Capture, file: Path) -> None:
     found = settings(capsys, "--config", str(file))
-    assert found["repair", "expiration"] == (str(3 * 86_400_000), "file")
+    assert found["repair", "expiration"] == ("3d", "file")
     assert found["repair", "check-crc"] == ("False", "file")
 
 
 def test_the_environment_wins_over_the_file(capsys: Capture, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERSNAP_EXPIRATION", "12h")
-    assert settings(capsys, "--config", str(file))["repair", "expiration"] == (str(12 * 3_600_000), "environment")
+    assert settings(capsys, "--config", str(file))["repair", "expiration"] == ("12h", "environment")
 
 
 def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
