@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tiersnap.jobs.shown import escaped, in_words, masked, shown
+from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.escaped import escaped
 
 SCHEMA_VERSION = 1
 Row = Mapping[str, object]

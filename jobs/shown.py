@@ -1,16 +1,15 @@
-r"""Text that came from files, names and servers, as it may be shown on a terminal.
+"""Text that came from files, names and servers, as it may be shown on a terminal: escaped and without secrets.
 
-A name can hold what moves the cursor, what forges a line or what turns the direction of writing around; all of that is
-shown as `\x1b`. A URI or a setting can hold a secret, which is shown as `***`.
+A URI or a setting can hold a secret, which is shown as `***`.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.escaped import escaped
 
 _HIDDEN = "***"
 # A number and a `/` behind the colon is a port.
@@ -19,18 +18,6 @@ _IN_SETTING = re.compile(
     r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|access[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
     r"(?P<value>[^\s,;&'\"]+)"
 )
-_ODD = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-def escaped(text: str) -> str:
-    """The text without control characters, characters of format, lone surrogates and line separators."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escape(each) if unicodedata.category(each) in _ODD else each for each in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def masked(text: str) -> str:

@@ -16,8 +16,9 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.shown import escaped, in_words, masked, shown
+from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.escaped import escaped
 
 pytestmark = pytest.mark.unit
 

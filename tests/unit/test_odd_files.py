@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from tests.reference.command import tiersnap
 from tests.reference.small_log import file_of, write_small_log
+from tiersnap.jobs.cli import run
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import checkpoints, meta_properties
 from tiersnap.snapshot.log.findings import FindingKind
@@ -190,3 +191,26 @@ def test_dump_reads_a_file_and_not_what_never_ends(tmp_path: Path, odd: Callable
     ran = tiersnap("dump", path)
     assert ran.exit_code == 2
     assert "not a regular file" in ran.err
+
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.mark.parametrize("name", ["00000000000000000005.snapshot", "00000000000000000005.index", "partition.metadata"])
+def test_dump_names_a_file_of_5_gb_and_goes_on_with_the_next(
+    tmp_path: Path, log_dir: Path, name: str, capsysbinary: Capture
+) -> None:
+    huge(tmp_path / name)
+    assert run(["dump", str(tmp_path / name), str(log_dir / "orders-0" / "leader-epoch-checkpoint")]) == 5
+    out, err = capsysbinary.readouterr()
+    assert f"UNREADABLE_FILE: {tmp_path / name}: 5.0 GiB" in err.decode()
+    assert b"start offset" in out
+
+
+def test_dump_escapes_what_a_checkpoint_says_of_topics(tmp_path: Path, capsysbinary: Capture) -> None:
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("0\n1\nevil\x1b[2J 0 5\n")
+    assert run(["dump", str(path)]) == 0
+    out, _ = capsysbinary.readouterr()
+    assert b"evil\\x1b[2J" in out
+    assert b"\x1b" not in out
