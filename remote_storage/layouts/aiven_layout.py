@@ -68,7 +68,7 @@ class AivenLayout:
         if not sizes:
             return CopyState.ABSENT
         log, indexes, manifest_key = self.object_keys(metadata)
-        if manifest_key not in sizes:
+        if not 0 < sizes.get(manifest_key, 0) <= MANIFEST_BYTES:
             return CopyState.PARTIAL
         try:
             manifest = self._manifest(store, metadata)
@@ -91,4 +91,4 @@ class AivenLayout:
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
         key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
-        return rsm_manifest.decode(store.get_range(key, 0, MANIFEST_BYTES + 1), name=store.uri + key)
+        return rsm_manifest.decode(store.get(key), name=store.uri + key)
