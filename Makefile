@@ -27,7 +27,7 @@ demo: install ## The main job on bundled real logs against an embedded S3, endin
 	$(BIN)/tiersnap demo
 
 ##@ Tests
-.PHONY: test test-unit test-spark test-s3 test-broker test-browser
+.PHONY: test test-unit test-spark test-s3 test-install test-broker test-browser
 test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 
 test-unit: install ## No JVM, no network
@@ -38,6 +38,9 @@ test-s3: install ## A real HTTP S3 server on loopback
 
 test-spark: install ## A real local Spark session
 	$(PYTEST) tests/spark
+
+test-install: install ## The wheel without extras in an environment of its own
+	$(PYTEST) tests/install
 
 test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once)
 	$(BIN)/python -m tests.broker.harness.jars

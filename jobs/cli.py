@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from tiersnap.jobs import config_file
 from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.options.common import output_option
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import masked, refuse_credentials
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
@@ -47,12 +52,27 @@ class LazyGroup(click.Group):
         """Import the module of the command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), cmd_name)
+        module, summary = COMMANDS[cmd_name]
+        try:
+            command: click.Command = getattr(importlib.import_module(module), cmd_name)
+        except ImportError as error:
+            missing = missing_extra(error, f"tiersnap {cmd_name}")
+            if missing is None:
+                raise
+            return UnavailableCommand(cmd_name, summary, missing)
         for setting, option in options_of(command).items():
             # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
             option.envvar = variable_of(setting)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, and a look at its settings before it sees them."""
+        name, command, left = super().resolve_command(ctx, args)
+        if command is not None and command.callback is not None:
+            command.callback = _Checked.of(command.callback)
+        return name, command, left
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -60,7 +80,34 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+class _Checked:
+    """A command that refuses settings with a password in them, wherever they are from."""
+
+    def __init__(self, command: Callable[..., object]) -> None:
+        self._command = command
+
+    @classmethod
+    def of(cls, command: Callable[..., object]) -> _Checked:
+        """The command, checked once."""
+        return command if isinstance(command, cls) else cls(command)
+
+    def __call__(self, *args: object, **settings: object) -> object:
+        for name, value in settings.items():
+            refuse_credentials(f"--{name.replace('_', '-')}", value)
+        return self._command(*args, **settings)
+
+
+_HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+
+\b
+Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,
+4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+"""
+# What they log of requests and commands below this level holds tokens and settings.
+_TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+
+
+@click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiersnap")
 @click.option(
     "--config",
@@ -80,29 +127,18 @@ class LazyGroup(click.Group):
 )
 @click.pass_context
 def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str) -> None:
-    r"""Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
-
-    \b
-    Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,
-    4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
-    """
+    """Take the options that all commands share."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
     ctx.obj.quiet = quiet
     if config_path is not None:
-        ctx.default_map = config_file.read(config_path, _loadable_commands(ctx))
-
-
-def _loadable_commands(ctx: click.Context) -> dict[str, click.Command]:
-    """The commands whose extras are installed."""
-    found = {}
-    for name in COMMANDS:
-        try:
-            command = cli.get_command(ctx, name)
-        except ImportError:
-            continue
-        if command is not None:
-            found[name] = command
-    return found
+        commands = {name: cli.get_command(ctx, name) for name in COMMANDS}
+        ctx.default_map = config_file.read(
+            config_path,
+            {name: each for name, each in commands.items() if each and not isinstance(each, UnavailableCommand)},
+            unavailable={name for name, each in commands.items() if isinstance(each, UnavailableCommand)},
+        )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -123,13 +159,32 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(file=said)
+        sys.stderr.write(masked(said.getvalue()))
+        output.format = _format_of(argv)
+        output.error_document(_command_of(argv), UsageError(error.format_message()))
         return int(ExitCode.USAGE)
+    except ImportError as error:
+        missing = missing_extra(error, f"tiersnap {_command_of(argv)}")
+        if missing is None:
+            raise
+        output.error(_command_of(argv), missing)
+        return int(missing.exit_code)
     except BrokenPipeError:
         # `tiersnap … | head` closes our stdout; nobody is left to tell.
         sys.stderr.close()
         return int(ExitCode.OK)
     return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _format_of(argv: list[str]) -> Format:
+    """The form that was asked for, on a command line that cannot be parsed."""
+    found = os.environ.get(variable_of("output"), "")
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word == "--output" or word.startswith("--output="):
+            found = word.partition("=")[2] or following
+    return Format(found) if found in set(Format) else Format.TABLE
 
 
 def _command_of(argv: list[str]) -> str:

@@ -8,8 +8,10 @@ import click
 from click.core import ParameterSource
 
 from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.extras import UnavailableCommand
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.shown import masked
 
 _SOURCES = {
     ParameterSource.DEFAULT: "default",
@@ -37,6 +39,9 @@ def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
     names = commands or [name for name in group.list_commands(ctx) if name != "config"]
     rows = [row for name in names for row in _rows(ctx, group, name)]
     output.rows("config", rows, columns=("command", "setting", "value", "source", "variable"))
+    for name in names:
+        if isinstance(command := group.get_command(ctx, name), UnavailableCommand):
+            output.talk(f"not shown: {command.reason}")
     return 0
 
 
@@ -60,7 +65,11 @@ def _rows(ctx: click.Context, group: click.Group, name: str) -> Iterator[dict[st
 
 
 def _text(option: click.Option, value: object) -> str | None:
-    """The value as it would be written, None where there is none."""
+    """The value as it would be written, without secrets; None where there is none."""
     if hasattr(option.type, "text") and (value is not None or option.default is not None):
         return str(option.type.text(value))
-    return None if value in (None, ()) else str(getattr(value, "name", value))
+    if value is None or value == ():
+        return None
+    if isinstance(value, tuple):
+        return masked(", ".join(map(str, value)))
+    return masked(str(getattr(value, "pattern", getattr(value, "name", value))))

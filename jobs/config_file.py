@@ -12,7 +12,7 @@ Click resolves the three, so each option has one type, one default and one error
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -39,8 +39,15 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     return found
 
 
-def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, dict[str, object]]:
+def read(
+    path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()
+) -> dict[str, dict[str, object]]:
     """Defaults by command and parameter name (a click default_map).
+
+    Args:
+        commands: whose settings are known.
+        unavailable: commands that lack an extra here: what is said for them is passed over, and a key that nobody
+            else knows may be theirs.
 
     Raises:
         UsageError: no such file, not YAML, or a key that no command knows; it names the key.
@@ -49,16 +56,20 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, dict[st
         found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not YAML: {error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # Where, and not what: the file may hold a secret.
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise UsageError(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or 'no text'}") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected `setting: value` lines")
     known = {name: options_of(command) for name, command in commands.items()}
     defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
-    everywhere = {key: value for key, value in found.items() if key not in commands}
+    everywhere = {key: value for key, value in found.items() if key not in commands and key not in unavailable}
     all_options = {option for options in known.values() for option in options}
     for key, value in everywhere.items():
-        _require(str(key), all_options | set(commands), path)
+        if not unavailable or key in NOT_SETTINGS:
+            _require(str(key), all_options | set(commands), path)
         for name, options in known.items():
             if key in options:
                 defaults[name][str(options[key].name)] = value

@@ -9,10 +9,14 @@ import click
 
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
+from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 
 BUCKET = "tiersnap-demo"
+MARKER = ".tiersnap-demo"
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
@@ -29,14 +33,35 @@ def find_logs() -> Path:
     raise SourceNotFoundError("the bundled logs are not installed", hint="run the demo from a checkout")
 
 
+def make_room(folder: Path) -> None:
+    """An empty folder with our marker in it; what an earlier demo left in it is deleted.
+
+    Raises:
+        UsageError: there is something in it that no demo put there, or it is a broker's.
+    """
+    refuse_log_dir(folder, "--to")
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not (folder / MARKER).is_file() or folder.is_symlink():
+                raise UsageError(
+                    f"--to {folder}: there is something in it, and it is no demo's",
+                    hint="give a folder that is not there yet; only what a demo left is deleted",
+                )
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARKER).touch()
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
 @click.command()
 @click.option(
     "--to",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     default="demo-output",
     show_default=True,
-    help="Where the warehouse and the report go; emptied first.",
+    help="Where the warehouse and the report go; what an earlier demo left there is deleted first.",
 )
 @click.option("--engine", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
 @click.pass_obj
@@ -47,9 +72,7 @@ def demo(output: Output, folder: Path, engine: str) -> int:
     tiered. Nothing outside the output folder is written.
     """
     source = find_logs()
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    make_room(folder)
     (folder / "topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")
     output.talk("1. What the broker left: tiersnap scan")
     tiersnap(["scan", str(source), "--topic", "ledger"])
@@ -61,10 +84,10 @@ def demo(output: Output, folder: Path, engine: str) -> int:
             *("--endpoint-url", url, "--region", "us-east-1", "--path-style"),
             *("--warehouse", str(folder / "warehouse"), "--report", str(folder / "report"), "--apply"),
         ]
-        output.talk("\n2. Decode, snapshot, tier and report: tiersnap run --apply")
+        output.talk("2. Decode, snapshot, tier and report: tiersnap run --apply")
         code = tiersnap(command)
-        output.talk("\n3. The same again, which finds nothing to do")
+        output.talk("3. The same again, which finds nothing to do")
         code = code or tiersnap(command)
     if code == ExitCode.OK:
-        output.talk(f"\nThe report is in {folder / 'report' / 'index.html'}")
+        output.talk(f"The report is in {folder / 'report' / 'index.html'}")
     return code

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Contents, Options, Text
 from tiersnap.snapshot.dump.files import StorageFile, identify
@@ -79,11 +80,11 @@ class Reporter:
             judgement = contents.judgement
             self.damaged += bool(judgement.damage)
             for damage in judgement.damage:
-                click.echo(f"tiersnap: {damage}", err=True)
+                click.echo(shown(f"tiersnap: {damage}"), err=True)
                 if isinstance(damage, TiersnapError) and damage.hint:
-                    click.echo(f"  {damage.hint}", err=True)
+                    click.echo(f"  {shown(damage.hint)}", err=True)
             if judgement.further:
-                click.echo(f"tiersnap: {file.path}: {judgement.further} more damaged entries", err=True)
+                click.echo(f"tiersnap: {shown(file.path)}: {judgement.further} more damaged entries", err=True)
             for note in judgement.notes:
                 self._output.talk(note)
 
@@ -104,7 +105,7 @@ def _render(every: Iterable[Contents], form: DumpFormat, *, several: bool) -> It
             yield from render.as_jsonl(contents)
         else:
             if several:
-                title = f"{contents.file.path} ({contents.file.kind.replace('_', ' ')})"
+                title = f"{shown(contents.file.path)} ({contents.file.kind.replace('_', ' ')})"
                 yield from (b"\n" if number else b"", _heading(title, "bold underline"))
             rows = render.as_table(contents)
             yield _heading(bytes(next(rows)).decode().rstrip("\n"), "bold")

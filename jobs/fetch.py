@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -12,12 +14,14 @@ from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import LAYOUTS, once
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.presence.copies import RemoteCopy
-from tiersnap.remote_storage.restore.files import PART, fetch_log
+from tiersnap.remote_storage.restore.files import fetch_log
+from tiersnap.remote_storage.restore.own_folder import PART
 from tiersnap.remote_storage.restore.plan import find_partitions
 from tiersnap.remote_storage.restore.remote_copies import (
     RemotePartition,
@@ -31,10 +35,11 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, UsageError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 INDEXES = {str(index).lower().replace("_", "-"): index for index in IndexType}
-STDOUT = "-"
+STDOUT = Path("-")
 
 
 @click.command()
@@ -46,7 +51,7 @@ STDOUT = "-"
 @once("--topic-id", help="Where the topic was made anew and has segments under several ids.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts.")
 @once("--segment-id", help="Where several copies hold the offset; the latest is taken otherwise.")
-@once("--out", help="A file, or - for stdout.")
+@once("--out", type=LocalPath(dir_okay=False), help="A file, or - for stdout.")
 @click.option("--replace", is_flag=True, help="Overwrite the file.")
 @s3_options
 @click.option("--apply", is_flag=True, help="Write the file of --out.")
@@ -62,7 +67,7 @@ def fetch(
     topic_id: str | None,
     layout: str | None,
     segment_id: str | None,
-    out: str | None,
+    out: Path | None,
     replace: bool,
     s3: S3Settings,
     apply: bool,
@@ -88,9 +93,9 @@ def fetch(
     if out == STDOUT:
         _to_stdout(store, chosen, kind)
         return ExitCode.OK
-    path = Path(out)
-    written = _to_file(store, chosen, kind, path, replace=replace)
-    row = {**_row(chosen, chosen), "bytes": path.stat().st_size, "file": str(path)}
+    refuse_log_dir(out, "--out")
+    written = _to_file(store, chosen, kind, out, replace=replace)
+    row = {**_row(chosen, chosen), "bytes": out.stat().st_size, "file": str(out)}
     output.rows("fetch", [row], columns=("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "file"))
     output.talk("verified" if written else "the same content was there already")
     return ExitCode.OK
@@ -152,7 +157,7 @@ def _to_file(store: ObjectStore, copy: RemoteCopy, index: IndexType | None, path
         if not write_atomically(path, data, replace=replace):
             raise _there(path)
         return True
-    part = path.with_name(path.name + PART)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
     try:
         _fetch_verified(store, copy, part)
         if path.exists() and not replace:
@@ -183,7 +188,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
-    fetch_log(store, copy, path)
+    with path.open("xb") as file:
+        fetch_log(store, copy, file)
+        file.flush()
+        os.fsync(file.fileno())
     scan = SegmentScan(
         fs.LocalFileSystem(),
         str(path),

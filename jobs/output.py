@@ -1,4 +1,7 @@
-"""stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines."""
+"""stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
+
+What came from names, files and servers is escaped where people read it, never taken for markup, and shows no secret.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ from enum import StrEnum
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding
 
 SCHEMA_VERSION = 1
@@ -36,11 +42,11 @@ class Output:
     def talk(self, message: str) -> None:
         """Say something to the person at the terminal."""
         if not self.quiet:
-            print(message, file=sys.stderr)  # noqa: T201
+            print(shown(message), file=sys.stderr)  # noqa: T201
 
     def warn(self, message: str) -> None:
         """Say what went wrong, also when quiet."""
-        print(message, file=sys.stderr)  # noqa: T201
+        print(shown(message), file=sys.stderr)  # noqa: T201
 
     def rows(
         self,
@@ -80,23 +86,27 @@ class Output:
             return
         self._table(rows, columns)
         for name, value in summary.items():
-            self.talk(f"{name.replace('_', ' ')}: {value}")
+            self.talk(f"{name.replace('_', ' ')}: {in_words(value)}")
 
     def document(self, command: str, result: object, *, errors: Sequence[TiersnapError] = ()) -> None:
-        """Emit one JSON object with the contract's envelope."""
+        """Emit one JSON object with the contract's envelope; on one line where lines are asked for."""
         body = {
             "schema_version": SCHEMA_VERSION,
             "command": command,
             "result": result,
-            "errors": [error.as_dict() for error in errors],
+            "errors": [_without_secrets(error.as_dict()) for error in errors],
         }
-        print(json.dumps(body, indent=2, default=str))  # noqa: T201
+        print(json.dumps(body, indent=None if self.format is Format.JSONL else 2, default=str))  # noqa: T201
 
     def error(self, command: str, error: TiersnapError) -> None:
         """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
-        print(f"tiersnap: {error.message}", file=sys.stderr)  # noqa: T201
+        print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)  # noqa: T201
+            print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
+        self.error_document(command, error)
+
+    def error_document(self, command: str, error: TiersnapError) -> None:
+        """The error as an object on stdout, in the JSON forms only."""
         if self.format is not Format.TABLE:
             self.document(command, None, errors=[error])
 
@@ -111,12 +121,20 @@ class Output:
             numeric = bool(rows) and isinstance(rows[0].get(column), int)
             table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(cell(row.get(column)) for column in columns))
+            table.add_row(*(Text(cell(row.get(column))) for column in columns))
         console.print(table)
 
 
 def cell(value: object) -> str:
     """A value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
-    return "" if value is None else str(value)
+        return escaped(", ".join(f"{count} {name}" for name, count in value.items()) or "none")
+    return escaped(in_words(value))
+
+
+def _without_secrets(value: object) -> object:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(each) for key, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -13,10 +13,12 @@ import click
 from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import selected
@@ -27,7 +29,7 @@ from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
 @click.command()
 @click.argument("logdir", envvar="TIERSNAP_SOURCE")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write below this directory instead.")
+@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
 @click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
 @params.expiration_option
 @params.as_of_option
@@ -66,6 +68,8 @@ def repair(
         raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
     expiry = params.expiry(expiration, as_of, now, producer_expiration)
     options = PlanOptions(expiry, producer_expiration, every_boundary, replace, above_newest)
+    if out is not None:
+        refuse_log_dir(out, "--out")
     log_dir = open_log_dir(logdir)
 
     def plan(open_files: OpenFiles) -> Iterator[Repair]:

@@ -8,6 +8,7 @@ import click
 import pyarrow as pa
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tables import readiness
 from tiersnap.snapshot import __version__
@@ -33,7 +34,7 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 @click.option(
     "--to",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     help="Also write the page, JSON and CSV here.",
 )
 @click.option("--replace", is_flag=True, help="Judge as a run with --replace does.")

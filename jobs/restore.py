@@ -9,13 +9,16 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.cluster import source_cluster_options
 from tiersnap.jobs.options.once import LAYOUTS, once
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard
+from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard, forget_marker
 from tiersnap.remote_storage.restore.plan import (
     Action,
     RestorePlan,
@@ -24,6 +27,7 @@ from tiersnap.remote_storage.restore.plan import (
     plan_pieces,
     plan_restore,
 )
+from tiersnap.remote_storage.restore.published import read_published
 from tiersnap.remote_storage.restore.target import PRODUCER_STATES, Target, choose_destination, open_target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
@@ -42,7 +46,7 @@ _SPARE_BYTES = 64 << 20
     "--to",
     "logdir",
     required=True,
-    type=click.Path(path_type=Path),
+    type=LocalPath(file_okay=False),
     help="An entry of the broker's log.dirs.",
 )
 @once("--topic", required=True, help="The topic's name.")
@@ -58,10 +62,12 @@ _SPARE_BYTES = 64 << 20
     "transactions), or keep where no ids collide.",
 )
 @once("--log-start", type=int, help="First offset wanted; as the tier tells by default.")
+@once("--until", type=int, help="End the log below this offset; asked for where newer segments are not usable.")
 @once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out.")
 @params.producer_expiration_option
 @params.now_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@source_cluster_options
 @s3_options
 @click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
 @params.output_option
@@ -78,10 +84,12 @@ def restore(
     as_topic_id: str | None,
     producer_state: str | None,
     log_start: int | None,
+    until: int | None,
     without: tuple[str, ...],
     producer_expiration: int | None,
     now: int,
     segments: bool,
+    cluster: Cluster | None,
     s3: S3Settings,
     apply: bool,
 ) -> int:
@@ -101,6 +109,7 @@ def restore(
             f"{logdir}/meta.properties has no directory.id: a broker makes a new one, and then its partitions have no "
             "leader until its second start; put in the one that the directory had"
         )
+    published = {} if cluster is None else read_published(cluster, [each.partition for each in listed])
     plans = []
     for each in listed:
         destination = choose_destination(
@@ -116,7 +125,9 @@ def restore(
             each,
             without=without,
             log_start_offset=log_start,
+            until=until,
             known_log_start=known_log_start(target, each, is_same_cluster=destination.is_same_cluster),
+            published=published.get(each.partition),
         )
         plans.append(
             plan_restore(
@@ -189,10 +200,10 @@ def _carry_out(
         except TiersnapError:
             if done:
                 _rows(output, done, segments=segments)
-            if (target.path / plan.folder.unfinished_name).exists():
+            for left in target.path.glob(f"{plan.folder.unfinished_prefix}*"):
                 output.warn(
-                    f"{target.path / plan.folder.unfinished_name} is left, and no broker starts while it is there: "
-                    "run restore again, which goes on with it, or delete it"
+                    f"{left} is left, and no broker starts while it is there: run restore again, which goes on with "
+                    "it, or delete it"
                 )
             raise
     _rows(output, done, segments=segments)
@@ -225,4 +236,5 @@ def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePl
     )
     if plan.action is not Action.COMPARE:
         target.rename(built, folder.name)
+    forget_marker(target.path / folder.name)
     return found

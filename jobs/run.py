@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.spark import spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
@@ -20,7 +21,7 @@ from tiersnap.snapshot.report import write_report
 @spark_options
 @click.option(
     "--report",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     default="tiersnap-report",
     show_default=True,
     help="Folder of the readiness report.",

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
@@ -17,6 +18,7 @@ from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
 
@@ -25,7 +27,7 @@ from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
 @click.argument("source", envvar="TIERSNAP_SOURCE")
 @click.option(
     "--against",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
 )
 @params.topic_option
@@ -102,7 +104,7 @@ class _Exactly:
         if not path.exists():
             return
         try:
-            entries = snapshot_file.decode(path.read_bytes(), name=str(path))
+            entries = snapshot_file.decode(read_regular(path), name=str(path))
         except CorruptSnapshotError as error:
             self._found[boundary.offset] = Comparison(SnapshotVerdict.CORRUPT, str(error))
             return

@@ -14,9 +14,11 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.strict_json import parse_object
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 
 FORMAT_VERSION = 1
+_MOST_BYTES = 4096
 
 
 def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, cluster_id: str) -> None:
@@ -44,13 +46,13 @@ def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPart
     """
     key = keys.cluster(partition)
     try:
-        data = store.get(key)
+        data = store.get_range(key, 0, _MOST_BYTES + 1)
     except ObjectNotFoundError:
         return None
     try:
-        found = json.loads(data)
-        version, cluster_id = found["version"], found["clusterId"]
-    except (ValueError, KeyError, TypeError):
+        found = parse_object(data, name=key, limit=_MOST_BYTES)
+        version, cluster_id = found.get("version"), found.get("clusterId")
+    except CorruptDataError:
         version, cluster_id = None, None
     if version != FORMAT_VERSION or not isinstance(cluster_id, str):
         raise CorruptDataError(

@@ -66,3 +66,11 @@ class SnapshotChangedError(TransientError):
 
 class SnapshotVanishedError(TransientError):
     """Raised when a producer snapshot that was recorded is gone; whoever computed it writes it again."""
+
+
+class MissingTailError(GateError):
+    """Raised when remote storage has newer segments of a log than those that can be restored."""
+
+
+class EncryptedSegmentError(RemoteStorageError):
+    """Raised when a segment was encrypted by the plugin, whose key tiersnap does not have."""

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
@@ -99,7 +100,9 @@ def cannot_write(path: Path, error: OSError) -> TiersnapError:
 
 
 def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
-    status = like.stat()
+    status = like.stat(follow_symlinks=False)
+    if kind := kind_of(status.st_mode):
+        raise NotRegularFileError(kind, str(like))
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(descriptor, status.st_uid, status.st_gid)
-    os.fchmod(descriptor, status.st_mode & 0o7777)
+    os.fchmod(descriptor, status.st_mode & 0o777)

@@ -18,6 +18,7 @@ _JAVA_NAMES = {
     "ssl.truststore.password": "nothing: ssl.ca.location is a PEM file",
     "ssl.keystore.type": "nothing: ssl.keystore.location is a PKCS#12 file",
 }
+_CONFIG_HELP = "Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …"
 
 
 def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -33,7 +34,7 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
         click.option(
             "--command-config",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …",
+            help=_CONFIG_HELP,
         ),
         click.option(
             "--broker-id",
@@ -48,6 +49,24 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
     return decorated
 
 
+def source_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--bootstrap-server and --command-config, both optional, given as `cluster: Cluster | None`."""
+
+    @wraps(command)
+    def with_cluster(
+        *args: object, bootstrap_server: str | None, command_config: Path | None, **kwargs: object
+    ) -> object:
+        properties = read_properties(command_config) if command_config else {}
+        cluster = Cluster(bootstrap_server, properties) if bootstrap_server else None
+        return command(*args, cluster=cluster, **kwargs)
+
+    help_text = "A broker of the cluster that the segments come from: what it has deleted is not restored."
+    decorated = click.option("--command-config", type=click.Path(dir_okay=False, path_type=Path), help=_CONFIG_HELP)(
+        with_cluster
+    )
+    return click.option("--bootstrap-server", metavar="HOST:PORT", help=help_text)(decorated)
+
+
 def read_properties(path: Path) -> dict[str, str]:
     """Lines `name=value`; `#` begins a comment line.
 
@@ -59,6 +78,8 @@ def read_properties(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--command-config names a text file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8", hint="--command-config names a text file") from error
     properties: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

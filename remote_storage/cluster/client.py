@@ -60,9 +60,10 @@ class Cluster:
         try:
             return getattr(self._kafka, kind)(config)
         except self._kafka.KafkaException as error:
-            raise UsageError(
-                f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
-            ) from error
+            said = str(_error_of(error).str())
+            for value in filter(None, self.properties.values()):
+                said = said.replace(value, "***")  # it may be a password in the wrong place
+            raise UsageError(f"client properties: {said}", hint="--command-config takes librdkafka's names") from error
 
     def topic_partition(self, topic: str, partition: int, offset: int = 0) -> Any:  # noqa: ANN401
         """confluent-kafka's TopicPartition."""

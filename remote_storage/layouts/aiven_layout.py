@@ -19,6 +19,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import CorruptDataError
 
@@ -66,13 +67,13 @@ class AivenLayout:
         if not sizes:
             return CopyState.ABSENT
         log, indexes, manifest_key = self.object_keys(metadata)
-        if manifest_key not in sizes:
+        if not 0 < sizes.get(manifest_key, 0) <= MANIFEST_BYTES:
             return CopyState.PARTIAL
         try:
             manifest = self._manifest(store, metadata)
         except (CorruptDataError, ObjectNotFoundError):
             return CopyState.PARTIAL
-        expected = (metadata.segment_size, metadata.segment_size, manifest.indexes_size)
+        expected = (metadata.segment_size, manifest.log_size, manifest.indexes_size)
         found = (manifest.file_size, sizes.get(log), sizes.get(indexes))
         return CopyState.COMPLETE if found == expected else CopyState.PARTIAL
 

@@ -1,16 +1,14 @@
 """The `rsm-manifest` of the Aiven plugin: one line of JSON that says where in the other two objects everything is.
 
     version                       "1"
-    chunkIndex                    type "fixed"; in bytes: originalChunkSize, originalFileSize, transformedChunkSize,
-                                  finalTransformedChunkSize (of the last chunk, 1 .. transformedChunkSize)
+    chunkIndex                    see chunk_index; ours is "fixed", its chunks the same bytes before and after
     segmentIndexes                offset, timestamp, producerSnapshot, leaderEpoch, transaction: each {position, size}
                                   in the indexes object; transaction is null without one, and the key is there
-    compression                   false
-    encryption                    left out
+    compression                   whether each chunk is compressed with zstd; ours are not
+    encryption                    left out, or an object where chunks and indexes are encrypted
     remoteLogSegmentMetadata      for people: the plugin writes it and does not read it
 
-Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property. Without
-compression and encryption a chunk is the same bytes before and after.
+Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property.
 """
 
 from __future__ import annotations
@@ -19,12 +17,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.errors import EncryptedSegmentError
+from tiersnap.remote_storage.layouts import chunk_index
+from tiersnap.remote_storage.layouts.chunk_index import MAX_CHUNK_SIZE, MAX_FILE_SIZE, ChunkIndex
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.strict_json import below, parse_object, whole
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
-
-MAX_CHUNK_SIZE = (1 << 30) - 1
-MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
 
 NAMES = {
     IndexType.OFFSET: "offset",
@@ -40,12 +39,19 @@ class RsmManifest:
     """What a reader needs of it.
 
     Attributes:
-        file_size: bytes of the log object.
+        file_size: bytes of the segment file.
         indexes: position and size in bytes in the indexes object; None for no transaction index.
+        chunks: where the compressed chunks lie in the log object; None where the object is the segment file.
     """
 
     file_size: int
     indexes: Mapping[IndexType, tuple[int, int] | None]
+    chunks: ChunkIndex | None = None
+
+    @property
+    def log_size(self) -> int:
+        """Bytes of the log object."""
+        return self.file_size if self.chunks is None else self.chunks.object_size
 
     @property
     def indexes_size(self) -> int:
@@ -103,20 +109,26 @@ def decode(data: bytes, *, name: str) -> RsmManifest:
     """A manifest of ours or of the plugin.
 
     Raises:
-        CorruptDataError: not such a manifest.
-        RemoteStorageError: of a compressed or encrypted segment, which only the plugin can read.
+        CorruptDataError: not such a manifest, or its numbers contradict each other.
+        EncryptedSegmentError: of an encrypted segment, which only the plugin can read.
     """
-    try:
-        manifest = json.loads(data)
-        if manifest["compression"] or "encryption" in manifest:
-            raise RemoteStorageError(
-                f"{name}: the segment is compressed or encrypted by the plugin",
-                hint="read it through a broker with that plugin",
-            )
-        places = {index: manifest["segmentIndexes"][NAMES[index]] for index in IndexType}
-        return RsmManifest(
-            int(manifest["chunkIndex"]["originalFileSize"]),
-            {index: place and (int(place["position"]), int(place["size"])) for index, place in places.items()},
+    manifest = parse_object(data, name=name)
+    if manifest.get("encryption") is not None:
+        raise EncryptedSegmentError(
+            f"{name}: the segment is encrypted by the plugin", hint="read it through a broker that has the plugin's key"
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{name}: not an rsm-manifest: {error!r}", hint="the segment is not readable") from error
+    try:
+        is_compressed = below(manifest, "compression")
+        chunks = chunk_index.decode_of_copy(below(manifest, "chunkIndex"), is_compressed=is_compressed)
+        places = {index: _place(manifest, index) for index in IndexType}
+    except ValueError as error:
+        raise CorruptDataError(f"{name}: not an rsm-manifest: {error}", hint="the segment is not readable") from error
+    return RsmManifest(chunks.file_size, places, chunks if is_compressed else None)
+
+
+def _place(manifest: object, index: IndexType) -> tuple[int, int] | None:
+    found = below(manifest, "segmentIndexes", NAMES[index])
+    if found is None and index is IndexType.TRANSACTION:
+        return None
+    position, size = (whole(below(found, name), bits=32, least=0) for name in ("position", "size"))
+    return position, size

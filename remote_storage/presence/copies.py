@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -45,11 +46,13 @@ class RemoteCopy:
             there is no manifest to say it.
         places: where each index is in the indexes object; None where each is an object of its own.
         is_verbatim: the log object is the segment file; else the plugin compressed or encrypted it.
+        chunks: of a compressed one, where somebody asked for them.
     """
 
     metadata: RemoteLogSegmentMetadata
     places: Mapping[IndexType, tuple[int, int] | None] | None
     is_verbatim: bool = True
+    chunks: ChunkIndex | None = None
 
     @property
     def segment_id(self) -> str:

@@ -19,3 +19,11 @@ class OtherClusterError(GateError):
 
 class FolderDiffersError(GateError):
     """Raised when a partition's folder is there and is not what restore would write; nothing is overwritten."""
+
+
+class UnknownToClusterError(GateError):
+    """Raised when the cluster that was asked knows nothing of the segments."""
+
+
+class DeletedByClusterError(GateError):
+    """Raised when the cluster that was asked has deleted the segments."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import BinaryIO
 
 import google_crc32c
 from pyarrow import fs
 
+from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.presence.copies import RemoteCopy
+from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.uploader import fetch_segment
@@ -18,61 +21,76 @@ from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c_of_file
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
-PART = ".part"
 _COPY_BYTES = 1 << 20
 
 
-def fetch_log(store: ObjectStore, copy: RemoteCopy, path: Path, stop: Event | None = None) -> int:
-    """Write a copy's segment file to `path`, synced; returns its CRC-32C.
+def fetch_log(store: ObjectStore, copy: RemoteCopy, file: BinaryIO, stop: Event | None = None) -> None:
+    """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
 
     Raises:
-        CorruptDataError: the store gave other bytes than it was given, by its own checksum.
+        CorruptDataError: the store gave other bytes than it was given, by its own checksum; or a chunk is damaged.
         RemoteStorageError: the object ends early.
         TransientError: `stop` was set meanwhile.
         OSError: the file cannot be written.
     """
     key = copy.layout.log_key(copy.metadata)
     crc = 0
-    with path.open("wb") as file:
-        for data in fetch_segment(store, copy.layout, copy.metadata):
-            if stop is not None and stop.is_set():
-                raise TransientError(f"{store.uri}{key}: no longer wanted")
-            crc = google_crc32c.extend(crc, data)
-            file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    stored = store.head(key)
-    if stored is not None and stored.crc32c not in (None, crc):
+    for stored, data in _pieces(store, copy):
+        if stop is not None and stop.is_set():
+            raise TransientError(f"{store.uri}{key}: no longer wanted")
+        crc = google_crc32c.extend(crc, stored)
+        file.write(data)
+    found = store.head(key)
+    if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
-            f"{store.uri}{key}: content has CRC {crc:08x}, {stored.crc32c:08x} was stored with it",
+            f"{store.uri}{key}: content has CRC {crc:08x}, {found.crc32c:08x} was stored with it",
             hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
             key=key,
         )
-    return crc
 
 
-def fetch_piece(store: ObjectStore, piece: Piece, path: Path, stop: Event | None = None) -> None:
-    """Write a piece's segment file to `path`: whole or not at all, whatever kills the process.
+def _pieces(store: ObjectStore, copy: RemoteCopy) -> Iterator[tuple[bytes, bytes]]:
+    """(bytes as stored, bytes of the segment file), in order."""
+    if copy.chunks is None:
+        for data in fetch_segment(store, copy.layout, copy.metadata):
+            yield data, data
+        return
+    key = copy.layout.log_key(copy.metadata)
+    for chunk in copy.chunks.chunks():
+        stored = store.get_range(key, chunk.position, chunk.size)
+        try:
+            yield stored, chunk_index.decompress(stored, chunk.original_size)
+        except ValueError as error:
+            raise CorruptDataError(
+                f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
+                hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
+                key=key,
+            ) from error
+
+
+def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:
+    """Write a piece's segment file as `name`: whole or not at all, whatever kills the process.
 
     Raises:
         CorruptDataError: as `fetch_log`; or a batch lies across an end of the piece.
     """
-    part = path.with_name(path.name + PART)
-    fetch_log(store, piece.copy, part, stop)
+    part = name + PART
+    with folder.new_file(part) as file:
+        fetch_log(store, piece.copy, file, stop)
     if not piece.is_whole:
-        cut = path.with_name(path.name + ".cut" + PART)
-        _cut(part, piece, cut)
-        part.unlink()
+        cut = f"{name}.cut{PART}"
+        _cut(folder, part, piece, cut)
+        folder.remove(part)
         part = cut
-    part.replace(path)
+    folder.rename(part, name)
 
 
-def _cut(source: Path, piece: Piece, target: Path) -> None:
+def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
     """Copy the batches of [start offset, end offset)."""
     copy = piece.copy
     scan = SegmentScan(
         fs.LocalFileSystem(),
-        str(source),
+        str(folder.path / source),
         base_offset=copy.start_offset,
         next_base_offset=copy.end_offset,
         check_crc=False,
@@ -100,15 +118,12 @@ def _cut(source: Path, piece: Piece, target: Path) -> None:
             f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
             hint="leave it out with --without SEGMENT_ID",
         )
-    with source.open("rb") as file, target.open("wb") as out:
+    with (folder.path / source).open("rb") as file, folder.new_file(target) as out:
         file.seek(begin)
         left = (scan.end.valid_bytes if end is None else end) - begin
-        while left:
-            data = file.read(min(left, _COPY_BYTES))
+        while left and (data := file.read(min(left, _COPY_BYTES))):
             out.write(data)
             left -= len(data)
-        out.flush()
-        os.fsync(out.fileno())
 
 
 def same_content(store: ObjectStore, piece: Piece, path: Path, scratch: Path) -> bool:
@@ -118,11 +133,12 @@ def same_content(store: ObjectStore, piece: Piece, path: Path, scratch: Path) ->
         if path.stat().st_size != piece.copy.metadata.segment_size:
             return False
         stored = store.head(key)
-        if stored is not None and stored.crc32c is not None:
+        if stored is not None and stored.crc32c is not None and piece.copy.chunks is None:
             return stored.crc32c == crc32c_of_file(path)
     other = scratch / path.name
     try:
-        fetch_piece(store, piece, other)
+        with OwnFolder(scratch) as folder:
+            fetch_piece(store, piece, folder, path.name)
         return other.stat().st_size == path.stat().st_size and crc32c_of_file(other) == crc32c_of_file(path)
     finally:
         shutil.rmtree(scratch)

@@ -1,9 +1,9 @@
 """A partition's folder, built beside its final name and renamed when all of it is on disk.
 
-While it is built it is called `tiersnap-restore.<16 hex of the partition>.<16 hex of the plan>`. That is no name of a
-partition, so a broker that is started over a restore that was cut short refuses to start and names the folder; it would
-otherwise begin the partition anew, empty, at offset 0. The same restore run again goes on in it: segment files that are
-there in full are not fetched again, everything is checked again.
+While it is built it is called `tiersnap-restore.<16 hex of the partition>.<16 hex that cannot be foretold>`. That is no
+name of a partition, so a broker that is started over a restore that was cut short refuses to start and names the
+folder; it would otherwise begin the partition anew, empty, at offset 0. A marker in it names the plan: the same restore
+run again goes on in it, segment files that are there in full are not fetched again, everything is checked again.
 
 An existing folder is compared instead, file by file, and never written to.
 """
@@ -11,8 +11,6 @@ An existing folder is compared instead, file by file, and never written to.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterator
@@ -28,15 +26,17 @@ from pyarrow import fs
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.errors import FolderDiffersError
 from tiersnap.remote_storage.restore.files import fetch_piece, same_content
+from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 from tiersnap.remote_storage.restore.remote_copies import read_indexes
 from tiersnap.remote_storage.restore.segment_chain import Chain, Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.atomic_file import cannot_write, sync_directory
+from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
 from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
+from tiersnap.snapshot.regular_file import read_regular
 
 UNFINISHED = "tiersnap-restore."
 _FETCHES_AT_ONCE = 4
@@ -65,10 +65,10 @@ class FolderPlan:
         return f"{UNFINISHED}{_digest(self.name)}."
 
     @property
-    def unfinished_name(self) -> str:
-        """Name of the folder while it is built; other bytes of other copies would have another."""
+    def digest(self) -> str:
+        """What the marker says; other bytes of other copies would have another."""
         pieces = [(piece.copy.segment_id, piece.start_offset, piece.end_offset) for piece in self.chain.pieces]
-        return f"{self.unfinished_prefix}{_digest(repr(pieces))}"
+        return _digest(repr(pieces))
 
     def local(self, folder: Path) -> Partition:
         """The partition as it will lie in `folder`."""
@@ -86,32 +86,67 @@ class _Files(Protocol):
     def put(self, name: str, data: bytes | None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What earlier restores of a partition left: names of folders."""
+
+    resumed: str | None
+    leftovers: tuple[str, ...]
+
+
+def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
+    """Which unfinished folder this plan goes on with, and which are to be deleted.
+
+    Raises:
+        FolderDiffersError: something has such a name and is not ours.
+    """
+    names = sorted(path.name for path in log_dir.iterdir() if path.name.startswith(plan.unfinished_prefix))
+    plans = {name: plan_of(log_dir / name) for name in names}
+    foreign = [name for name, told in plans.items() if told is None]
+    if foreign:
+        raise FolderDiffersError(
+            f"{log_dir / foreign[0]} has the name of an unfinished restore, and is none of this user's",
+            hint="no broker starts while it is there: look at it, and delete it yourself",
+        )
+    resumed = next((name for name, told in plans.items() if told == plan.digest), None)
+    return Unfinished(resumed, tuple(name for name in names if name != resumed))
+
+
 def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[Path, RestoredLog]:
     """Fetch, check and make all files; returns the folder under its unfinished name, synced, and what was found.
 
     Raises:
         CorruptDataError: an object is damaged.
+        FolderDiffersError: as `find_unfinished`.
         UsageError, TransientError: nothing can be written there.
     """
-    folder = log_dir / plan.unfinished_name
-    with _written(folder):
-        if not folder.exists():
-            folder.mkdir()
-            _like(folder, log_dir)
-            sync_directory(log_dir)
+    resumed = find_unfinished(plan, log_dir).resumed
+    like = log_dir / META_PROPERTIES
+    with _written(log_dir):
+        if resumed is None:
+            folder = OwnFolder.made(log_dir, plan.unfinished_prefix, plan.digest, like=like)
+        else:
+            folder = OwnFolder(log_dir / resumed, like=like)
+    with folder, _written(folder.path):
         try:
-            with _NewFiles(store, plan, folder, log_dir / META_PROPERTIES) as files:
-                found = _fill(store, plan, folder, files)
+            with _NewFiles(store, plan, folder) as files:
+                found = _fill(store, plan, folder.path, files)
         except CorruptDataError as error:
             # Be it the disk or the tier that damaged it, the next attempt fetches it anew.
             if isinstance(base_offset := error.attrs.get("base_offset"), int):
-                (folder / f"{base_offset:020d}.log").unlink(missing_ok=True)
+                folder.remove(f"{base_offset:020d}.log")
             raise
-        for path in folder.iterdir():
-            if path.name not in files.names:
-                path.unlink()
-        sync_directory(folder)
-    return folder, found
+        for name in folder.names():
+            if name not in files.names:
+                folder.remove(name)
+        folder.sync()
+    return folder.path, found
+
+
+def forget_marker(folder: Path) -> None:
+    """Remove the marker of a folder that has its name by now; one without is fine."""
+    with _written(folder), OwnFolder(folder) as own:
+        own.remove(MARKER)
 
 
 def compare_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> RestoredLog:
@@ -166,8 +201,8 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
 class _NewFiles:
     """Files of a folder that nobody looks into yet; the next segments are fetched while one is checked."""
 
-    def __init__(self, store: ObjectStore, plan: FolderPlan, folder: Path, like: Path) -> None:
-        self._store, self._folder, self._like = store, folder, like
+    def __init__(self, store: ObjectStore, plan: FolderPlan, folder: OwnFolder) -> None:
+        self._store, self._folder = store, folder
         self._ahead = iter(plan.chain.pieces)
         self._under_way: deque[tuple[Piece, Future[None]]] = deque()
         self._stop = Event()
@@ -190,32 +225,29 @@ class _NewFiles:
         started, future = self._under_way.popleft()
         assert started is piece
         future.result()
-        self.names.add(self._log(piece).name)
+        self.names.add(_log_name(piece))
 
     def _fetch(self, piece: Piece) -> None:
-        path = self._log(piece)
+        name = _log_name(piece)
+        size = self._folder.size(name)
         # A damaged one is found when it is checked, and is then fetched anew by the next attempt.
-        if not path.exists() or (piece.is_whole and path.stat().st_size != piece.copy.metadata.segment_size):
-            fetch_piece(self._store, piece, path, self._stop)
-            _like(path, self._like)
-
-    def _log(self, piece: Piece) -> Path:
-        return self._folder / f"{piece.start_offset:020d}.log"
+        if size is None or (piece.is_whole and size != piece.copy.metadata.segment_size):
+            fetch_piece(self._store, piece, self._folder, name, self._stop)
 
     def put(self, name: str, data: bytes | None) -> None:
         """Write a small file, synced; or see to it that there is none."""
-        path = self._folder / name
         if data is None:
-            path.unlink(missing_ok=True)
+            self._folder.remove(name)
             return
         self.names.add(name)
-        if path.exists() and path.read_bytes() == data:
+        if self._folder.read(name) == data:
             return
-        with path.open("wb") as file:
+        with self._folder.new_file(name) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        _like(path, self._like)
+
+
+def _log_name(piece: Piece) -> str:
+    return f"{piece.start_offset:020d}.log"
 
 
 class _SameFiles:
@@ -228,9 +260,9 @@ class _SameFiles:
 
     def fetch(self, piece: Piece) -> None:
         """Compare the piece's log."""
-        path = self._folder / f"{piece.start_offset:020d}.log"
+        path = self._folder / _log_name(piece)
         self._names.add(path.name)
-        if not path.exists():
+        if not path.is_file() or path.is_symlink():
             raise self._differs(f"{path.name} is missing")
         if not same_content(self._store, piece, path, self._scratch):
             raise self._differs(f"{path.name} is not the segment of the tier")
@@ -241,12 +273,16 @@ class _SameFiles:
         if data is None:
             return
         self._names.add(name)
-        if not path.exists() or path.read_bytes() != data:
-            raise self._differs(f"{name} is {'missing' if not path.exists() else 'another'}")
+        try:
+            is_same = read_regular(path) == data
+        except OSError as error:
+            raise self._differs(f"{name}: {error.strerror}") from error
+        if not is_same:
+            raise self._differs(f"{name} is another")
 
     def check_no_others(self) -> None:
         """Raise for a file that restore would not write."""
-        others = sorted(path.name for path in self._folder.iterdir() if path.name not in self._names)
+        others = sorted(path.name for path in self._folder.iterdir() if path.name not in self._names | {MARKER})
         if others:
             raise self._differs(f"{', '.join(others[:3])}{' …' if len(others) > 3 else ''} would not be there")
 
@@ -263,14 +299,6 @@ def folder_differs(folder: Path, how: str) -> FolderDiffersError:
     )
 
 
-def _like(path: Path, other: Path) -> None:
-    """Give a new file or folder the owner and mode of another; a folder that of its parent."""
-    status = other.stat()
-    if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-        os.chown(path, status.st_uid, status.st_gid)
-    path.chmod(status.st_mode & 0o7777)
-
-
 @contextmanager
 def _written(folder: Path) -> Iterator[None]:
     try:
@@ -280,9 +308,9 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def discard(folder: Path) -> None:
-    """Delete an unfinished folder."""
+    """Delete an unfinished folder of ours; what has no marker is left alone."""
     with _written(folder):
-        shutil.rmtree(folder)
+        remove_own(folder)
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.restore.folder import FolderPlan, folder_differs
+from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
+from tiersnap.remote_storage.restore.published import Published, as_published
 from tiersnap.remote_storage.restore.remote_copies import (
     ListedPartition,
     RemotePartition,
@@ -97,19 +98,25 @@ def plan_pieces(
     *,
     without: Collection[str] = (),
     log_start_offset: int | None = None,
+    until: int | None = None,
     known_log_start: int = 0,
+    published: Published | None = None,
 ) -> tuple[RemotePartition, Chain]:
     """Which copies make the log.
 
     Args:
         without: segment ids to leave out.
-        log_start_offset: as given by the user.
+        log_start_offset, until: as given by the user.
         known_log_start: of the log directory's own checkpoint; used where the user gave none.
+        published: what the cluster knows of the partition; None where it was not asked.
 
     Raises:
-        ObjectNotFoundError, RemoteGapError, CorruptDataError: see `plan_chain` and `read_lineage`.
+        UnknownToClusterError, DeletedByClusterError: see `as_published`.
+        ObjectNotFoundError, RemoteGapError, MissingTailError, CorruptDataError: see `plan_chain` and `read_lineage`.
     """
     remote = read_copies(store, listed)
+    if published is not None:
+        remote = as_published(remote, published)
     copies = [copy for copy in remote.copies if copy.segment_id not in without]
     if not copies:
         problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.unusable)
@@ -126,7 +133,9 @@ def plan_pieces(
         raise
     if log_start_offset is None and known_log_start > lineage[0][1]:
         log_start_offset = known_log_start
-    return remote, plan_chain(copies, lineage, unusable=remote.unusable, log_start_offset=log_start_offset)
+    unusable = [each for each in remote.unusable if each.segment_id not in without]
+    chain = plan_chain(copies, lineage, unusable=unusable, log_start_offset=log_start_offset, until=until)
+    return remote, chain
 
 
 def plan_restore(
@@ -154,8 +163,8 @@ def plan_restore(
         producer_expiration=producer_expiration,
         now=now,
     )
-    unfinished = {path.name for path in target.path.iterdir() if path.name.startswith(folder.unfinished_prefix)}
-    action = Action.RESUME if folder.unfinished_name in unfinished else Action.RESTORE
+    unfinished = find_unfinished(folder, target.path)
+    action = Action.RESTORE if unfinished.resumed is None else Action.RESUME
     if (target.path / folder.name).exists():
         _check_segments(target, folder)
         action = Action.COMPARE
@@ -165,7 +174,7 @@ def plan_restore(
         destination,
         source_cluster,
         _told_open(store, chain),
-        tuple(sorted(unfinished - {folder.unfinished_name})),
+        unfinished.leftovers,
     )
 
 
@@ -177,7 +186,7 @@ def known_log_start(target: Target, listed: ListedPartition, *, is_same_cluster:
 
 def _check_segments(target: Target, plan: FolderPlan) -> None:
     folder = target.path / plan.name
-    found = {path.name: path.stat().st_size for path in folder.glob("*.log")}
+    found = {path.name: path.lstat().st_size for path in folder.glob("*.log")}
     if not any(found.values()):
         # What a broker makes when it finds no folder, and what `kafka-topics --create` leaves.
         raise folder_differs(folder, "it holds no record, so a broker that missed the partition made it")

@@ -6,16 +6,20 @@ Every object of one segment id is one copy of one segment. A copy counts only if
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.small_object import INDEXES_BYTES, get_small
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
-from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 
 _REQUESTS_AT_ONCE = 8
@@ -75,17 +79,22 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 def read_copies(store: ObjectStore, listed: ListedPartition) -> RemotePartition:
     """Look into what was listed: which copies are complete, and what offsets they hold.
 
-    Raises:
-        RemoteStorageError: a segment was compressed or encrypted by the plugin.
+    A copy that the plugin compressed is read, one that it encrypted is unusable.
     """
+
+    def read(attempt: AttemptObjects) -> RemoteCopy | UnusableCopy:
+        found = read_copy(store, listed.partition, attempt)
+        if isinstance(found, UnusableCopy) or found.is_verbatim:
+            return found
+        try:
+            key = attempt.objects[KeyKind.RSM_MANIFEST].key
+            manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
+        except (CorruptDataError, EncryptedSegmentError, ObjectNotFoundError) as error:
+            return UnusableCopy(attempt.segment_id, attempt.start_offset, error.message)
+        return replace(found, chunks=manifest.chunks)
+
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        results = list(pool.map(lambda attempt: read_copy(store, listed.partition, attempt), listed.attempts))
-    for each in results:
-        if isinstance(each, RemoteCopy) and not each.is_verbatim:
-            raise RemoteStorageError(
-                f"{store.uri}: segment {each.metadata.id} is compressed or encrypted by the plugin",
-                hint="read it through a broker with that plugin",
-            )
+        results = list(pool.map(read, listed.attempts))
     return RemotePartition(
         listed.partition,
         tuple(each for each in results if isinstance(each, RemoteCopy)),
@@ -103,7 +112,8 @@ def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes 
     if copy.places is None:
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in IndexType}
     key = _KEYS.segment(KeyKind.INDEXES, copy.metadata)
-    data = store.get(key)
+    size = max(place[0] + place[1] for place in copy.places.values() if place)
+    data = get_small(store, ObjectInfo(key, size, None, 0), limit=INDEXES_BYTES)
     indexes: dict[IndexType, bytes | None] = {}
     for index, place in copy.places.items():
         indexes[index] = None if place is None else data[place[0] : place[0] + place[1]]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.errors import MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -94,8 +94,9 @@ def plan_chain(
     copies: Sequence[RemoteCopy],
     lineage: LeaderEpochs,
     *,
-    unusable: Iterable[UnusableCopy] = (),
+    unusable: Sequence[UnusableCopy] = (),
     log_start_offset: int | None = None,
+    until: int | None = None,
 ) -> Chain:
     """Lay the copies end to end.
 
@@ -103,12 +104,14 @@ def plan_chain(
         lineage: leader epochs of the newest copy.
         unusable: attempts that are no copies, to be named where they would be needed.
         log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
+        until: exclusive end wanted; by default all that there is, which must then be usable.
 
     Raises:
         ObjectNotFoundError: no copy holds an offset from there on.
+        MissingTailError: a newer segment is not usable; or the copies end below `until`.
         RemoteGapError: offsets in between are in no copy of this lineage; or those at a given log start.
     """
-    intervals = [interval for copy in copies for interval in _agreed(copy, lineage)]
+    intervals = _up_to(until, [interval for copy in copies for interval in _agreed(copy, lineage)])
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
@@ -131,11 +134,12 @@ def plan_chain(
         pieces.append(Piece(chosen.copy, at, chosen.end_offset))
     if gaps:
         raise _gap_error(gaps, unusable)
+    _check_tail(pieces[-1].end_offset, unusable, until)
     return Chain(
         tuple(pieces),
         log_start,
         _leader_epochs(pieces, lineage),
-        tuple(_left_out(copies, intervals, pieces, unusable)),
+        tuple(_left_out(copies, intervals, pieces, unusable, until)),
         first if first > wanted else None,
     )
 
@@ -144,6 +148,35 @@ def _agreed(copy: RemoteCopy, lineage: LeaderEpochs) -> list[Piece]:
     """The offsets of a copy that belong to the lineage, as one piece a stretch."""
     intervals = agreed_intervals(copy.metadata.segment_leader_epochs, copy.end_offset, lineage)
     return [Piece(copy, start, end) for start, end in intervals]
+
+
+def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:
+    if until is None:
+        return list(intervals)
+    return [
+        Piece(each.copy, each.start_offset, min(each.end_offset, until))
+        for each in intervals
+        if each.start_offset < until
+    ]
+
+
+def _check_tail(end_offset: int, unusable: Sequence[UnusableCopy], until: int | None) -> None:
+    if until is not None:
+        if end_offset < until:
+            raise MissingTailError(
+                f"the usable copies end at offset {end_offset}, before {until}", hint=f"--until {end_offset}, or less"
+            )
+        return
+    newer = sorted((each for each in unusable if each.start_offset >= end_offset), key=lambda each: each.start_offset)
+    if newer:
+        named = "; ".join(
+            f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}"
+            for each in newer[:_MOST_GAPS_NAMED]
+        )
+        raise MissingTailError(
+            f"the log would end at offset {end_offset}, and {len(newer)} newer segments are not usable: {named}",
+            hint=f"bring their objects back; or say that the log is to end there: --until {end_offset}",
+        )
 
 
 def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:
@@ -170,7 +203,11 @@ def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpoc
 
 
 def _left_out(
-    copies: Sequence[RemoteCopy], intervals: Sequence[Piece], pieces: Sequence[Piece], unusable: Iterable[UnusableCopy]
+    copies: Sequence[RemoteCopy],
+    intervals: Sequence[Piece],
+    pieces: Sequence[Piece],
+    unusable: Iterable[UnusableCopy],
+    until: int | None,
 ) -> Iterable[LeftOut]:
     used = {piece.copy.segment_id for piece in pieces}
     agreed = {interval.copy.segment_id for interval in intervals}
@@ -180,6 +217,8 @@ def _left_out(
         same = next((piece for piece in pieces if piece.start_offset == copy.start_offset), None)
         if copy.end_offset <= pieces[0].start_offset:
             reason = "below the log start offset"
+        elif until is not None and copy.start_offset >= until:
+            reason = "behind the end that was asked for"
         elif copy.segment_id not in agreed:
             reason = "written under leader epochs that the newest segment does not know"
         elif same is not None:

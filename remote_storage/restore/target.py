@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.remote_storage.metadata.segment_metadata import is_uuid
 from tiersnap.remote_storage.restore.errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
-from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import CorruptCheckpointError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.checkpoints import TopicPartition, format_offsets, is_topic_id, parse_offsets
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
 from tiersnap.snapshot.log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from tiersnap.snapshot.regular_file import read_text
 
 PRODUCER_STATES = ("keep", "empty")
 
@@ -31,7 +33,10 @@ class Target:
             CorruptCheckpointError: it is damaged, so that nothing can be added to it.
         """
         path = self.path / name
-        return parse_offsets(path.read_text(), name=str(path)) if path.exists() else {}
+        try:
+            return parse_offsets(read_text(path), name=str(path)) if os.path.lexists(path) else {}
+        except OSError as error:
+            raise CorruptCheckpointError(f"{path}: {error.strerror}", hint="move it away: a broker makes it") from error
 
     def set_offset(self, name: str, partition: TopicPartition, offset: int) -> bool:
         """Set one partition's entry of a checkpoint file, the others kept; whether that changed it."""
@@ -39,7 +44,7 @@ class Target:
         if offsets.get(partition) == offset:
             return False
         path = self.path / name
-        like = path if path.exists() else self.path / META_PROPERTIES
+        like = path if os.path.lexists(path) else self.path / META_PROPERTIES
         offsets[partition] = offset
         write_atomically(path, format_offsets(offsets).encode("utf-8"), replace=True, like=like)
         return True
@@ -83,7 +88,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     if not path.is_dir():
         raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
     file = path / META_PROPERTIES
-    if not file.exists():
+    if not os.path.lexists(file):
         raise MissingMetaPropertiesError(
             f"{file} is missing: no broker starts on a log directory without it",
             hint="lay it anew as it was, four lines: version=1, cluster.id="
@@ -93,7 +98,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
             "it: the one that no other disk of the broker has. Under ZooKeeper: version=0, cluster.id, broker.id",
         )
     try:
-        text = file.read_text()
+        text = read_text(file)
     except OSError as error:
         raise cannot_write(file, error) from error
     return Target(path, meta_properties.parse(text, name=str(file)))

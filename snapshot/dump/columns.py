@@ -10,6 +10,7 @@ import numpy as np
 
 from tiersnap.snapshot.dump import lines
 from tiersnap.snapshot.dump.lines import Field
+from tiersnap.snapshot.escaped import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Column:
     def text_field(self) -> Field:
         """The column as words for people: ISO 8601 times in UTC, `-` for an absent value."""
         if self.words is not None:
-            return lines.word(self.values, [text or "-" for text in self.words])
+            return lines.word(self.values, [escaped(text) if text else "-" for text in self.words])
         if self.values.dtype == np.bool_:
             return lines.word(np.where(self._absent(), 2, self.values), ("false", "true", "-"))
         if self.is_time:

@@ -11,7 +11,7 @@ import numpy as np
 from tiersnap.snapshot.dump.columns import Column
 from tiersnap.snapshot.dump.files import StorageFile
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 
 MOST_DAMAGE_KEPT = 10
 Text = bytes | memoryview
@@ -61,6 +61,11 @@ class Judgement:
             self.damage.append(damage)
         else:
             self.further += 1
+
+
+def unreadable(file: StorageFile, error: OSError) -> Finding:
+    """What is noticed of a file that cannot be read."""
+    return Finding(FindingKind.UNREADABLE_FILE, file.path, -1, error.strerror or str(error))
 
 
 class Contents(Protocol):

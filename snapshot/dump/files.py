@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log import log_dir
+from tiersnap.snapshot.regular_file import open_regular
 
 
 class FileKind(StrEnum):
@@ -80,8 +82,7 @@ def identify(path: str) -> StorageFile:
     if target.is_dir():
         raise UsageError(f"{path} is a directory", hint=f"name its files, or list them with `tiersnap scan {path}`")
     try:
-        with target.open("rb"):
-            pass
+        os.close(open_regular(target, follow=True))
     except FileNotFoundError:
         raise SourceNotFoundError(
             f"{path} does not exist", hint="`tiersnap scan LOGDIR --segments` shows what a log directory holds"
@@ -106,6 +107,6 @@ def next_base_offset(file: StorageFile) -> int | None:
     following = [
         int(path.stem)
         for path in Path(file.path).parent.glob("*.log")
-        if path.stem.isdigit() and int(path.stem) > (file.offset or 0)
+        if path.stem.isascii() and path.stem.isdigit() and int(path.stem) > (file.offset or 0)
     ]
     return min(following, default=None)

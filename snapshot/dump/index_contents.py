@@ -12,11 +12,12 @@ import numpy as np
 
 from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import Column, numbers, times
-from tiersnap.snapshot.dump.contents import Judgement, Options, Text
+from tiersnap.snapshot.dump.contents import Judgement, Options, Text, unreadable
 from tiersnap.snapshot.dump.files import StorageFile
 from tiersnap.snapshot.dump.log_probe import LogProbe, open_log_probe
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
+from tiersnap.snapshot.regular_file import read_regular
 
 
 class _IndexContents:
@@ -25,7 +26,11 @@ class _IndexContents:
         self.judgement = Judgement()
         self._options = options
         self._base_offset = file.offset or 0
-        self._data = Path(file.path).read_bytes()
+        self._data = b""
+        try:
+            self._data = read_regular(file.path, follow=True)
+        except OSError as error:
+            self.judgement.add(unreadable(file, error))
 
     def _judge(self, decode: Callable[..., np.ndarray]) -> None:
         try:

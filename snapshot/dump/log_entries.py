@@ -26,12 +26,11 @@ from functools import partial
 
 import google_crc32c
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.dump_entries import MORE, PEEK, walk_all
-from tiersnap.snapshot.log.windows import Windows, open_windows
+from tiersnap.snapshot.log.windows import BufferedWindows, Windows
 
 # RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
 ENTRY_DTYPE = np.dtype(
@@ -97,7 +96,7 @@ class LogEntries:
         self.end: EntriesEnd
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        windows = open_windows(fs.LocalFileSystem(), self._path, may_shrink=True)
+        windows = BufferedWindows(self._path, follow=True)
         left = self._count
         try:
             for rows in self._read(windows):

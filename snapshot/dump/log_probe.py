@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.regular_file import open_regular
 
 _START = struct.Struct(">qiibIhi")  # baseOffset, batchLength, leader epoch, magic, crc, attributes, lastOffsetDelta
 _SMALLEST_SIZE = 14
@@ -52,4 +53,4 @@ class LogProbe:
 
 def open_log_probe(path: Path) -> LogProbe:
     """Open a `.log` file for probing."""
-    return LogProbe(os.open(path, os.O_RDONLY))
+    return LogProbe(open_regular(path, follow=True))

@@ -9,10 +9,11 @@ import numpy as np
 
 from tiersnap.snapshot.dump import kafka_text
 from tiersnap.snapshot.dump.columns import Column, numbers, times, words
-from tiersnap.snapshot.dump.contents import Judgement, Options, Text
+from tiersnap.snapshot.dump.contents import Judgement, Options, Text, unreadable
 from tiersnap.snapshot.dump.files import FileKind, StorageFile
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import checkpoints, snapshot_file
+from tiersnap.snapshot.regular_file import read_regular, read_text
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 
@@ -48,11 +49,14 @@ class SnapshotContents:
             yield kafka_text.producers(entries)
 
     def _entries(self) -> np.ndarray | None:
-        data = Path(self.file.path).read_bytes()
         try:
+            data = read_regular(self.file.path, follow=True)
             snapshot_file.decode(data, name=self.file.path)
         except CorruptDataError as error:
             self.judgement.add(error)
+            return None
+        except OSError as error:
+            self.judgement.add(unreadable(self.file, error))
             return None
         return self._options.first(kafka_text.in_file_order(data, snapshot_file.HEADER_LENGTH))
 
@@ -68,9 +72,12 @@ class TextContents:
     def columns(self) -> Iterator[Sequence[Column]]:
         """One column a field of the text's lines."""
         try:
-            rows = self._rows(Path(self.file.path).read_text("utf-8", "replace"))
+            rows = self._rows(read_text(Path(self.file.path), follow=True))
         except CorruptDataError as error:
             self.judgement.add(error)
+            rows = []
+        except OSError as error:
+            self.judgement.add(unreadable(self.file, error))
             rows = []
         rows = rows[: self._options.count]
         if self.file.kind is FileKind.LEADER_EPOCHS:

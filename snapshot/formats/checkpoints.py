@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -27,6 +28,9 @@ from tiersnap.snapshot.errors import CorruptCheckpointError
 
 _VERSION = "0"
 _ZERO_TOPIC_ID = "A" * 22
+# As many digits as a Java long has: int() takes underscores and other scripts' digits, and refuses 5,000 of them.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_SHOWN = 40
 
 TopicPartition = tuple[str, int]
 LeaderEpochs = tuple[tuple[int, int], ...]
@@ -37,25 +41,25 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
     if not lines:
         return []
     if lines[0].strip() != _VERSION:
-        raise CorruptCheckpointError(f"{name}: line 1 is {lines[0]!r}, expected version {_VERSION}")
-    if len(lines) < 2 or not lines[1].strip().isdecimal():
-        raise CorruptCheckpointError(f"{name}: line 2 is {''.join(lines[1:2])!r}, expected the number of entries")
+        raise CorruptCheckpointError(f"{name}: line 1 is {lines[0][:_SHOWN]!r}, expected version {_VERSION}")
+    count = lines[1].strip() if len(lines) > 1 else ""
+    if not _NUMBER.fullmatch(count) or int(count) < 0:
+        raise CorruptCheckpointError(f"{name}: line 2 is {count[:_SHOWN]!r}, expected the number of entries")
     rows = [line.split() for line in lines[2:] if line.strip()]
     for number, row in enumerate(rows, 3):
         if len(row) != fields:
             raise CorruptCheckpointError(f"{name}: line {number} has {len(row)} fields, expected {fields}")
-    if len(rows) != int(lines[1]):
-        raise CorruptCheckpointError(f"{name}: {len(rows)} entries, {lines[1].strip()} expected from line 2")
+    if len(rows) != int(count):
+        raise CorruptCheckpointError(f"{name}: {len(rows)} entries, {count} expected from line 2")
     return rows
 
 
 def _integer(value: str, name: str, *, bits: int = 64) -> int:
-    try:
-        number = int(value)
-    except ValueError as error:
-        raise CorruptCheckpointError(f"{name}: {value[:40]!r} is not a number") from error
+    if not _NUMBER.fullmatch(value):
+        raise CorruptCheckpointError(f"{name}: {value[:_SHOWN]!r} is not a number")
+    number = int(value)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise CorruptCheckpointError(f"{name}: {value[:40]} is no number of {bits} bits")
+        raise CorruptCheckpointError(f"{name}: {value} is no number of {bits} bits")
     return number
 
 
@@ -109,7 +113,7 @@ def parse_topic_id(text: str, *, name: str) -> str:
         raise CorruptCheckpointError(f"{name}: no `version: 0` line")
     topic_id = fields.get("topic_id", "").strip()
     if not is_topic_id(topic_id):
-        raise CorruptCheckpointError(f"{name}: topic_id {topic_id!r} is not the 22 characters of a topic id")
+        raise CorruptCheckpointError(f"{name}: topic_id {topic_id[:_SHOWN]!r} is not the 22 characters of a topic id")
     return topic_id
 
 

@@ -11,11 +11,14 @@ does not start on a directory without it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tiersnap.snapshot.errors import CorruptCheckpointError
 
 META_PROPERTIES = "meta.properties"
+_NODE_ID = re.compile(r"[+-]?[0-9]{1,10}")
+_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ def parse(text: str, *, name: str) -> MetaProperties:
     if not found.get("cluster.id"):
         raise CorruptCheckpointError(f"{name}: no cluster.id in it", hint="every broker since 0.10.1 writes one")
     node_id = found.get("node.id", found.get("broker.id"))
-    if node_id is not None and not node_id.lstrip("-").isdigit():
-        raise CorruptCheckpointError(f"{name}: {node_id!r} is not a node id")
+    if node_id is not None and not (_NODE_ID.fullmatch(node_id) and -(1 << 31) <= int(node_id) < 1 << 31):
+        raise CorruptCheckpointError(f"{name}: {node_id[:_SHOWN]!r} is not a node id")
     return MetaProperties(
         cluster_id=found["cluster.id"],
         node_id=None if node_id is None else int(node_id),

@@ -12,6 +12,10 @@ from pathlib import Path
 
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import LogDirInUseError
+from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
+
+# A link would be created elsewhere, and given away there.
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextmanager
@@ -20,11 +24,11 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     Raises:
         LogDirInUseError: a broker holds it.
-        UsageError: this user may not open it.
+        UsageError: this user may not open it, or it is no regular file.
     """
     path = log_dir / ".lock"
     try:
-        descriptor = _open(path)
+        descriptor = _open(log_dir)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:
@@ -43,12 +47,30 @@ def locked(log_dir: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return os.open(path, os.O_RDWR)
-    # No broker was ever here. One that runs as the directory's owner must be able to open the file later.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    owner = path.parent.stat()
-    if os.geteuid() == 0:
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+def _open(log_dir: Path) -> int:
+    directory = os.open(log_dir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                return _regular(os.open(".lock", _FLAGS, dir_fd=directory), log_dir)
+            # No broker was ever here. One that runs as the directory's owner must be able to open the file later.
+            with contextlib.suppress(FileExistsError):
+                descriptor = os.open(".lock", _FLAGS | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=directory)
+                owner = os.fstat(directory)
+                if os.geteuid() == 0:
+                    os.fchown(descriptor, owner.st_uid, owner.st_gid)
+                return descriptor
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotRegularFileError("a symbolic link", str(log_dir / ".lock")) from error
+        raise
+    finally:
+        os.close(directory)
+
+
+def _regular(descriptor: int, log_dir: Path) -> int:
+    kind = kind_of(os.fstat(descriptor).st_mode)
+    if kind is not None:
+        os.close(descriptor)
+        raise NotRegularFileError(kind, str(log_dir / ".lock"))
     return descriptor

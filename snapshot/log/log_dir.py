@@ -25,6 +25,8 @@ from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, So
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.listing import FOLDER, list_folder
+from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -35,6 +37,8 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+# In the order of the fields of Checkpoints.
+_OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS)
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
@@ -147,15 +151,26 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     """The pyarrow filesystem and path of a URI or a local path.
 
     Raises:
-        SourceNotFoundError: the scheme is unknown or the filesystem cannot be reached.
+        SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
     """
     if "://" not in uri and not uri.startswith("file:"):
-        return fs.LocalFileSystem(), Path(uri).expanduser().absolute().as_posix()
+        path = Path(uri).expanduser().absolute().as_posix()
+        if not _is_utf8(path):
+            raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
+        return fs.LocalFileSystem(), path
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError) as error:
         raise SourceNotFoundError(f"{uri}: {error}", hint="use a path, file:///…, s3://bucket/… or hdfs://…") from error
     return filesystem, path
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def located(uri: str) -> str:
@@ -183,7 +198,7 @@ def open_log_dir(uri: str) -> LogDir:
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
     try:
-        listing = filesystem.get_file_info(fs.FileSelector(path))
+        listing = list_folder(filesystem, path)
     except OSError as error:
         is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
         reason = "no such directory" if is_absent else error.strerror or str(error)
@@ -191,30 +206,30 @@ def open_log_dir(uri: str) -> LogDir:
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
     folders, others, findings = [], [], []
     files = {}
-    for info in listing:
-        if info.type != fs.FileType.Directory:
-            files[info.base_name] = info.path
-        elif info.base_name not in _SKIPPED_FOLDERS:
-            other = _OTHER_FOLDER.match(info.base_name)
+    for entry in listing:
+        if entry.kind != FOLDER or entry.name in _OFFSET_CHECKPOINTS:
+            files[entry.name] = entry.path
+        elif entry.name not in _SKIPPED_FOLDERS:
+            other = _OTHER_FOLDER.match(entry.name)
             if other:
-                others.append(OtherFolder(info.base_name, other["state"]))
-            elif split_folder_name(info.base_name):
-                folders.append(info.base_name)
+                others.append(OtherFolder(entry.name, other["state"]))
+            elif split_folder_name(entry.name):
+                folders.append(entry.name)
             else:
-                others.append(OtherFolder(info.base_name, "unknown"))
+                others.append(OtherFolder(entry.name, "unknown"))
     if not folders:
         hint = "a log directory holds folders named <topic>-<partition>; is this its parent, or one partition?"
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     tables: list[dict[TopicPartition, int]] = []
-    for name in (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS):
+    for name in _OFFSET_CHECKPOINTS:
         offsets, finding = _read_offsets(filesystem, files.get(name))
         tables.append(offsets)
         findings.extend(finding)
     return LogDir(
         filesystem=filesystem,
         path=path,
-        folders=tuple(sorted(folders)),
-        others=tuple(sorted(others, key=lambda other: other.name)),
+        folders=tuple(folders),
+        others=tuple(others),
         checkpoints=Checkpoints(*tables),
         is_clean=CLEAN_SHUTDOWN in files,
         findings=tuple(findings),
@@ -222,9 +237,12 @@ def open_log_dir(uri: str) -> LogDir:
 
 
 def read_text(filesystem: fs.FileSystem, path: str) -> str:
-    """The whole of a small UTF-8 file; undecodable bytes are replaced, parsing then says what is wrong."""
-    with filesystem.open_input_stream(path) as file:
-        return bytes(file.read()).decode("utf-8", "replace")
+    """The whole of a small UTF-8 file; undecodable bytes are replaced, parsing then says what is wrong.
+
+    Raises:
+        OSError: it is gone, unreadable, no regular file, or too large to be such a file.
+    """
+    return read_bounded(filesystem, path, limit=TEXT_BYTES).decode("utf-8", "replace")
 
 
 def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], list[Finding]]:
@@ -247,7 +265,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
     empty = Partition(path=path, topic=topic, partition=number, segments=(), snapshots={})
     try:
-        listing = filesystem.get_file_info(fs.FileSelector(path))
+        listing = list_folder(filesystem, path)
     except OSError as error:
         return replace(empty, findings=(unreadable(path, error),))
     numbered: dict[str, dict[int, FileRef]] = {
@@ -255,29 +273,26 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     }
     findings: list[Finding] = []
     texts = {}
-    for info in sorted(listing, key=lambda info: info.base_name):
-        name = info.base_name
+    for name, file, kind, size, modified_ns in listing:
         match = _NUMBERED_FILE.fullmatch(name)
         if match and int(match["number"]) > _LARGEST_OFFSET:
             match = None
-        if info.type != fs.FileType.File:
-            if match:
-                message = "not a regular file: a folder, or a link that leads nowhere"
-                findings.append(Finding(FindingKind.UNREADABLE_FILE, info.path, -1, message))
+        if kind is not None:
+            if match or name in (LEADER_EPOCHS, PARTITION_METADATA):
+                findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
             continue
         if match:
-            ref = FileRef(info.path, info.size, info.mtime_ns or 0)
-            numbered[match["suffix"]][int(match["number"])] = ref
+            numbered[match["suffix"]][int(match["number"])] = FileRef(file, size, modified_ns)
         elif name.endswith((".snapshot", ".log")):
             message = "the name is not <20 digits>" + name[name.rindex(".") :]
             is_number = _OTHER_NUMBER.fullmatch(name)
             message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
-            findings.append(Finding(FindingKind.BAD_FILE_NAME, info.path, -1, message))
+            findings.append(Finding(FindingKind.BAD_FILE_NAME, file, -1, message))
         elif name.endswith(_UNFINISHED):
             message = "half-done compaction; start the broker once to finish it, then look again"
-            findings.append(Finding(FindingKind.UNFINISHED_SWAP, info.path, -1, message))
+            findings.append(Finding(FindingKind.UNFINISHED_SWAP, file, -1, message))
         elif name in (LEADER_EPOCHS, PARTITION_METADATA):
-            texts[name] = info.path
+            texts[name] = file
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))
     key = (topic, number)

@@ -109,7 +109,8 @@ def replay_restored(
         now, producer_expiration: ms; what the tier's snapshots lack and a broker would drop now is no doubt.
 
     Raises:
-        CorruptDataError: a batch is damaged, or no broker could replay the log.
+        CorruptDataError: a batch is damaged, no broker could replay the log, or what was said of a segment (its last
+            offset at the log end, its leader epochs) is not what its batches say.
     """
     return _Pass(filesystem, partition, leader_epochs, fetch, put, empty_state).run(now, producer_expiration)
 
@@ -204,6 +205,13 @@ class _Pass:
                 hint=_SHUN,
                 base_offset=segment.base_offset,
             )
+        if end.last_offset + 1 < segment.next_base_offset == self._partition.segments[-1].base_offset:
+            raise CorruptDataError(
+                f"{tier.name}: its last offset is {end.last_offset}, and it was said to be "
+                f"{segment.next_base_offset - 1}: the log would end where no record is",
+                hint=f"{_SHUN}; or end the log below it with --until",
+                base_offset=segment.base_offset,
+            )
         if end.last_offset + 1 < segment.next_base_offset:
             self._found.doubts.append(
                 f"{tier.name}: ends at offset {end.last_offset}, the next segment begins at {segment.next_base_offset}"
@@ -223,9 +231,10 @@ class _Pass:
         wrong = np.flatnonzero((known >= 0) & (known != told))
         if wrong.size:
             row = rows[wrong[0]]
-            self._found.doubts.append(
+            raise CorruptDataError(
                 f"{name}: the batch at {row['base_offset']} was written under leader epoch "
-                f"{row['partition_leader_epoch']}, the leader epochs say {told[wrong[0]]}"
+                f"{row['partition_leader_epoch']}, the leader epochs that came with it say {told[wrong[0]]}",
+                hint=_SHUN,
             )
 
     def _put_indexes(self, segment: Segment, tier: TierParts, rebuild: indexes.IndexRebuild, end: SegmentEnd) -> None:

@@ -1,19 +1,23 @@
 """Bytes of a segment file by window, so that memory stays flat whatever the segment's size.
 
 A closed segment on a local disk is memory-mapped: headers of large batches are then read without touching the
-payload. The active segment may be cut by its broker at any moment (a map would die of SIGBUS), and remote files cannot
-be mapped, so those are read: local ones piece by piece into one buffer that stays in the processor's cache.
+payload. A follower may truncate it all the same, which the map survives (see bus_error) and tells when it is closed.
+The active segment is cut and appended to while it is read, and remote files cannot be mapped, so those are read: local
+ones piece by piece into one buffer that stays in the processor's cache.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from pyarrow import fs
+
+from tiersnap.snapshot.log import bus_error
+from tiersnap.snapshot.regular_file import open_regular
 
 WINDOW_BYTES = 32 << 20
 _CACHED_BYTES = 1 << 20
@@ -35,7 +39,11 @@ class Windows(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the file.
+
+        Raises:
+            OSError: what was read was not the file, which was cut or could not be read in the meantime.
+        """
         ...
 
 
@@ -45,13 +53,21 @@ class MappedWindows:
     best_bytes = WINDOW_BYTES
 
     def __init__(self, path: str) -> None:
-        with Path(path).open("rb") as file:
-            self.size = file.seek(0, 2)
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
+        self._path, self._descriptor = path, open_regular(path)
+        self._map: mmap.mmap | None = None
+        try:
+            self.size = os.fstat(self._descriptor).st_size
+            if self.size:
+                self._map = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            os.close(self._descriptor)
+            raise error if isinstance(error, OSError) else OSError(errno.ESTALE, "cut while it was opened") from error
+        if self._map is not None:
+            self._watched = bus_error.watch(np.frombuffer(self._map, np.uint8).ctypes.data, self.size)
         self._released = 0
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """A view into the map."""
+        """A view into the map; zeros from where the file has been cut."""
         if self._map is None:
             return np.empty(0, np.uint8)
         behind = position - position % mmap.ALLOCATIONGRANULARITY
@@ -62,7 +78,17 @@ class MappedWindows:
         return np.frombuffer(self._map, np.uint8, length, position)
 
     def close(self) -> None:
-        """Nothing to do: the map goes with its last window."""
+        """Say whether the windows were the file; the map itself goes with its last window."""
+        size = os.fstat(self._descriptor).st_size
+        os.close(self._descriptor)
+        if self._map is None:
+            return
+        bus_error.forget(self._watched)
+        if size < self.size:
+            said = f"cut from {self.size} bytes to {size} while it was read"
+            raise OSError(errno.ESTALE, said, self._path)
+        if self._watched.is_cut:
+            raise OSError(errno.EIO, "a page of it cannot be read, or was cut off for a while", self._path)
 
 
 class BufferedWindows:
@@ -70,10 +96,9 @@ class BufferedWindows:
 
     best_bytes = _CACHED_BYTES
 
-    def __init__(self, path: str) -> None:
-        # The descriptor is positioned by each read, so no buffering of Python's own is wanted.
-        self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115
-        self.size = self._file.seek(0, 2)
+    def __init__(self, path: str, *, follow: bool = False) -> None:
+        self._descriptor = open_regular(path, follow=follow)
+        self.size = os.fstat(self._descriptor).st_size
         self._buffer = bytearray()
 
     def read(self, position: int, length: int) -> np.ndarray:
@@ -84,7 +109,7 @@ class BufferedWindows:
         room = memoryview(self._buffer)
         filled = 0
         while filled < length:
-            count = os.preadv(self._file.fileno(), [room[filled:length]], position + filled)
+            count = os.preadv(self._descriptor, [room[filled:length]], position + filled)
             if count == 0:
                 break
             filled += count
@@ -94,7 +119,7 @@ class BufferedWindows:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        os.close(self._descriptor)
 
 
 class ReadWindows:
@@ -117,11 +142,11 @@ class ReadWindows:
 
 
 def open_windows(filesystem: fs.FileSystem, path: str, *, may_shrink: bool) -> Windows:
-    """Map what is local and will not shrink, read the rest.
+    """Map what is local and closed, read the rest.
 
     Raises:
-        OSError: the file is gone or unreadable.
+        OSError: the file is gone, unreadable or no regular file.
     """
     if not isinstance(filesystem, fs.LocalFileSystem):
         return ReadWindows(filesystem, path)
-    return BufferedWindows(path) if may_shrink else MappedWindows(path)
+    return MappedWindows(path) if bus_error.is_available and not may_shrink else BufferedWindows(path)

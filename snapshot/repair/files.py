@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from tiersnap.snapshot.atomic_file import (
 from tiersnap.snapshot.errors import ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Write
 
 
@@ -68,7 +70,7 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
         try:
             folder.mkdir(parents=True, exist_ok=True)
             staged(path).unlink(missing_ok=True)
-            if path.exists() and path.read_bytes() == data:
+            if os.path.lexists(path) and read_regular(path) == data:
                 return
         except OSError as error:
             raise cannot_write(path, error) from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
 from tiersnap.snapshot.report.html_page import to_html
 from tiersnap.snapshot.report.model import Report
@@ -27,9 +28,10 @@ def write_report(report: Report, destination: Path | str) -> tuple[Path, ...]:
     never meets half of one. Other files of the folder are left alone.
 
     Raises:
-        UsageError: the folder cannot be made or written.
+        UsageError: the folder cannot be made or written, or is a broker's.
     """
     folder = Path(destination)
+    refuse_log_dir(folder, "the report's folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return tuple(_replace(folder / name, chunks) for name, chunks in contents(report))

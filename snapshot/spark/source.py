@@ -12,7 +12,9 @@
 Options: `path` (or load's argument), one log directory on file:, s3: or hdfs:; `topic`, a regular expression for the
 whole name; `partition`, a number; `fromOffset` (inclusive) and `untilOffset` (exclusive), of the batches' base offsets:
 segments that hold none are not opened; `checkCrc` (true); `taskBytes` (134217728): segments are packed into tasks of
-about that size. Columns are those of tables.RECORD_BATCHES; a damaged segment gives its rows up to the damage.
+about that size; `onDamage`, `fail` (the default) or `stop`, which gives of a damaged segment the rows up to the damage
+and logs it. Columns are those of tables.RECORD_BATCHES. An option that is not among these, and a topic or partition
+that the log directory does not have, are errors: no rows without a word.
 
 Filters of a query are left to Spark. Pushed down they would select segments too, but Spark 4.1 keeps the selection that
 one query made for the next one on the same DataFrame, which then lacks rows if it has no filter.
@@ -20,6 +22,7 @@ one query made for the next one on the same DataFrame, which then lacks rows if 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +32,26 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tiersnap.snapshot.log.log_dir import Segment, open_log_dir, read_partition, resolve
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import (
+    LogDir,
+    Partition,
+    Segment,
+    open_log_dir,
+    read_partition,
+    resolve,
+    split_folder_name,
+)
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.spark.schemas import RECORD_BATCHES
 from tiersnap.snapshot.tables.record_batches import to_batch
 
 DEFAULT_TASK_BYTES = 128 << 20
+OPTIONS = ("path", "topic", "partition", "fromOffset", "untilOffset", "checkCrc", "taskBytes", "onDamage")
 _NO_LIMIT = 2**63 - 1
+_LARGEST_DIGITS = 19
+_MOST_NAMED = 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,9 +99,23 @@ class Selection:
 
 
 def _number(name: str, text: str) -> int:
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LARGEST_DIGITS):
         raise ValueError(f"kafkasegment: {name} {text!r} is no number from 0 on")
     return int(text)
+
+
+def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
+    """The option, one of `values`; the first of them where it is not given."""
+    value = options.get(name.lower(), values[0]).lower()
+    if value not in values:
+        raise ValueError(f"kafkasegment: {name} {value!r} is not one of {', '.join(values)}")
+    return value
+
+
+def _check_known(options: Mapping[str, str]) -> None:
+    unknown = sorted(options.keys() - {name.lower() for name in OPTIONS})
+    if unknown:
+        raise ValueError(f"kafkasegment: no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
 
 
 @dataclass(frozen=True)
@@ -124,24 +154,33 @@ class KafkaSegmentDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the `path` option."""
         options = {name.lower(): value for name, value in self.options.items()}
+        _check_known(options)
         if "path" not in options:
             raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
         return KafkaSegmentReader(
             options["path"],
             Selection.of(options),
-            check_crc=options.get("checkcrc", "true").lower() == "true",
+            check_crc=_one_of(options, "checkCrc", "true", "false") == "true",
             task_bytes=_number("taskBytes", options.get("taskbytes", str(DEFAULT_TASK_BYTES))),
+            stops_at_damage=_one_of(options, "onDamage", "fail", "stop") == "stop",
         )
 
 
 class KafkaSegmentReader(DataSourceReader):
     """Plans tasks on the driver, decodes on executors."""
 
-    def __init__(self, path: str, selection: Selection, *, check_crc: bool, task_bytes: int) -> None:
+    def __init__(
+        self, path: str, selection: Selection, *, check_crc: bool, task_bytes: int, stops_at_damage: bool = False
+    ) -> None:
         self._path, self._selection, self._check_crc, self._task_bytes = path, selection, check_crc, task_bytes
+        self._stops_at_damage = stops_at_damage
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Segments that can hold a selected row, packed by size in the order of the log."""
+        """Segments that can hold a selected row, packed by size in the order of the log.
+
+        Raises:
+            ValueError: nothing is selected; or rows are missing and onDamage is `fail`.
+        """
         tasks: list[list[SegmentRef]] = [[]]
         size = 0
         for segment in self._segments():
@@ -154,11 +193,14 @@ class KafkaSegmentReader(DataSourceReader):
 
     def _segments(self) -> Iterator[SegmentRef]:
         log_dir = open_log_dir(self._path)
-        for folder in log_dir.folders:
-            topic, _, number = folder.rpartition("-")
-            if not self._selection.has_partition(topic, int(number)):
-                continue
+        names = {folder: split_folder_name(folder) or ("", -1) for folder in log_dir.folders}
+        folders = [folder for folder, name in names.items() if self._selection.has_partition(*name)]
+        if not folders:
+            raise ValueError(self._nothing_selected(log_dir))
+        for folder in folders:
             partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+            for finding in _unlisted(partition):
+                self._tell(finding)
             for segment in partition.segments:
                 if self._selection.can_be_in(segment):
                     yield SegmentRef(
@@ -171,8 +213,29 @@ class KafkaSegmentReader(DataSourceReader):
                         segment.log.size,
                     )
 
+    def _nothing_selected(self, log_dir: LogDir) -> str:
+        wanted = [] if self._selection.topic is None else [f"topic {self._selection.topic.pattern!r}"]
+        wanted += [] if self._selection.partition is None else [f"partition {self._selection.partition}"]
+        there = sorted({(split_folder_name(folder) or ("", -1))[0] for folder in log_dir.folders})
+        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        return (
+            f"kafkasegment: {self._path} has no {', '.join(wanted)}; a topic must match as a whole, and there are "
+            f"{', '.join(there[:_MOST_NAMED])}{more}"
+        )
+
+    def _tell(self, finding: Finding) -> None:
+        if not self._stops_at_damage:
+            raise ValueError(
+                f"kafkasegment: {finding}; rows behind it would be missing: .option('onDamage', 'stop') goes without"
+            )
+        _log.warning("kafkasegment: %s; rows behind it are left out", finding)
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode the segments of a task."""
+        """Decode the segments of a task.
+
+        Raises:
+            ValueError: a segment is damaged below the selected end, and onDamage is `fail`.
+        """
         assert isinstance(partition, SegmentTask)
         filesystem, _ = resolve(self._path)
         for segment in partition.segments:
@@ -193,3 +256,10 @@ class KafkaSegmentReader(DataSourceReader):
                 offsets = rows["base_offset"]
                 first, end = np.searchsorted(offsets, (self._selection.from_offset, self._selection.until_offset))
                 yield to_batch(rows[first:end], identity)
+            if scan.end.finding is not None and scan.end.last_offset + 1 < self._selection.until_offset:
+                self._tell(scan.end.finding)
+
+
+def _unlisted(partition: Partition) -> Iterator[Finding]:
+    """Findings of a listing that cost rows: a log file, or the folder itself, that cannot be read."""
+    return (each for each in partition.findings if each.path == partition.path or each.path.endswith(".log"))

@@ -15,6 +15,7 @@ from pyarrow import fs
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.state.carry import Boundary, PartitionState, ReadSnapshot, Refusal, StartState, carry
 from tiersnap.snapshot.state.replay import Run, fold_segment
 
@@ -178,7 +179,6 @@ def read_bytes(filesystem: fs.FileSystem, ref: FileRef) -> bytes:
     """The whole of a small file.
 
     Raises:
-        OSError: it is gone or unreadable.
+        OSError: it is gone, unreadable, no regular file, or too large to be one of a broker's.
     """
-    with filesystem.open_input_stream(ref.path) as file:
-        return bytes(file.read())
+    return read_bounded(filesystem, ref.path)

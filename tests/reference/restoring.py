@@ -41,3 +41,8 @@ def restore(store: DirectoryStore, disk: Path, *words: str | Path, topic: str = 
 def expected_snapshot(offset: int) -> bytes:
     """As Kafka's own classes fold it."""
     return (DATA / "expected" / f"{TOPIC}-0" / f"{offset:020d}.snapshot").read_bytes()
+
+
+def only_manifest(store: DirectoryStore, base: int) -> Path:
+    (path,) = store.root.rglob(f"{base:020d}-*.rsm-manifest")
+    return path

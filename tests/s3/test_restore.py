@@ -140,7 +140,10 @@ def test_an_object_that_lost_its_tail_is_no_copy(endpoint, tiered, disk, bucket)
     store = S3Store(bucket, "some/prefix/", settings_for(endpoint))
     (log,) = (found.key for found in store.list() if found.key.endswith(".log") and f"{695:020d}" in found.key)
     store.replace(log, store.get(log)[:-100])
-    ran = tiersnap(*words(tiered, disk, endpoint))
+    refused = tiersnap(*words(tiered, disk, endpoint))
+    assert refused.exit_code == 4
+    assert "--until 695" in refused.err
+    ran = tiersnap(*words(tiered, disk, endpoint), "--until", "695")
     assert ran.rows[0]["log_end_offset"] == 695
     assert "its manifest says" in ran.rows[0]["left_out"][0]["reason"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,67 @@ def test_a_log_directory_in_s3_gives_the_rows_of_the_one_on_disk(
     observed = spark.read.format("kafkasegment").load(uri).select(*columns).orderBy("base_offset").collect()
     expected = batches.where("topic = 'payments' and partition = 0").select(*columns).orderBy("base_offset").collect()
     assert observed == expected
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A log directory in whose partition tv2-0 the second closed segment is damaged at its third batch."""
+    logs = shutil.copytree(LOGS, tmp_path / "logs")
+    path = logs / "tv2-0" / f"{634:020d}.log"
+    position = int(read_segment(path.read_bytes(), 633).rows()[2][RECORD_BATCHES.names[4:].index("position")])
+    data = bytearray(path.read_bytes())
+    data[position + 30] ^= 1
+    path.write_bytes(data)
+    return logs
+
+
+@pytest.mark.parametrize("option", ["topics", "fromoffsets", "on_damage"])
+def test_an_option_that_nobody_knows_is_an_error_that_names_those_there_are(option: str) -> None:
+    source = KafkaSegmentDataSource({"path": str(LOGS), option: "1"})
+    with pytest.raises(ValueError, match=rf"no option {option}; there are .*fromOffset.*onDamage"):
+        source.reader(schemas.RECORD_BATCHES)
+
+
+@pytest.mark.parametrize(("option", "value"), [("onDamage", "ignore"), ("checkCrc", "yes"), ("fromOffset", "²")])
+def test_a_value_that_an_option_does_not_take_is_an_error(option: str, value: str) -> None:
+    with pytest.raises(ValueError, match=option):
+        KafkaSegmentDataSource({"path": str(LOGS), option.lower(): value}).reader(schemas.RECORD_BATCHES)
+
+
+def test_a_misspelt_topic_is_an_error_that_names_the_topics(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match=r"no topic 'order'.* orders, "):
+        reader(LOGS, task_bytes=1 << 30, topic="order").partitions()
+    with pytest.raises(ValueError, match=r"no topic 'tv2', partition 7"):
+        reader(LOGS, task_bytes=1 << 30, topic="tv2", partition="7").partitions()
+    spark.dataSource.register(KafkaSegmentDataSource)
+    with pytest.raises(AnalysisException, match="no topic 'order'"):
+        spark.read.format("kafkasegment").option("topic", "order").load(str(LOGS)).collect()
+
+
+def rows_of(found: KafkaSegmentReader) -> int:
+    return sum(batch.num_rows for task in found.partitions() for batch in found.read(task))
+
+
+def test_a_damaged_segment_fails_the_query_unless_told_to_stop_there(
+    damaged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match=r"BAD_CRC: .*00634\.log at byte .*onDamage"):
+        rows_of(reader(damaged, task_bytes=1 << 30, topic="tv2"))
+    options = {"check_crc": True, "task_bytes": 1 << 30}
+    whole = rows_of(KafkaSegmentReader(str(LOGS), Selection.of({"topic": "tv2"}), **options))
+    left = rows_of(KafkaSegmentReader(str(damaged), Selection.of({"topic": "tv2"}), **options, stops_at_damage=True))
+    lost = len(read_segment((LOGS / "tv2-0" / f"{634:020d}.log").read_bytes(), 633).rows()) - 2
+    assert whole - left == lost
+    assert "BAD_CRC" in caplog.text
+
+
+def test_damage_above_the_selected_end_costs_no_row_and_no_error(damaged: Path) -> None:
+    assert rows_of(reader(damaged, task_bytes=1 << 30, topic="tv2", untiloffset="635")) > 0
+
+
+def test_a_log_file_that_is_none_is_damage_too(tmp_path: Path) -> None:
+    logs = shutil.copytree(LOGS, tmp_path / "logs")
+    (logs / "tv2-0" / f"{634:020d}.log").unlink()
+    (logs / "tv2-0" / f"{634:020d}.log").mkdir()
+    with pytest.raises(ValueError, match="not a regular file: a folder"):
+        reader(logs, task_bytes=1 << 30, topic="tv2").partitions()

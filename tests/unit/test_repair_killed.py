@@ -19,15 +19,15 @@ CHANGES_A_SNAPSHOT = 5  # open the temporary file, its mode, link or rename, rem
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    """Two partitions: three snapshots to write and two to replace."""
-    folder = tmp_path / "log-dir"
-    folder.mkdir()
+def host(tmp_path: Path) -> Path:
+    """A log directory in a folder: two partitions, three snapshots to write and two to replace."""
+    folder = tmp_path / "host" / "log-dir"
+    folder.mkdir(parents=True)
     write_small_log(folder, "missing", with_snapshots=False)
     wrong = write_small_log(folder, "wrong")
     for offset in (5, 15):
         file_of(wrong, offset, ".snapshot").write_bytes(WITHOUT_PRODUCERS)
-    return folder
+    return folder.parent
 
 
 def killed(folder: Path, copies: Path, *words: str) -> int:
@@ -44,16 +44,16 @@ def killed(folder: Path, copies: Path, *words: str) -> int:
 
 
 @pytest.mark.parametrize("place", ["in place", "elsewhere"])
-def test_killed_anywhere_it_leaves_whole_files_and_the_next_run_finishes(log_dir, tmp_path, place):
+def test_killed_anywhere_it_leaves_whole_files_and_the_next_run_finishes(host, tmp_path, place):
     apply = ["repair", "--expiration", "none", "--replace"]
-    apply += ["--apply", "{}"] if place == "in place" else ["--all", "--out", "{}/out", "{}"]
-    before = tree(log_dir)
-    shutil.copytree(log_dir, tmp_path / "uninterrupted")
+    apply += ["--apply", "{}/log-dir"] if place == "in place" else ["--all", "--out", "{}/out", "{}/log-dir"]
+    before = tree(host)
+    shutil.copytree(host, tmp_path / "uninterrupted")
     assert_said(tiersnap(*(word.replace("{}", str(tmp_path / "uninterrupted")) for word in apply)), 0)
     finished = tree(tmp_path / "uninterrupted")
     assert finished.keys() != before.keys()
 
-    times = killed(log_dir, tmp_path / "killed", *apply)
+    times = killed(host, tmp_path / "killed", *apply)
 
     assert times >= 5 * CHANGES_A_SNAPSHOT
     for number in range(1, times + 1):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
+from tests.reference.command import tiersnap
+from tests.reference.plugin_compressed import compress_copy
 from tests.reference.restoring import (
     CLUSTER,
     END,
     ORIGINAL,
     TOPIC,
     expected_snapshot,
+    only_manifest,
     restore,
 )
 from tests.reference.tiered import tier
@@ -23,11 +25,6 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
-
-
-def only_manifest(store: DirectoryStore, base: int) -> Path:
-    (path,) = store.root.rglob(f"{base:020d}-*.rsm-manifest")
-    return path
 
 
 def test_a_gap_is_refused_and_nothing_is_written(store, disk, tmp_path):
@@ -43,11 +40,16 @@ def test_a_gap_is_refused_and_nothing_is_written(store, disk, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
 @pytest.mark.parametrize("how", ["truncated", "missing", "empty"])
-def test_a_copy_with_a_short_or_missing_object_is_no_copy(store, disk, suffix, how):
+def test_a_newest_copy_with_a_short_or_missing_object_is_asked_about(store, disk, suffix, how):
     (path,) = store.root.rglob(f"{695:020d}-*.{suffix}")
     data = path.read_bytes()
     path.unlink() if how == "missing" else path.write_bytes(data[: len(data) // 2] if how == "truncated" else b"")
-    planned = restore(store, disk)
+    refused = restore(store, disk, "--apply")
+    assert refused.exit_code == 4
+    assert "1 newer segments are not usable" in refused.err
+    assert "--until 695" in refused.err
+    assert [path.name for path in disk.iterdir()] == ["meta.properties"]
+    planned = restore(store, disk, "--until", "695")
     assert planned.exit_code == 0
     assert planned.rows[0]["log_end_offset"] == 695
     (left,) = planned.rows[0]["left_out"]
@@ -121,17 +123,119 @@ def test_a_manifest_of_another_segment_is_refused(store, disk):
     manifest = json.loads(path.read_text())
     manifest["remoteLogSegmentMetadata"]["startOffset"] = 694
     path.write_text(json.dumps(manifest))
-    planned = restore(store, disk)
+    assert "tells of" in restore(store, disk).err
+    planned = restore(store, disk, "--until", "695")
     assert planned.rows[0]["log_end_offset"] == 695
     assert "tells of" in planned.rows[0]["left_out"][0]["reason"]
 
 
-def test_a_segment_that_only_the_plugin_can_read_is_refused(store, disk):
+def test_an_encrypted_segment_is_named_as_such_and_the_others_are_restored_when_told(store, disk):
     path = only_manifest(store, 695)
-    path.write_text(path.read_text().replace('"compression":false', '"compression":true'))
+    path.write_text(path.read_text().replace('{"version"', '{"encryption":{"dataKey":"k:x","aad":"x"},"version"', 1))
     refused = restore(store, disk)
-    assert refused.exit_code == 2
-    assert "compressed or encrypted" in refused.err
+    assert refused.exit_code == 4
+    assert "is encrypted by the plugin" in refused.err
+    assert restore(store, disk, "--until", "695", "--apply").exit_code == 0
+    assert (disk / f"{TOPIC}-0" / f"{695:020d}.log").stat().st_size == 0
+
+
+@pytest.mark.parametrize("chunk_size", [1000, 4096, 1 << 20])
+def test_segments_that_the_plugin_compressed_are_restored_and_fetched(store, disk, tmp_path, chunk_size):
+    for base in (0, 695):
+        compress_copy(only_manifest(store, base), chunk_size)
+    done = restore(store, disk, "--apply")
+    assert done.exit_code == 0, done.err
+    for base in (0, 695):
+        name = f"{base:020d}.log"
+        assert (disk / f"{TOPIC}-0" / name).read_bytes() == (ORIGINAL / name).read_bytes()
+    assert restore(store, disk, "--apply").rows[0]["action"] == "COMPARE"
+    words = ("--topic", TOPIC, "--partition", "0", "--offset", "3", "--out", tmp_path / "out", "--apply")
+    assert tiersnap("fetch", "--from", store.root, *words).exit_code == 0
+    assert (tmp_path / "out").read_bytes() == (ORIGINAL / f"{0:020d}.log").read_bytes()
+
+
+def test_a_damaged_chunk_is_corrupt_data_and_so_is_a_short_object(store, disk):
+    log = compress_copy(only_manifest(store, 0), 1000)
+    data = log.read_bytes()
+    log.write_bytes(b"\0" * 50 + data[50:])
+    failed = restore(store, disk, "--apply")
+    assert failed.exit_code == 5
+    assert "the chunk at byte" in failed.err
+    log.write_bytes(data[:-1])
+    assert "its manifest says" in restore(store, disk, "--log-start", "0").err
+
+
+def tell(store: DirectoryStore, base: int, **said: object) -> None:
+    path = only_manifest(store, base)
+    manifest = json.loads(path.read_text())
+    manifest["remoteLogSegmentMetadata"] |= said
+    path.write_text(json.dumps(manifest))
+
+
+def test_an_end_offset_that_the_bytes_do_not_have_becomes_no_checkpoint(store, disk):
+    tell(store, 695, endOffset=99_999)
+    failed = restore(store, disk, "--apply")
+    assert failed.exit_code == 5
+    assert "its last offset is 1378, and it was said to be 99999" in failed.err
+    assert not (disk / f"{TOPIC}-0").exists()
+    assert not (disk / "replication-offset-checkpoint").exists()
+
+
+def test_leader_epochs_that_the_batches_do_not_have_become_no_checkpoint(store, disk):
+    """Manifest and index agree, so only the batches can tell."""
+    for base in (0, 695):
+        manifest = only_manifest(store, base)
+        (epoch,) = json.loads(manifest.read_text())["remoteLogSegmentMetadata"]["segmentLeaderEpochs"]
+        other = str((int(epoch) + 1) % 10)
+        tell(store, base, segmentLeaderEpochs={other: base})
+        indexes = manifest.with_suffix(".indexes")
+        old, new = (f"0\n1\n{each} 0\n".encode() for each in (epoch, other))
+        assert old in indexes.read_bytes()
+        indexes.write_bytes(indexes.read_bytes().replace(old, new))
+    failed = restore(store, disk, "--apply")
+    assert failed.exit_code == 5
+    assert "was written under leader epoch" in failed.err
+    assert not (disk / f"{TOPIC}-0").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace('"startOffset":695', '"startOffset":Infinity'),
+        lambda text: text.replace('"endOffset":', '"endOffset":1e999,"x":'),
+        lambda _: '{"a":' * 100_000,
+        lambda text: text.replace('"position":0', '"position":' + "9" * 5000),
+        lambda text: text.replace('"brokerId":', '"brokerId":"²","x":'),
+    ],
+)
+def test_a_manifest_that_nobody_sane_wrote_is_an_unusable_copy(store, disk, damage):
+    path = only_manifest(store, 695)
+    changed = damage(path.read_text())
+    assert changed != path.read_text()
+    path.write_text(changed)
+    refused = restore(store, disk)
+    assert refused.exit_code == 4
+    assert "Traceback" not in refused.err
+    assert "newer segments are not usable" in refused.err
+    assert restore(store, disk, "--until", "695").exit_code == 0
+
+
+def test_a_manifest_of_5_gb_is_not_read(store, disk):
+    with only_manifest(store, 695).open("r+b") as file:
+        file.truncate(5 << 30)
+    refused = restore(store, disk)
+    assert refused.exit_code == 4
+    assert "5.0 GiB" in refused.err
+
+
+def test_the_end_that_is_asked_for_cuts_at_a_batch_or_says_what_there_is(store, disk):
+    beyond = restore(store, disk, "--until", str(END + 1))
+    assert beyond.exit_code == 4
+    assert f"--until {END}" in beyond.err
+    ends = restore(store, disk, "--until", "700", "--apply")
+    assert ends.exit_code == 0, ends.err
+    assert ends.rows[0]["log_end_offset"] == 700
+    assert (disk / f"{TOPIC}-0" / f"{700:020d}.log").exists()
 
 
 def test_topics_made_anew_and_mixed_layouts_must_be_chosen(store, disk, tmp_path):

@@ -1,0 +1,53 @@
+"""Text that came from files, names and servers, as it may be shown on a terminal: escaped and without secrets.
+
+A URI or a setting can hold a secret, which is shown as `***`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.escaped import escaped
+
+_HIDDEN = "***"
+# A number and a `/` behind the colon is a port.
+_IN_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/@\s:]*:(?!\d{1,5}/)[^@\s]*@")
+_IN_SETTING = re.compile(
+    r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|access[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
+    r"(?P<value>[^\s,;&'\"]+)"
+)
+
+
+def masked(text: str) -> str:
+    """The text without passwords of URIs and values of settings that are named like secrets."""
+    return _IN_SETTING.sub(rf"\g<name>{_HIDDEN}", _IN_URI.sub(rf"\g<scheme>{_HIDDEN}@", text))
+
+
+def shown(text: str) -> str:
+    """Both."""
+    return escaped(masked(text))
+
+
+def in_words(value: object) -> str:
+    """A value of a summary as people write it."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(map(str, value)) or "none"
+    return "" if value is None else str(value)
+
+
+def refuse_credentials(name: str, value: object) -> None:
+    """Refuse a setting's value that is a URI with a password in it.
+
+    Raises:
+        UsageError: it is one; the password is not in the message.
+    """
+    for text in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(text, str) and _IN_URI.search(text):
+            raise UsageError(
+                f"{name}: {masked(text)}: a password in a URI ends up in tables, logs and process lists",
+                hint="give it by the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or a role",
+            )

@@ -1,0 +1,154 @@
+"""Where the chunks of a remote segment lie: the `chunkIndex` of the Aiven plugin's manifest.
+
+A segment file is cut into chunks of `originalChunkSize` bytes, the last one shorter, and each is transformed by itself
+(compressed with zstd, encrypted, or left as it is); the log object is the transformed chunks end to end.
+
+    type "fixed"      transformedChunkSize of all but the last, finalTransformedChunkSize of the last
+    type "variable"   transformedChunks: base64 of zstd of the transformed sizes, numbers big-endian:
+                          int32 count
+                          count 1:  int32 the size
+                          else:     int32 base, int8 width (1 to 4), count - 1 numbers of `width` bytes that are added
+                                    to base, int32 the last size
+
+Follows io.aiven.kafka.tieredstorage.manifest.index.FixedSizeChunkIndex, VariableSizeChunkIndex and
+serde.ChunkSizesBinaryCodec.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tiersnap.remote_storage.strict_json import below, text, whole
+
+MAX_CHUNK_SIZE = (1 << 30) - 1
+MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
+_INT = struct.Struct(">i")
+_MOST_SIZES = 1 << 22
+_LARGEST_OVERHEAD = 64 + 9  # of the base, width, last and count; and what a stream adds
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk: where it lies in the log object, and how many bytes of the segment file it is."""
+
+    position: int
+    size: int
+    original_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkIndex:
+    """Sizes in bytes.
+
+    Attributes:
+        original_chunk_size: of all chunks but the last.
+        transformed: sizes of the transformed chunks; of a "fixed" index that of all but the last, and the last.
+        count: of chunks.
+    """
+
+    original_chunk_size: int
+    file_size: int
+    count: int
+    transformed: tuple[int, ...]
+
+    @property
+    def object_size(self) -> int:
+        """Bytes of the log object."""
+        if len(self.transformed) == self.count:
+            return sum(self.transformed)
+        return self.transformed[0] * (self.count - 1) + self.transformed[-1]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """In the order of the file."""
+        position = 0
+        for number in range(self.count):
+            is_last = number == self.count - 1
+            size = self.transformed[-1 if is_last else min(number, len(self.transformed) - 2)]
+            original = self.file_size - number * self.original_chunk_size if is_last else self.original_chunk_size
+            yield Chunk(position, size, original)
+            position += size
+
+
+def decode(found: object) -> ChunkIndex:
+    """The chunk index of a manifest.
+
+    Raises:
+        ValueError: it is none, or contradicts itself.
+    """
+    chunk_size = whole(below(found, "originalChunkSize"), bits=31, least=1)
+    file_size = whole(below(found, "originalFileSize"), bits=32, least=1)
+    count = -(-file_size // chunk_size)
+    kind = below(found, "type")
+    if kind == "fixed":
+        size = whole(below(found, "transformedChunkSize"), bits=32, least=1)
+        last = whole(below(found, "finalTransformedChunkSize"), bits=32, least=1)
+        return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (size, last))
+    if kind == "variable":
+        sizes = _sizes(text(below(found, "transformedChunks")), count)
+        return ChunkIndex(chunk_size, file_size, count, tuple(sizes))
+    raise ValueError(f"chunk index of type {str(kind)[:40]!r}, known are 'fixed' and 'variable'")
+
+
+def decode_of_copy(found: object, *, is_compressed: object) -> ChunkIndex:
+    """As `decode`; without compression the chunks are the file.
+
+    Raises:
+        ValueError: also where the sizes say something else.
+    """
+    index = decode(found)
+    if not isinstance(is_compressed, bool):
+        raise ValueError(f"compression is {str(is_compressed)[:40]!r}")  # noqa: TRY004 - of the data
+    if not is_compressed and index.object_size != index.file_size:
+        raise ValueError(f"{index.object_size} bytes of chunks and {index.file_size} of the file, uncompressed")
+    return index
+
+
+def decompress(data: bytes, size: int) -> bytes:
+    """The `size` bytes that were compressed with zstd into `data`.
+
+    Raises:
+        ValueError: it is not zstd, or holds another number of bytes.
+    """
+    try:
+        found = bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(size + 1))
+    except OSError as error:
+        raise ValueError(f"not zstd: {error}") from error
+    if len(found) != size:
+        raise ValueError(f"{'more than' if len(found) > size else f'{len(found)} bytes and not'} {size} bytes in it")
+    return found
+
+
+def _sizes(encoded: str, count: int) -> list[int]:
+    if count > _MOST_SIZES:
+        raise ValueError(f"{count} chunks, at most {_MOST_SIZES} are read")
+    packed = base64.b64decode(encoded, validate=True)
+    try:
+        stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
+        data = bytes(stream.read(4 * count + _LARGEST_OVERHEAD))
+    except OSError as error:
+        raise ValueError(f"the chunk sizes are not zstd: {error}") from error
+    try:
+        (found,) = _INT.unpack_from(data)
+        if found != count:
+            raise ValueError(f"{found} chunk sizes, the file has {count} chunks")
+        if count == 1:
+            sizes, end = [_INT.unpack_from(data, 4)[0]], 8
+        else:
+            base, width = struct.unpack_from(">ib", data, 4)
+            end = 9 + (count - 1) * width
+            if not 1 <= width <= 4 or end + 4 > len(data):
+                raise ValueError(f"chunk sizes of {width} bytes in {len(data)} bytes")
+            added = (data[at : at + width] for at in range(9, end, width))
+            sizes = [base + int.from_bytes(each, "big") for each in added]
+            sizes.append(_INT.unpack_from(data, end)[0])
+            end += 4
+    except struct.error as error:
+        raise ValueError(f"the chunk sizes end after {len(data)} bytes") from error
+    if end != len(data) or min(sizes) < 1 or max(sizes) > MAX_FILE_SIZE:
+        raise ValueError("chunk sizes that no plugin writes")
+    return sizes

@@ -1,0 +1,158 @@
+"""A folder that restore builds in somebody else's directory, held by its descriptor.
+
+Restore runs as root in a directory that another user owns. So the folder's name cannot be foretold, it is made and
+never found, and everything in it is reached through its descriptor: no link is followed, a file is made and never
+opened to be written. A marker file tells our unfinished folders from others; nothing without one is emptied or removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tiersnap.snapshot.regular_file import read_regular
+
+MARKER = "tiersnap-restore.json"
+PART = ".part"
+_MARKER_BYTES = 4096
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class OwnFolder:
+    """A folder by its descriptor.
+
+    Attributes:
+        path: for messages and for reading; nothing is written through it.
+    """
+
+    def __init__(self, path: Path, *, like: Path | None = None) -> None:
+        """Open the folder at `path`, which must be one and no link; new files get owner and mode of `like`.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self.path = path
+        self._like = None if like is None else like.stat(follow_symlinks=False)
+        self._descriptor = os.open(path, _DIRECTORY)
+
+    @classmethod
+    def made(cls, parent: Path, prefix: str, plan: str, *, like: Path | None = None) -> OwnFolder:
+        """A new folder `<prefix><16 hex>` with a marker that names the plan; owner and mode are those of `parent`."""
+        path = parent / f"{prefix}{secrets.token_hex(8)}"
+        directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.mkdir(path.name, 0o700, dir_fd=directory)
+            folder = cls(path, like=like)
+            with folder.new_file(MARKER) as file:
+                file.write(json.dumps({"version": 1, "plan": plan}).encode("ascii"))
+            _give(folder._descriptor, os.fstat(directory))
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return folder
+
+    @contextmanager
+    def new_file(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file, synced when it is left; whatever had the name is unlinked. Nothing is left after an error."""
+        self.remove(name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor)
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+                yield file
+                file.flush()
+                _give(descriptor, self._like)
+                os.fsync(descriptor)
+        except BaseException:
+            self.remove(name)
+            raise
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None where there is no file of that name, be it a link."""
+        try:
+            return read_regular(self.path / name)
+        except OSError:
+            return None
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None where there is none."""
+        try:
+            return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Put a file in place of another."""
+        os.rename(name, new_name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def remove(self, name: str) -> None:
+        """Unlink a name, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def names(self) -> list[str]:
+        """What is in it, the marker left out."""
+        return sorted(name for name in os.listdir(self._descriptor) if name != MARKER)  # noqa: PTH208 - a descriptor
+
+    def sync(self) -> None:
+        """Make its names durable."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> OwnFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def plan_of(path: Path) -> str | None:
+    """The plan that the marker of an unfinished folder names, "" where it was cut short; None if it is not ours.
+
+    An empty folder counts as ours: a restore was killed as it made it, and there is nothing to lose.
+    """
+    try:
+        with OwnFolder(path) as folder:
+            if not os.listdir(folder._descriptor):  # noqa: PTH208 - a descriptor
+                return ""
+        data = read_regular(path / MARKER, limit=_MARKER_BYTES)
+    except OSError:
+        return None
+    try:
+        plan = json.loads(data)["plan"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return plan if isinstance(plan, str) else ""
+
+
+def remove_own(path: Path) -> None:
+    """Delete an unfinished folder that has our marker; anything else is left alone.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    if plan_of(path) is None:
+        return
+    parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        shutil.rmtree(path.name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _give(descriptor: int, like: os.stat_result | None) -> None:
+    if like is None:
+        return
+    if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    os.fchmod(descriptor, like.st_mode & 0o777)

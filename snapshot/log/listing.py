@@ -1,0 +1,60 @@
+"""What lies in one folder, by name, kind, size and time, on any file system."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from pyarrow import fs
+
+from tiersnap.snapshot.regular_file import kind_of
+
+FOLDER = "a folder"
+
+
+class Entry(NamedTuple):
+    r"""One name in a folder.
+
+    Attributes:
+        name: what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown.
+        kind: None for a regular file, FOLDER for one or a link to one, else what it is in words.
+        size: bytes; 0 for a folder.
+        modified_ns: since the epoch.
+    """
+
+    name: str
+    path: str
+    kind: str | None
+    size: int
+    modified_ns: int
+
+
+def list_folder(filesystem: fs.FileSystem, path: str) -> list[Entry]:
+    """The entries of a folder, ascending by name. A file that vanishes meanwhile is left out.
+
+    Raises:
+        OSError: there is no such folder, or it may not be read.
+    """
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return sorted(_local(path))
+    kinds = {fs.FileType.File: None, fs.FileType.Directory: FOLDER}
+    return sorted(
+        Entry(info.base_name, info.path, kinds.get(info.type, "of no known kind"), info.size or 0, info.mtime_ns or 0)
+        for info in filesystem.get_file_info(fs.FileSelector(path))
+    )
+
+
+def _local(path: str) -> list[Entry]:
+    entries = []
+    with os.scandir(path) as found:
+        for each in found:
+            name = os.fsencode(each.name).decode("utf-8", "backslashreplace")
+            try:
+                status = each.stat(follow_symlinks=False)
+                # Partitions are laid to other disks by links; a file of one never is a link.
+                kind = FOLDER if each.is_dir() else kind_of(status.st_mode)
+            except OSError:
+                continue
+            size = 0 if kind == FOLDER else status.st_size
+            entries.append(Entry(name, f"{path}/{name}", kind, size, status.st_mtime_ns))
+    return entries

@@ -1,0 +1,116 @@
+"""Reading what should be a regular file of a bounded size, whatever lies there.
+
+A FIFO in place of a checkpoint would hold a reader for ever, `/dev/zero` would fill its memory, and a link would have
+it read what its owner may not. So a file on the local disk is opened without waiting and without following a link in
+its last part, and looked at before it is read. Partition folders and log directories may be links, as operators lay
+them to other disks; the files in them never are, on any broker.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from pyarrow import fs
+
+from tiersnap.snapshot.units import human_bytes
+
+TEXT_BYTES = 64 << 20  # about a million partitions in a checkpoint
+SMALL_FILE_BYTES = 1 << 30  # snapshots and indexes; 1 M producers and their transactions are 50 MB
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+class NotRegularFileError(OSError):
+    """Raised when something else lies where a file should be; `strerror` says what."""
+
+    def __init__(self, kind: str, path: str) -> None:
+        super().__init__(errno.EINVAL, f"not a regular file: {kind}", path)
+
+
+class FileTooLargeError(OSError):
+    """Raised when a file is larger than any of its kind can be; `strerror` says how large."""
+
+    def __init__(self, size: int, limit: int, path: str) -> None:
+        said = f"{human_bytes(size)}, and no file of its kind has more than {human_bytes(limit)}"
+        super().__init__(errno.EFBIG, said, path)
+
+
+def kind_of(mode: int) -> str | None:
+    """What a file of this `st_mode` is, None for a regular one."""
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), None)
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
+    """A descriptor of the file, for reading.
+
+    Args:
+        follow: also through a link, for a path that a person gave.
+
+    Raises:
+        NotRegularFileError: it is a FIFO, a device, a folder or a link.
+        OSError: it cannot be opened.
+    """
+    name = os.fspath(path)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(name, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotRegularFileError("a symbolic link", name) from error
+        if error.errno == errno.ENXIO:
+            raise NotRegularFileError("a socket, or a device that is not there", name) from error
+        raise
+    try:
+        kind = kind_of(os.fstat(descriptor).st_mode)
+        if kind is not None:
+            raise NotRegularFileError(kind, name)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES, follow: bool = False) -> bytes:
+    """The whole of a local file of at most `limit` bytes.
+
+    Raises:
+        FileTooLargeError: it is larger.
+        NotRegularFileError, OSError: as `open_regular`.
+    """
+    descriptor = open_regular(path, follow=follow)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        size = os.fstat(descriptor).st_size
+        if size > limit:
+            raise FileTooLargeError(size, limit, os.fspath(path))
+        return file.read(size)
+
+
+def read_bounded(filesystem: fs.FileSystem, path: str, *, limit: int = SMALL_FILE_BYTES) -> bytes:
+    """As `read_regular`, of any pyarrow file system.
+
+    Raises:
+        FileTooLargeError: it is larger.
+        OSError: it cannot be read.
+    """
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return read_regular(path, limit=limit)
+    with filesystem.open_input_stream(path) as file:
+        data = bytes(file.read(limit + 1))
+    if len(data) > limit:
+        raise FileTooLargeError(len(data), limit, path)
+    return data
+
+
+def read_text(path: Path, *, limit: int = TEXT_BYTES, follow: bool = False) -> str:
+    """The whole of a small text file; bytes that are not UTF-8 are replaced, and parsing says what is wrong."""
+    return read_regular(path, limit=limit, follow=follow).decode("utf-8", "replace")

@@ -1,0 +1,111 @@
+"""The wheel without extras, as on a broker host: no command is a traceback, and each says which extra it lacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tiersnap.jobs.cli import COMMANDS
+
+pytestmark = pytest.mark.install
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "tests/data/ledger-2.7.2/logs"
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`tiersnap` of a virtual environment with the wheel and what it requires, and nothing else."""
+    folder = tmp_path_factory.mktemp("install")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*words: str | Path) -> None:
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+
+    run(sys.executable, "-m", "venv", folder / "venv")
+    pip = (folder / "venv/bin/python", "-m", "pip", "--disable-pip-version-check", "-q")
+    run(*pip, "wheel", "--no-deps", "-w", folder / "wheel", ROOT)
+    (wheel,) = (folder / "wheel").glob("*.whl")
+    run(*pip, "install", wheel)
+    return folder / "venv/bin/tiersnap"
+
+
+@pytest.fixture
+def beside_a_foreign_jobs(tmp_path: Path) -> Path:
+    """A working directory with packages of somebody else that are named like parts of ours."""
+    for name in ("jobs", "snapshot", "remote_storage", "conf"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('somebody else')")
+    return tmp_path
+
+
+def say(command: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [command, *map(str, words)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_version_works_beside_a_foreign_jobs_folder(command: Path, beside_a_foreign_jobs: Path) -> None:
+    done = say(command, beside_a_foreign_jobs, "version")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, beside_a_foreign_jobs: Path) -> None:
+    for name in COMMANDS:
+        done = say(command, beside_a_foreign_jobs, name, "--help")
+        assert done.returncode == 0, (name, done.stderr)
+        assert "Usage: tiersnap" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("run", "--source", "x", "--remote", "y"), "spark"),
+        (("tier", "--source", "x", "--remote", "y"), "spark"),
+        (("report",), "spark"),
+        (("unblock", "--bootstrap-server", "localhost:1"), "spark"),
+        (("publish", "--bootstrap-server", "localhost:1"), "kafka"),
+        (("install", "--from", "s3://bucket/x", "--to", LOGS), "s3"),
+        (("restore", "--from", "s3://bucket/x", "--to", LOGS, "--topic", "t"), "s3"),
+        (("fetch", "--from", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0"), "s3"),
+    ],
+)
+def test_a_command_that_lacks_an_extra_names_it(
+    command: Path, beside_a_foreign_jobs: Path, words: tuple[str | Path, ...], extra: str
+) -> None:
+    done = say(command, beside_a_foreign_jobs, *words)
+    assert done.returncode == 2, done.stderr
+    assert f"tiersnap[{extra}]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_config_shows_the_settings_of_what_is_there(command: Path, beside_a_foreign_jobs: Path) -> None:
+    done = say(command, beside_a_foreign_jobs, "config")
+    assert done.returncode == 0, done.stderr
+    assert "producer-expiration" in done.stdout
+    assert "tiersnap run needs" in done.stderr
+    (beside_a_foreign_jobs / "settings.yaml").write_text("run:\n  keep: deltas\nscan:\n  topic: orders\n")
+    assert say(command, beside_a_foreign_jobs, "--config", "settings.yaml", "config", "scan").returncode == 0
+
+
+def test_a_broker_host_can_scan_dump_verify_and_repair(command: Path, beside_a_foreign_jobs: Path) -> None:
+    assert say(command, beside_a_foreign_jobs, "scan", LOGS, "--topic", "ledger").returncode == 4
+    out = beside_a_foreign_jobs / "out"
+    done = say(command, beside_a_foreign_jobs, "repair", LOGS, "--topic", "ledger", "--out", out)
+    assert done.returncode == 0, done.stderr
+    (first, *_) = sorted(out.rglob("*.snapshot"))
+    assert say(command, beside_a_foreign_jobs, "dump", first).returncode == 0

@@ -1,0 +1,186 @@
+"""What the command says: errors as objects, names as they are, no markup, no secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.small_log import write_small_log
+from tiersnap.jobs.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.shown import in_words, masked, shown
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.escaped import escaped
+
+pytestmark = pytest.mark.unit
+
+SECRET = "wJalrXUtnFEMI"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("scan",),
+        ("scan", "x", "--no-such-option"),
+        ("scan", "x", "--topic", "("),
+        ("no-such-command",),
+        ("repair", "x", "--expiration", "soon"),
+    ],
+)
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+def test_a_usage_error_is_an_object_on_stdout_as_any_other_error(words: tuple[str, ...], output: str) -> None:
+    ran = tiersnap(*words, output=output)
+    assert ran.exit_code == 2
+    said = json.loads(ran.out)
+    assert said["result"] is None
+    assert [error["type"] for error in said["errors"]] == ["UsageError"]
+    assert said["errors"][0]["message"] in " ".join(ran.err.split())
+    assert len(ran.out.splitlines()) == 1 or output == "json"
+
+
+def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
+    from tiersnap.jobs.cli import run
+
+    assert run(["scan", "--output=json", "--nonsense"]) == 2
+    assert json.loads(capsys.readouterr().out)["command"] == "scan"
+    assert run(["scan", "--nonsense"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_help_is_written_for_people() -> None:
+    ran = tiersnap("--help")
+    assert ran.exit_code == 0
+    assert "\\b" not in ran.out
+    assert "\b" not in ran.out
+    assert "    4 the gate refused" in ran.out or "  4 the gate refused" in ran.out
+
+
+def test_a_name_on_the_terminal_moves_no_cursor_and_forges_no_line(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path)
+    evil = "\x1b[2J\rfine\n\u202egnp.snapshot"
+    (folder / evil).touch()
+    (tmp_path / "a\x1b[1mb").mkdir()
+    ran = tiersnap("scan", tmp_path, output="table")
+    for text in (ran.out, ran.err):
+        assert not set("\x1b\r\u202e") & set(text)
+    assert r"\x1b[2J\rfine\n\u202egnp.snapshot" in ran.err
+    assert r"a\x1b[1mb" in ran.err
+
+
+@given(st.text())
+def test_what_is_shown_can_be_printed(text: str) -> None:
+    said = escaped(text)
+    assert said.encode("utf-8").decode("utf-8") == said
+    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in said)
+    if text.isprintable():
+        assert said == text
+
+
+def test_markup_is_never_read_out_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": "[bold]orders[/bold]", "reason": "[link=http://x]click[/link] [/nothing]"}]
+    Output().rows("scan", rows, columns=("name", "reason"))
+    out = capsys.readouterr().out
+    assert "[bold]orders[/bold]" in out
+    assert "[link=http://x]click[/link] [/nothing]" in out
+
+
+def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().rows("run", [], columns=("a",), summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
+    err = capsys.readouterr().err
+    assert "seconds: 1.5 decode" in err
+    assert "which: a, b" in err
+    assert "{" not in err
+    assert in_words(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"s3://AKIA:{SECRET}@bucket/x", "s3://***@bucket/x"),
+        (f"s3://AKIA:{SECRET}/a+b@bucket/x is gone", "s3://***@bucket/x is gone"),
+        (f"http://:{SECRET}@host:9000/", "http://***@host:9000/"),
+        ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
+        ("hdfs://user@host:9000/a", "hdfs://user@host:9000/a"),
+        ("s3://bucket/topic@1:2", "s3://bucket/topic@1:2"),
+        (f"spark.hadoop.fs.s3a.secret.key={SECRET}", "spark.hadoop.fs.s3a.secret.key=***"),
+        (f"sasl.password = {SECRET}, x", "sasl.password = ***, x"),
+        ("the token of 3 characters", "the token of 3 characters"),
+    ],
+)
+def test_passwords_are_masked_and_nothing_else_is(text: str, expected: str) -> None:
+    assert masked(text) == expected
+    assert shown(text) == expected
+
+
+@pytest.mark.parametrize("where", ["flag", "environment", "file"])
+def test_a_password_in_a_uri_is_refused_wherever_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    uri = f"s3://AKIA:{SECRET}@bucket/x"
+    words: list[str] = []
+    if where == "flag":
+        words = ["--from", uri]
+    elif where == "environment":
+        monkeypatch.setenv("TIERSNAP_FROM", uri)
+    else:
+        (tmp_path / "settings.yaml").write_text(f"install:\n  from: {uri}\n")
+    before = ["--config", str(tmp_path / "settings.yaml")] if where == "file" else []
+    ran = tiersnap(*before, "install", *words, "--to", str(tmp_path))
+    assert_said(ran, 2, "s3://***@bucket/x", "AWS_SECRET_ACCESS_KEY")
+    assert SECRET not in ran.err + ran.out
+
+
+def test_config_shows_no_secret_and_durations_as_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERSNAP_FROM", f"s3://AKIA:{SECRET}@bucket/x")
+    ran = tiersnap("config", "install", "repair")
+    assert SECRET not in ran.out + ran.err
+    assert ran.row(command="install", setting="from")["value"] == "s3://***@bucket/x"
+    assert ran.row(command="repair", setting="expiration")["value"] == "7d"
+    assert ran.row(command="repair", setting="producer-expiration")["value"] == "1d"
+
+
+def test_the_file_of_settings_is_not_quoted_in_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"a: [\nsecret: {SECRET}: x\n")
+    ran = tiersnap("--config", path, "scan", "x")
+    assert ran.exit_code == 2
+    assert SECRET not in ran.err + ran.out
+    path.write_bytes(b"a: \xff")
+    assert_said(tiersnap("--config", path, "scan", "x"), 2, "not YAML")
+
+
+def test_debug_output_has_no_requests_in_it(tmp_path: Path) -> None:
+    before = {name: logging.getLogger(name).level for name in ("botocore", "py4j")}
+    try:
+        tiersnap("--log-level", "debug", "scan", tmp_path)
+        assert not logging.getLogger("botocore.auth").isEnabledFor(logging.DEBUG)
+        assert not logging.getLogger("py4j.clientserver").isEnabledFor(logging.DEBUG)
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def test_a_file_of_client_properties_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    from tiersnap.jobs.options.cluster import read_properties
+
+    (tmp_path / "p").write_bytes(os.urandom(4) + b"\xff\xfe")
+    with pytest.raises(UsageError):
+        read_properties(tmp_path / "p")
+
+
+def test_a_command_that_lacks_an_extra_says_so_in_its_help_and_when_called() -> None:
+    error = missing_extra(ModuleNotFoundError(name="deltalake.exceptions"), "tiersnap run")
+    assert error is not None
+    assert missing_extra(ModuleNotFoundError(name="tiersnap.jobs.nothing"), "x") is None
+    command = UnavailableCommand("run", "The main job.", error)
+    assert "tiersnap[spark]" in command.get_help(click.Context(command, info_name="run"))
+    with pytest.raises(type(error)):
+        command.main(["--source", "x"], standalone_mode=False)

@@ -1,0 +1,132 @@
+"""What is a broker's directory is refused as a target, and what is not is left to its owner."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.small_log import tree
+from tiersnap.jobs.demo import make_room
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.lock import locked
+
+pytestmark = pytest.mark.unit
+
+
+def refused(path: Path) -> bool:
+    try:
+        refuse_log_dir(path, "--out")
+    except UsageError:
+        return True
+    return False
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """A log directory without any of the files that brokers keep at its top."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    write_partition(directory, "orders", 0, {0: [data_batch(0, 10)]})
+    for path in directory.iterdir():
+        if path.is_file():
+            path.unlink()
+    return directory
+
+
+def test_a_log_directory_and_all_below_it_are_refused(log_dir: Path) -> None:
+    for path in ("", "new", "orders-0", "orders-0/new", "a/b/c"):
+        assert refused(log_dir / path), path
+
+
+def test_a_link_into_a_log_directory_is_refused(log_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "innocent").symlink_to(log_dir)
+    assert refused(tmp_path / "innocent")
+    assert refused(tmp_path / "innocent" / "new")
+    assert refused(tmp_path / "beside" / ".." / "disk")
+
+
+@pytest.mark.parametrize(
+    "name", ["meta.properties", "replication-offset-checkpoint", ".kafka_cleanshutdown", "cleaner-offset-checkpoint"]
+)
+def test_an_empty_log_directory_is_known_by_what_a_broker_keeps_at_its_top(name: str, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / name).touch()
+    assert refused(tmp_path / "disk")
+    assert refused(tmp_path / "disk" / "new")
+
+
+def test_what_we_write_elsewhere_is_no_log_directory(tmp_path: Path) -> None:
+    out = tmp_path / "out" / "orders-0"
+    out.mkdir(parents=True)
+    (out / "00000000000000000010.snapshot").touch()
+    tier = tmp_path / "tier" / "kafka-tiered-storage" / "orders-0-AAAAAAAAAAAAAAAAAAAAAQ"
+    tier.mkdir(parents=True)
+    (tier / "00000000000000000000-AAAAAAAAAAAAAAAAAAAAAg.log").touch()
+    assert not refused(tmp_path / "out")
+    assert not refused(tmp_path / "tier")
+    assert not refused(tmp_path / "not" / "there")
+    assert not refused(tmp_path)
+
+
+def test_the_refusal_names_what_would_be_written_and_where(log_dir: Path) -> None:
+    with pytest.raises(UsageError, match=r"the report .*new.* broker's log"):
+        refuse_log_dir(log_dir / "new", "the report")
+
+
+@pytest.mark.parametrize("where", ["disk", "disk/new", "disk/orders-0", "innocent/new"])
+def test_repair_writes_into_no_log_directory_past_apply_and_lock(log_dir: Path, tmp_path: Path, where: str) -> None:
+    (tmp_path / "innocent").symlink_to(log_dir)
+    before = tree(log_dir)
+    assert_said(tiersnap("repair", log_dir, "--out", tmp_path / where), 2, "--out", "a broker's log")
+    assert tree(log_dir) == before
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x", "file:///tmp/x", "hdfs://a/b", "s3:x"])
+def test_a_uri_is_no_folder_of_the_local_disk(
+    log_dir: Path, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    assert_said(tiersnap("repair", log_dir, "--out", uri), 2, "is a URI")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("x")
+    assert_said(tiersnap("demo", "--to", theirs), 2, "it is no demo's")
+    assert_said(tiersnap("demo", "--to", log_dir), 2, "a broker's log")
+    assert (theirs / "thesis.tex").read_text() == "x"
+
+    ours = tmp_path / "ours"
+    make_room(ours)
+    (ours / "warehouse").mkdir()
+    make_room(ours)
+    assert not (ours / "warehouse").exists()
+    (tmp_path / "link").symlink_to(ours)
+    with pytest.raises(UsageError):
+        make_room(tmp_path / "link")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_that_is_a_link_is_neither_followed_nor_made_elsewhere(
+    log_dir: Path, tmp_path: Path, there: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if there:
+        elsewhere.write_text("x")
+    (log_dir / ".lock").symlink_to(elsewhere)
+    assert_said(tiersnap("repair", log_dir, "--apply"), 2, ".lock", "a symbolic link")
+    assert elsewhere.exists() == there
+
+
+def test_a_lock_that_is_a_fifo_is_refused_and_does_not_hang(log_dir: Path) -> None:
+    os.mkfifo(log_dir / ".lock")
+    with pytest.raises(UsageError, match="a FIFO"), locked(log_dir):
+        pass
