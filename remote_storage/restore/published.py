@@ -17,8 +17,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.presence.copies import UnusableCopy
 from tiersnap.remote_storage.restore.errors import DeletedByClusterError, UnknownToClusterError
-from tiersnap.remote_storage.restore.remote_copies import RemotePartition, UnusableCopy
+from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
