@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from tiersnap.remote_storage.errors import SnapshotChangedError
 from tiersnap.remote_storage.layouts.layout import CopyState, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -46,7 +47,7 @@ SEGMENT_COPY = pa.struct(
         ("found", _TEXT),  # verdict on the broker's snapshot at next_base_offset
         ("provenance", _TEXT),
         ("object_key", _TEXT),  # of the computed snapshot, null to take the broker's file
-        ("crc", _LONG),  # CRC-32C of that object
+        ("crc", _LONG),  # that its bytes 2 to 5 name
         ("segment_id", _TEXT),
         ("event_timestamp", _LONG),
     ]
@@ -122,9 +123,12 @@ class CopySegments:
     def _snapshot(self, filesystem: fs.FileSystem, folder: str, row: Mapping[str, Any]) -> TrustedSnapshot | None:
         offset = row["next_base_offset"]
         if row["object_key"] is not None:
-            return TrustedSnapshot(
-                offset, self.store.get(row["object_key"]), Provenance(row["provenance"]), crc32c=row["crc"]
-            )
+            data = self.store.get(row["object_key"])
+            if int.from_bytes(data[2:6], "big") != row["crc"]:
+                raise SnapshotChangedError(
+                    f"{row['object_key']}: is not the snapshot that was computed", hint="run with --replace --apply"
+                )
+            return TrustedSnapshot(offset, data, Provenance(row["provenance"]))
         if row["found"] is None or not SnapshotVerdict(row["found"]).is_trusted:
             return None
         path = f"{folder}/{offset:020d}.snapshot"
