@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from botocore.awsrequest import (
     AWSHTTPConnection,
@@ -39,8 +38,7 @@ class Call:
         self._own = Deadline(seconds)
         self.deadline = earliest(self._own, whole)
         self.is_cut = False
-        self.connection: Any = None
-        self.socket: Any = None  # kept: a connection that the server will close forgets its own
+        self.socket: socket.socket | None = None  # kept: a connection that the server will close forgets its own
 
     def extend(self, size: int) -> None:
         """Add what `size` bytes take on a slow line."""
@@ -56,10 +54,9 @@ class Call:
     def cut(self) -> None:
         """Wake the thread that waits for the server."""
         self.is_cut = True
-        connected = self.socket or getattr(self.connection, "sock", None)  # the latter while it shakes hands
-        if connected is not None:
+        if self.socket is not None:
             with suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
+                self.socket.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -112,18 +109,35 @@ def _before_retry(**_: object) -> None:
 
 
 class _Watched:
+    """A connection that tells the call which uses it what there is to shut."""
+
+    sock: socket.socket | None
+
     def request(self, *args: object, **options: object) -> object:
         call = getattr(_thread, "call", None)
         if call is not None:
-            call.connection, call.socket = self, self.sock  # type: ignore[attr-defined]
+            call.socket = self.sock
         return super().request(*args, **options)  # type: ignore[misc]
 
     def connect(self) -> None:
-        super().connect()  # type: ignore[misc]
+        call = getattr(_thread, "call", None)
+        if call is None:
+            super().connect()  # type: ignore[misc]
+            return
+        try:
+            super().connect()  # type: ignore[misc]
+        finally:
+            plain, call.socket = call.socket, self.sock
+            if plain is not None and plain is not self.sock:
+                plain.close()
+        call.check()  # its time may have passed while there was no socket to shut
+
+    def _new_conn(self) -> socket.socket:
+        made: socket.socket = super()._new_conn()  # type: ignore[misc]
         call = getattr(_thread, "call", None)
         if call is not None:
-            call.socket = self.sock  # type: ignore[attr-defined]
-            call.check()  # its time may have passed while there was no socket to shut
+            call.socket = made.dup()  # a TLS handshake takes `made` away and shows nothing before it is done
+        return made
 
 
 class _Connection(_Watched, AWSHTTPConnection):  # type: ignore[misc]

@@ -2,6 +2,9 @@
 
 import io
 import os
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 
@@ -95,6 +98,50 @@ def test_a_server_that_takes_no_bytes_does_not_hold_an_upload_up():
         store = slow_store(server)
         with Deadline(LIMIT):
             assert_gives_up(lambda store: store.put_file_if_absent("key", io.BytesIO(data), len(data)), store)
+
+
+@pytest.fixture
+def tls(tmp_path, monkeypatch) -> ssl.SSLContext:
+    """A certificate for 127.0.0.1 that the client trusts."""
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    names = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    subprocess.run([*command, "-keyout", names[0], "-out", names[1]], check=True, capture_output=True)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(names[1]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(names[1], names[0])
+    return context
+
+
+@pytest.mark.parametrize("use", ["get", "list", "put_if_absent"])
+@pytest.mark.parametrize(("how", "close"), HOW, ids=[how + "-close" * close for how, close in HOW])
+def test_over_tls_a_call_ends_in_time_as_well(tls, how, close, use):
+    with TricklingServer(how, close=close, tls=tls) as server:
+        store = slow_store(server)
+        with Deadline(LIMIT):
+            assert_gives_up(USES[use], store)
+        assert server.requests == 1
+
+
+def test_a_handshake_that_does_not_end_is_cut(tls):
+    with TricklingServer("deaf") as server:
+        server.url = server.url.replace("http:", "https:")  # it says nothing, not even this
+        store = slow_store(server, connect_timeout=20.0)
+        with Deadline(LIMIT):
+            assert_gives_up(USES["head"], store)
 
 
 def test_an_upload_in_parts_obeys_the_deadline_that_it_is_given(proxy, bucket):

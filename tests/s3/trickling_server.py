@@ -1,6 +1,7 @@
 """A server that answers a byte at a time, or not at all: silence alone does not betray it."""
 
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
@@ -14,12 +15,12 @@ class TricklingServer:
     `close` says Connection: close, so that the client forgets the connection once it has the headers.
     """
 
-    def __init__(self, how: str, *, close: bool = False) -> None:
-        self.how, self.close = how, close
+    def __init__(self, how: str, *, close: bool = False, tls: ssl.SSLContext | None = None) -> None:
+        self.how, self.close, self._tls = how, close, tls
         self.requests = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._ends = threading.Event()
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> "TricklingServer":
         threading.Thread(target=self._accept, daemon=True).start()
@@ -36,6 +37,8 @@ class TricklingServer:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            connection = self._tls.wrap_socket(connection, server_side=True) if self._tls else connection
         with connection, suppress(OSError):
             if self.how == "deaf":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
