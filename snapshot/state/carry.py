@@ -23,17 +23,28 @@ from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdic
 ReadSnapshot = Callable[[int], bytes | None]
 
 
-class Boundary:
-    """The state at one offset, and how the file found there compares with it.
+@dataclass(frozen=True, slots=True)
+class BoundaryFacts:
+    """What is to be remembered of a boundary: plain, fit for a row.
 
     Attributes:
         offset: exclusive end offset.
-        provenance: of `entries`.
-        found: of the file at this offset; MISSING when there is none.
+        provenance: of the computed entries.
         folded_from: offset the fold began at, for the manifest.
         max_timestamp: ms, largest record timestamp of the segment that ends here, or, inside a segment, of its part
             below the offset; -1 without one. Expiry is reckoned from it.
+        found: of the file at this offset; MISSING when there is none.
     """
+
+    offset: int
+    provenance: Provenance
+    folded_from: int
+    max_timestamp: int
+    found: Comparison
+
+
+class Boundary:
+    """The state at one offset, and how the file found there compares with it; attributes as in `BoundaryFacts`."""
 
     def __init__(
         self,
@@ -48,6 +59,11 @@ class Boundary:
         self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
         self.max_timestamp = max_timestamp
         self._entries = entries
+
+    @property
+    def facts(self) -> BoundaryFacts:
+        """What is to be remembered of it."""
+        return BoundaryFacts(self.offset, self.provenance, self.folded_from, self.max_timestamp, self.found)
 
     @property
     def entries(self) -> np.ndarray:
