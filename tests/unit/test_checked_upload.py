@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from tests.reference.flaky_store import FlakyStore
+from tests.reference.pipeline import Runner
+from tests.reference.planned import write_log
 from tests.s3.segments import attempt, log_bytes, make_segment, source
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -172,3 +175,19 @@ def test_nothing_becomes_visible_when_the_last_look_says_no(tmp_path, store, lay
     assert seen
     assert not any(key.endswith((".rsm-manifest", ".snapshot")) for key in seen)
     assert list(store.list()) == []
+
+
+def test_a_run_does_not_tier_with_a_snapshot_object_that_was_overwritten_since_it_was_computed(tmp_path):
+    """The CRC that the table has of it is compared; an empty snapshot is readable and would fence nobody."""
+    write_log(tmp_path / "logs")
+    runner = Runner(tmp_path, tmp_path / "logs")
+
+    class Overwritten(FlakyStore):
+        def get(self, key, *, limit=None):
+            data = super().get(key, limit=limit)
+            return bytes.fromhex("000148674bc700000000") if "snapshots/" in key and key.endswith(".snapshot") else data
+
+    outcome = runner(store=Overwritten(runner.store, {}))
+    assert outcome.tiered.segments == 0
+    assert "not the snapshot that was computed" in outcome.errors[0]
+    assert not any(key.endswith(".log") for key in runner.objects())

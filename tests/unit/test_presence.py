@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
@@ -105,8 +106,6 @@ def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
 
 
 def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_path):
-    from tests.reference import log_builder as lb
-
     segments = {base: [lb.data_batch(base, 5, 7, 0, base)] for base in range(0, 205, 5)}
     folder = lb.write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=205)
     layout = AivenLayout(KEYS)

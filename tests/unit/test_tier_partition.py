@@ -22,7 +22,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
 from tiersnap.remote_storage.presence import partition as presence_module
 from tiersnap.remote_storage.presence.partition import Presence, look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -111,16 +111,12 @@ def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, lay
     (row,) = [row for row in rows if row["start_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
     assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
     ready = segments[1].ready(store)
-    metadata = ready.metadata(
-        replace(segment_id_of(row), segment_id=row["segment_id"]), broker_id=-1, event_timestamp=0
-    )
+    metadata = ready.metadata(segment_id_of(row), broker_id=-1, event_timestamp=0)
     data = fetch_index(store, layout, metadata, IndexType.TRANSACTION)
     assert decode_transactions(data, base_offset=5).tolist() == [(8, 4, 9, 10)]
 
 
-def segment_id_of(row):
-    from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId
-
+def segment_id_of(row: dict) -> RemoteLogSegmentId:
     return RemoteLogSegmentId(row["topic"], row["topic_id"], row["partition"], row["segment_id"])
 
 
