@@ -89,6 +89,9 @@ def read_copies(store: ObjectStore, listed: ListedPartition) -> RemotePartition:
         try:
             key = attempt.objects[KeyKind.RSM_MANIFEST].key
             manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
+            log = attempt.objects[KeyKind.LOG]
+            if log.size != manifest.log_size:
+                raise CorruptDataError(f"{log.key} has {log.size} bytes, its manifest says {manifest.log_size}")  # noqa: TRY301
         except (CorruptDataError, EncryptedSegmentError, ObjectNotFoundError) as error:
             return UnusableCopy(attempt.segment_id, attempt.start_offset, error.message)
         return replace(found, chunks=manifest.chunks)

@@ -142,12 +142,8 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
     )
 
 
-def index_parts(segment: Segment, *, has_legacy: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Indexes that are absent or no whole entries: (what cannot be rebuilt, what is).
-
-    Args:
-        has_legacy: entries of magic 0 or 1 are in the segment; they are not decoded, and so cannot be indexed.
-    """
+def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
+    """Indexes that are absent or no whole entries; the upload makes them again from the segment."""
     indexes = (
         ("offset index", segment.offset_index, 8),
         ("time index", segment.time_index, 12),
@@ -159,10 +155,7 @@ def index_parts(segment: Segment, *, has_legacy: bool) -> tuple[tuple[str, ...],
         for name, file, length in indexes
         if file is not None and file.size % length
     ]
-    if not has_legacy:
-        return (), tuple(parts)
-    of_old = [f"{part.removeprefix('no ')} of a segment with entries of magic 0 or 1" for part in parts]
-    return tuple(of_old), ()
+    return tuple(parts)
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
@@ -175,9 +168,7 @@ def _segment_facts(segment: Segment, replay: Replay, snapshots: Mapping[int, Com
     following = segment.next_base_offset
     found = snapshots.get(following) if following is not None else None
     damage_kind, damage = _damage(end, replay)
-    missing, rebuilt = index_parts(segment, has_legacy=end is not None and end.legacy_count > 0)
-    if not has_leader_epoch(replay.partition.leader_epochs, following):
-        missing = (*missing, "leader epochs")
+    has_epoch = has_leader_epoch(replay.partition.leader_epochs, following)
     return SegmentFacts(
         base_offset=segment.base_offset,
         next_base_offset=following,
@@ -189,8 +180,8 @@ def _segment_facts(segment: Segment, replay: Replay, snapshots: Mapping[int, Com
         damage_kind=damage_kind,
         damage=damage,
         has_gaps=end is not None and end.has_gaps,
-        missing_parts=missing,
-        rebuilt_parts=rebuilt,
+        missing_parts=() if has_epoch else ("leader epochs",),
+        rebuilt_parts=rebuilt_parts(segment),
         snapshot=found or unverified(replay, following or replay.log_end),
     )
 

@@ -47,7 +47,7 @@ class SegmentFacts:
         damage_kind: of the finding in the segment file, None without one.
         damage: the finding in words, or "".
         has_gaps: records are missing inside it, as the cleaner leaves it.
-        missing_parts: what an upload needs and cannot make: leader epochs; indexes where old entries are not indexed.
+        missing_parts: what an upload needs and cannot make: leader epochs.
         rebuilt_parts: indexes that are absent or no whole entries, and are made from the segment for the upload.
         snapshot: of the file at `next_base_offset`, or of the one computed in its place.
     """

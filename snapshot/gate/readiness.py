@@ -60,8 +60,7 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.GAP_BEFORE: "clear the earlier segment first",
     Verdict.ABOVE_LSO: "wait for replication and for open transactions to end; kafka-transactions.sh find-hanging "
     "names those that never will, and its abort ends them",
-    Verdict.MISSING_INDEX: "start the broker once, which makes a lost index; for leader epochs bring "
-    "leader-epoch-checkpoint back from another replica",
+    Verdict.MISSING_INDEX: "bring leader-epoch-checkpoint back from another replica",
     Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
     Verdict.UNVERIFIED_SNAPSHOT: _READ,
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,

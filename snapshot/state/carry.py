@@ -16,6 +16,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.regular_file import FileTooLargeError
 from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
@@ -195,6 +196,8 @@ class PartitionState:
             theirs = snapshot_file.decode(found, name=name)
         except FileNotFoundError:
             return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed"), None
+        except FileTooLargeError as error:
+            return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}"), None
         except OSError as error:
             return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}"), None
         except CorruptSnapshotError as error:

@@ -221,7 +221,7 @@ def test_a_hanging_transaction_holds_its_segment_and_all_behind_it(tmp_path: Pat
 @pytest.mark.parametrize(("suffix", "size", "name"), [("index", 3, "offset index"), ("timeindex", 13, "time index"),
                                                       ("txnindex", 33, "transaction index")])  # fmt: skip
 @pytest.mark.parametrize("is_old", [False, True])
-def test_an_index_of_no_whole_entries_is_rebuilt_unless_old_entries_are_in_the_segment(
+def test_an_index_of_no_whole_entries_is_rebuilt_also_where_old_entries_are_in_the_segment(
     suffix: str, size: int, name: str, is_old: bool, tmp_path: Path
 ) -> None:
     old = legacy_entry(0) if is_old else data_batch(0, 1)
@@ -230,9 +230,8 @@ def test_an_index_of_no_whole_entries_is_rebuilt_unless_old_entries_are_in_the_s
     (tmp_path / "orders-0" / f"{0:020d}.{suffix}").write_bytes(bytes(size))
     (partition,) = open_log_dir(str(tmp_path)).partitions()
     found = examine(fs.LocalFileSystem(), partition)
-    assert readiness(found)[0].verdict is (Verdict.MISSING_INDEX if is_old else Verdict.MISSING_SNAPSHOT)
-    parts = found.segments[0].missing_parts if is_old else found.segments[0].rebuilt_parts
-    assert [name in part for part in parts] == [True]
+    assert readiness(found)[0].verdict is Verdict.MISSING_SNAPSHOT
+    assert [name in part for part in found.segments[0].rebuilt_parts] == [True]
 
 
 NO_PRODUCERS = {10: bytes.fromhex("000148674bc700000000")}

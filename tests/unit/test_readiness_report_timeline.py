@@ -51,7 +51,7 @@ def test_too_many_runs_become_mixed_spans_that_show_the_worst_and_lose_no_segmen
 def test_offsets_near_the_largest_do_not_overflow() -> None:
     base = np.arange(1000, dtype=np.int64) * 2**52 + 2**61
     rank = np.arange(1000, dtype=np.int8) % 2
-    timeline = spans(base, base + 2**52, np.ones(1000, np.int64), rank)
+    timeline = spans(base, base + 2**52, np.ones(1000, np.int64), rank, np.ones(1000, np.int64))
     assert len(timeline) == MAX_SPANS
     assert timeline[0].base_offset == 2**61
     assert timeline[-1].end_offset == 2**61 + 1000 * 2**52
@@ -59,7 +59,7 @@ def test_offsets_near_the_largest_do_not_overflow() -> None:
 
 def test_no_segments_no_spans() -> None:
     nothing = np.zeros(0, np.int64)
-    assert spans(nothing, nothing, nothing, nothing) == ()
+    assert spans(nothing, nothing, nothing, nothing, nothing) == ()
 
 
 def test_runs_merge_neighbours_however_few() -> None:
