@@ -16,7 +16,9 @@ from tiersnap.jobs.options.remote import layout_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -80,7 +82,7 @@ def tier(
     store = open_store(remote, s3)
     if apply:
         # A bucket that is not there or refuses is better known before the work than after it.
-        next(iter(store.list()), None)
+        check_conditions(store, ObjectKeys())
     log_dir = open_log_dir(source)
     host = HostTier(
         store,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.snapshot_objects import (
@@ -34,11 +35,15 @@ class StoredSnapshots:
     run_id: str
     replace: bool = False
     keys: ObjectKeys = field(default_factory=ObjectKeys)
+    _named: set[TopicIdPartition] = field(default_factory=set)
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """See SnapshotSink."""
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = self.keys.snapshot(partition, snapshot.end_offset)
+        if snapshot.cluster_id is not None and partition not in self._named:
+            put_cluster_id(self.store, self.keys, partition, snapshot.cluster_id)
+            self._named.add(partition)
         trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
         start, data = snapshot.folded_from, snapshot.data
         try:

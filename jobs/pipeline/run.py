@@ -14,10 +14,12 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.tier_partition import Tierer
@@ -69,6 +71,7 @@ class _Run:
         self._options_digest = settings.carry.digest(writes=settings.apply)
         self._outcome = Outcome()
         self._number = 0
+        self._is_store_checked = False
 
     def run(self) -> Outcome:
         """All stages."""
@@ -167,6 +170,8 @@ class _Run:
         if not totals.changed:
             self._talk("carried nothing: no partition has changed")
             return
+        if self._settings.apply:
+            self._check_store()
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
         carry = self._settings.carry
         sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
@@ -176,6 +181,12 @@ class _Run:
         self._outcome.partitions_carried = totals.changed
         self._note_carried()
         self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.snapshots_written} snapshots")
+
+    def _check_store(self) -> None:
+        """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
+        if not self._is_store_checked:
+            check_conditions(self._store, ObjectKeys())
+            self._is_store_checked = True
 
     def _note_carried(self) -> None:
         """What this run's facts say of its own work."""
@@ -222,6 +233,7 @@ class _Run:
             return
         ready = tiering.ready_segments(self._judge(facts), listed, facts, READY).persist()
         if not ready.isEmpty():
+            self._check_store()
             tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
             done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
             rows = remote.tiered_rows(done, run=self._number)

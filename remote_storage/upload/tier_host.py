@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
-from tiersnap.remote_storage.upload.tier_task import planned_segment
+from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_task import planned_segment, tier_of_cluster
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.state.trust import Provenance
@@ -98,7 +97,7 @@ class HostTier:
         name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         planned = [planned_segment(row) for row in ready_rows(listed, facts, ready)]
         by_base = {row["base_offset"]: row for row in done.readiness}
-        for row in tier_partition(self.store, self.layout, ObjectKeys(), name, planned, self.tierer):
+        for row in tier_of_cluster(self.store, self.layout, name, planned, self.tierer, listed["cluster_id"]):
             done.tiered.append(row)
             if row["error"] is not None:
                 done.errors.append((row["error"], row["is_transient"]))

@@ -37,7 +37,7 @@ def ready_segments(readiness: DataFrame, listed: DataFrame, facts: DataFrame, sc
         "provenance", "file_bytes", "file_crc", "object_key", "object_crc",
     )  # fmt: skip
     starts = boundaries.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "open_transactions")
-    epochs = _of_kind(facts, FactKind.CARRIED).select(*PARTITION_KEY, "leader_epochs")
+    epochs = _of_kind(facts, FactKind.CARRIED).select(*PARTITION_KEY, "cluster_id", "leader_epochs")
     # Not of partitions where nobody knows what remote storage holds.
     files = listed_segments(listed.where("remote_error is null")).select(*SEGMENT_KEY, *_INDEXES)
     rows = (

@@ -217,6 +217,7 @@ class _Carry:
             self._listed["topic"],
             self._listed["topic_id"],
             self._listed["partition"],
+            self._listed["cluster_id"],
             boundary.offset,
             snapshot_file.encode(entries),
             row["provenance"],

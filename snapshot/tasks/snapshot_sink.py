@@ -13,6 +13,7 @@ class SnapshotObject:
     topic: str
     topic_id: str | None
     partition: int
+    cluster_id: str | None
     end_offset: int
     data: bytes
     provenance: str

@@ -52,8 +52,7 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/"
             Verdict.MISSING_INDEX,
             [
                 Step(
-                    "start the broker once, which makes a lost index; for leader epochs bring leader-epoch-checkpoint "
-                    "back from another replica",
+                    "bring leader-epoch-checkpoint back from another replica",
                     "",
                     True,
                 )
