@@ -28,7 +28,7 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
-from tiersnap.snapshot.report import RunInfo, summarise, write_report
+from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 from tiersnap.snapshot.units import human_bytes
@@ -109,6 +109,8 @@ def tier(
         bytes_tiered=sum(row["bytes"] for row in tiered),
     )
     if report is not None:
+        from tiersnap.snapshot.report import summarise, write_report
+
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
         write_report(summarise(rows, info), report)
     _tell(output, done, info, report)

@@ -1,0 +1,56 @@
+"""The main job, the data source and the transforms under Spark Connect, where there is no JVM handle and no RDD."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.spark.clusters import connect_server
+from tests.spark.small_fleet import BASES, copies, leftovers, snapshots, write_fleet
+
+pytestmark = pytest.mark.spark
+
+# In a process of its own: a Python process has either a classic session or one of Connect.
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+from tiersnap.jobs.pipeline.run import run
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.spark import transforms
+from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+
+url, source, remote, warehouse = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+settings = dict(sources=(source,), remote=remote, warehouse=warehouse, apply=True)
+first = run(spark, RunSettings(**settings))
+again = run(spark, RunSettings(**settings))
+spark.dataSource.register(KafkaSegmentDataSource)
+batches = spark.read.format("kafkasegment").load(source)
+deltas = transforms.fold(batches)
+print(first.segments_decoded, first.snapshots_written, first.segments_tiered, again.did_nothing, batches.count(),
+      deltas.select("producer_id").distinct().count(), transforms.carry(deltas).count())
+spark.stop()
+"""
+
+
+def test_a_run_under_connect_leaves_what_one_host_alone_leaves(tmp_path: Path) -> None:
+    source = write_fleet(tmp_path / "logs")
+    remote, alone = tmp_path / "remote", tmp_path / "alone"
+    with connect_server(tmp_path / "server") as url:
+        import subprocess
+
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, url, str(source), str(remote), str(tmp_path / "warehouse")],
+            capture_output=True, text=True, check=False, timeout=400,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    closed = len(BASES) - 1
+    # 7 producers: one of each partition, and one of each segment, the same in every partition.
+    assert done.stdout.split() == ["12", str(3 * closed), str(3 * closed), "True", "24", "7", str(3 * (2 + 3 + 4))]
+    assert tiersnap("tier", source, "--remote", alone, "--apply").exit_code == 0
+    assert snapshots(remote) == snapshots(alone)
+    assert copies(remote) == copies(alone) == [f"{number}/{base:020d}" for number in range(3) for base in BASES[:-1]]
+    assert leftovers(remote) == []
