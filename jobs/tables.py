@@ -16,7 +16,7 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 _STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 # Readers need none of the deltas, which are most of the bytes.
-_FACTS = [name for name in PARTITIONS.names if name not in ("deltas", "open_transactions")]
+_FACTS = [name for name in PARTITIONS.names if name != "deltas"]
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:

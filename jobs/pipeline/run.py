@@ -86,12 +86,18 @@ class _Run:
         with self._timed("remote"):
             self._remember_remote(listed)
         facts = self._facts(listed)
-        with self._timed("tier"):
-            self._tier(listed, facts)
         with self._timed("verdicts"):
-            readiness = self._judge(facts).persist()
-            self._report(readiness)
-        for persisted in (readiness, changed, listed):
+            judged = self._judge(facts).persist()
+            self._count_verdicts(judged)
+        with self._timed("tier"):
+            is_tiered = self._tier(judged, listed)
+        with self._timed("report"):
+            if is_tiered:
+                judged.unpersist()
+                judged = self._judge(facts).persist()
+                self._count_verdicts(judged)
+            self._report(judged)
+        for persisted in (judged, changed, listed):
             persisted.unpersist()
         self._outcome.commits = self._warehouse.commits
         return self._outcome
@@ -228,18 +234,22 @@ class _Run:
         task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration)
         return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
 
-    def _tier(self, listed: DataFrame, facts: DataFrame) -> None:
-        if not self._settings.apply:
-            return
-        ready = tiering.ready_segments(self._judge(facts), listed, facts, READY).persist()
-        if not ready.isEmpty():
-            self._check_store()
-            tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
-            done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
-            rows = remote.tiered_rows(done, run=self._number)
-            self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
-            self._note_tiered()
-        ready.unpersist()
+    def _count_verdicts(self, judged: DataFrame) -> None:
+        counts = summary.verdict_counts(judged).collect()
+        self._outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
+
+    def _tier(self, judged: DataFrame, listed: DataFrame) -> bool:
+        """Copy what is READY; whether there was any."""
+        if not self._settings.apply or not self._outcome.verdicts.get(Verdict.READY):
+            return False
+        self._check_store()
+        tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
+        ready = tiering.ready_segments(judged, listed, READY)
+        done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
+        rows = remote.tiered_rows(done, run=self._number)
+        self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
+        self._note_tiered()
+        return True
 
     def _note_tiered(self) -> None:
         rows = self._warehouse.read("remote_log_segments").where((F.col("run") == self._number) & F.col("is_ours"))
@@ -260,8 +270,6 @@ class _Run:
 
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings
-        counts = summary.verdict_counts(readiness).collect()
-        outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
         if self._warehouse.commits:
             self._record()
         outcome.info = RunInfo(
@@ -280,7 +288,7 @@ class _Run:
             bytes_tiered=outcome.bytes_tiered,
             delta_commits=self._warehouse.commits,
         )
-        outcome.report = summary.to_report(readiness, outcome.info)
+        outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
 
     def _record(self) -> None:
         """One row in `runs`."""

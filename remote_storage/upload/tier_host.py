@@ -19,7 +19,6 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_task import planned_segment, tier_of_cluster
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
-from tiersnap.snapshot.state.trust import Provenance
 from tiersnap.snapshot.tables.facts import FactKind, Row
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
@@ -89,13 +88,13 @@ class HostTier:
         done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
         if can_write and ready:
-            self._copy(done, listed, facts, ready)
+            self._copy(done, listed, ready)
         return done
 
-    def _copy(self, done: HostPartition, listed: Mapping[str, Any], facts: list[Row], ready: list[Row]) -> None:
+    def _copy(self, done: HostPartition, listed: Mapping[str, Any], ready: list[Row]) -> None:
         partition = done.partition
         name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
-        planned = [planned_segment(row) for row in ready_rows(listed, facts, ready)]
+        planned = [planned_segment(row) for row in ready_rows(listed, ready)]
         by_base = {row["base_offset"]: row for row in done.readiness}
         for row in tier_of_cluster(self.store, self.layout, name, planned, self.tierer, listed["cluster_id"]):
             done.tiered.append(row)
@@ -106,33 +105,17 @@ class HostTier:
                 by_base[row["start_offset"]].update(tiered)
 
 
-def ready_rows(listed: Mapping[str, Any], facts: list[Row], ready: list[Row]) -> Iterator[Row]:
-    """Rows of tier_task.READY, as snapshot.spark.tiering.ready_segments joins them."""
-    boundaries = {row["offset"]: row for row in facts if row["kind"] == FactKind.BOUNDARY}
-    segments = {row["offset"]: row for row in facts if row["kind"] == FactKind.SEGMENT}
+def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:
+    """Rows of tier_task.READY of JUDGED rows, as snapshot.spark.tiering.ready_segments joins them."""
     files = {segment["base_offset"]: segment for segment in listed["segments"]}
     for row in ready:
-        base, end = row["base_offset"], boundaries[row["next_base_offset"]]
-        is_file = row["snapshot_provenance"] == Provenance.BROKER
-        before = boundaries.get(base)
-        yield {
-            **row,
-            **{name: files[base][f"{name}"] for name in files[base] if name.endswith("_index_bytes")},
-            "digest": segments[base]["digest"],
-            "leader_epochs": listed["leader_epochs"],
-            "open_transactions": before["open_transactions"] if before is not None else ([] if base == 0 else None),
-            "provenance": str(Provenance.BROKER) if is_file else end["provenance"],
-            "verdict": row["snapshot"],
-            "file_bytes": end["file_bytes"],
-            "file_crc": end["file_crc"],
-            "object_key": None if is_file else end["object_key"],
-            "object_crc": end.get("object_crc"),
-        }
+        sizes = {name: size for name, size in files[row["base_offset"]].items() if name.endswith("_index_bytes")}
+        yield {**row, **sizes, "verdict": row["snapshot"], **row["copy"]}
 
 
 def _complete(facts: list[Row]) -> list[Row]:
     """Rows with every column that verdicts ask for, as a table would give them."""
-    names = ("object_key", "next_base_offset", "finding_kind", "leader_epochs")
+    names = ("object_key", "object_crc", "next_base_offset", "finding_kind", "leader_epochs", "open_transactions")
     return [{**dict.fromkeys(names), **row} for row in facts]
 
 

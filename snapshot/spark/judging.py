@@ -18,7 +18,7 @@ from tiersnap.snapshot.tasks.partition_input import Source
 
 
 def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> DataFrame:
-    """Rows of the tables `partitions` (the newest carry of each) and `remote_log_segments` -> READINESS rows."""
+    """Rows of the tables `partitions` (the newest carry of each) and `remote_log_segments` -> JUDGED rows."""
     facts = partitions.where(F.col("kind").isin([str(kind) for kind in JUDGED]))
     carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, "topic_id")
     ours = carried.join(current(copies).drop("topic"), on=["topic_id", "partition"])
@@ -30,4 +30,4 @@ def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> 
         return task(batches)
 
     ordered = rows.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "source", "offset", "part")
-    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.READINESS)
+    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.JUDGED)

@@ -29,5 +29,6 @@ REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
 RUNS = of_arrow(schemas.RUNS)
 PRODUCER_DELTAS = of_arrow(schemas.PRODUCER_DELTAS)
 READINESS = of_arrow(schemas.READINESS)
+JUDGED = of_arrow(schemas.JUDGED)
 RECORD_BATCHES = of_arrow(schemas.RECORD_BATCHES)
 TABLES = {name: of_arrow(schema) for name, schema in schemas.TABLES.items()}

@@ -1,4 +1,4 @@
-"""One partition judged: facts, what remote storage holds and now in, READINESS rows out."""
+"""One partition judged: facts, what remote storage holds and now in, JUDGED rows out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
-from tiersnap.snapshot.gate.readiness import judge
+from tiersnap.snapshot.gate.readiness import Verdict, judge
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, READINESS
+from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 _OF_PARTITION = (*PARTITION_KEY, "topic_id", "high_watermark", "last_stable_offset")
@@ -21,7 +21,7 @@ _NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is d
 
 @dataclass(frozen=True)
 class JudgePartition:
-    """INPUT rows (FACTS and COPIES) of one partition -> READINESS rows.
+    """INPUT rows (FACTS and COPIES) of one partition -> JUDGED rows.
 
     Attributes:
         replace: a computed object takes the place of a file that is not to be trusted.
@@ -36,12 +36,12 @@ class JudgePartition:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
         rows = PartitionInput(batches)
-        yield pa.RecordBatch.from_pylist(list(self.verdicts(rows.facts, rows.copies)), schema=READINESS)
+        yield pa.RecordBatch.from_pylist(list(self.verdicts(rows.facts, rows.copies)), schema=JUDGED)
 
     def verdicts(
         self, facts: Iterable[Mapping[str, Any]], copies: Iterable[Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
-        """Rows of READINESS of a partition that was carried; none before."""
+        """Rows of JUDGED of a partition that was carried; none before."""
         kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
         for row in facts:
             kinds[row["kind"]][row["offset"]] = dict(row)
@@ -73,7 +73,28 @@ class JudgePartition:
                 "snapshot_provenance": self._provenance(boundary),
                 "log_start_offset": partition.log_start_offset,
                 "finding_count": 0 if segment.damage_kind is None else 1,
+                "copy": self._copy(carried, segments[segment.base_offset], boundaries)
+                if readiness.verdict is Verdict.READY
+                else None,
             }
+
+    def _copy(self, carried: Row, segment: Row, boundaries: Mapping[int, Row]) -> Row:
+        """A row of COPY_PLAN."""
+        base, end = segment["offset"], boundaries[segment["next_base_offset"]]
+        before = boundaries.get(base)
+        is_object = self.uses_object(end)
+        return {
+            "cluster_id": carried["cluster_id"],
+            "digest": segment["digest"],
+            "leader_epochs": carried["leader_epochs"],
+            # Before the first record of a topic nothing was open.
+            "open_transactions": ([] if base == 0 else None) if before is None else before["open_transactions"],
+            "provenance": end["provenance"] if is_object else str(Provenance.BROKER),
+            "file_bytes": end["file_bytes"],
+            "file_crc": end["file_crc"],
+            "object_key": end["object_key"] if is_object else None,
+            "object_crc": end["object_crc"] if is_object else None,
+        }
 
     def uses_object(self, boundary: Mapping[str, Any]) -> bool:
         """Whether a segment is tiered with the computed object and not with the broker's file."""
