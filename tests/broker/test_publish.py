@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.broker.harness.broker import Broker
@@ -27,17 +25,9 @@ COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
 QUICK_RETENTION = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
 
 
-def tier_options(broker: Broker, tmp_path: Path) -> list[str]:
+def remote_options(broker: Broker) -> list[str]:
     assert broker.tier is not None
-    return [
-        *("--source", str(broker.disks.log_dir), "--remote", str(broker.tier.directory)),
-        *("--warehouse", str(tmp_path / "warehouse"), "--layout", "local-tiered-storage", "--engine", "local"),
-        *("--topic", TOPIC),
-    ]
-
-
-def publish_options(broker: Broker, tmp_path: Path) -> list[str]:
-    return ["--bootstrap-server", broker.bootstrap, "--warehouse", str(tmp_path / "warehouse")]
+    return ["--remote", str(broker.tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
 
 
 def tiered_files(tier: LocalTier) -> dict[str, bytes]:
@@ -56,13 +46,13 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
 
         def tiered() -> bool:
-            return tiersnap(["-q", "tier", *tier_options(broker, tmp_path), "--apply"]) == 0 and (
-                tier.complete_bases(TOPIC) == tuple(closed)
-            )
+            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--apply"])
+            return ran == 0 and tier.complete_bases(TOPIC) == tuple(closed)
 
         wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
         files = tiered_files(tier)
-        assert tiersnap(["-q", "publish", *publish_options(broker, tmp_path), "--apply"]) == 0
+        publish = ["-q", "publish", "--bootstrap-server", broker.bootstrap, *remote_options(broker), "--apply"]
+        assert tiersnap(publish) == 0
         assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": 5, "COPY_SEGMENT_FINISHED": 5}
 
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
