@@ -75,7 +75,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
     ("words", "extra"),
     [
         (("run", "--source", "x", "--remote", "y"), "spark"),
-        (("tier", "--source", "x", "--remote", "y"), "spark"),
+        (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
         (("unblock", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--bootstrap-server", "localhost:1"), "kafka"),
