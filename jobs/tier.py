@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -30,17 +31,21 @@ _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT
 @click.command()
 @click.argument("source", envvar="TIERSNAP_SOURCE")
 @host_options
+@click.option(
+    "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+)
 @click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Also write the readiness page here.")
 @params.output_option
 @click.pass_obj
-def tier(output: Output, source: str, request: HostRequest, report: Path | None) -> int:
+def tier(output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None) -> int:
     """Tier the segments of SOURCE that may be tiered, writing the snapshots they lack.
 
     SOURCE is one entry of a broker's log.dirs. One process, no Spark and no tables: what remote storage holds is its
     memory, and a claim there keeps two hosts from copying one segment. Brokers see the segments once `tiersnap publish`
     has told them.
     """
-    started, host = time.time_ns() // 1_000_000, request.host
+    started, options = time.time_ns() // 1_000_000, request.host.options
+    host = replace(request.host, options=replace(options, every_boundary=every_boundary))
     log_dir = open_log_dir(source)
     done = list(host.partitions(log_dir, located(source), selected(log_dir, source, request.topic)))
     tiered = [row for each in done for row in each.tiered if row["state"] == "COPY_SEGMENT_FINISHED" and row["bytes"]]

@@ -23,9 +23,12 @@ def tier_options(remote: Path) -> tuple[str | Path, ...]:
 
 @pytest.mark.parametrize("harm", ["deleted", "empty"])
 def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_disks, copy_of, tmp_path, harm):
-    """They are lost, or a clean start wrote empty ones; `tier` stores what it computes in their place."""
+    """Stored from a copy on another host; here they are lost, or a clean start wrote empty ones."""
     disks = copy_of(current_disks)
     folder = disks.partition(TOPIC)
+    remote = tmp_path / "remote"
+    ran = tiersnap("tier", current_disks.log_dir, *tier_options(remote), "--all")
+    assert ran.exit_code == 0, ran.err
     before = snapshots(folder)
     if harm == "deleted":
         for offset in list(before)[2:6]:
@@ -35,9 +38,6 @@ def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_d
         for offset in before:
             damage.empty_snapshot(folder, offset)
         words = ("--replace",)
-    remote = tmp_path / "remote"
-    ran = tiersnap("tier", disks.log_dir, *tier_options(remote), *words)
-    assert ran.exit_code == 0, ran.err
 
     install = ("install", "--from", remote, "--to", disks.log_dir, "--topic", TOPIC, *words)
     planned = tiersnap(*install)
