@@ -29,7 +29,7 @@ COMMANDS = {
     "repair": ("tiersnap.jobs.repair", "Rebuild the missing producer snapshots of one host."),
     "verify": ("tiersnap.jobs.verify", "Compare the snapshots that are there with the log."),
     "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
-    "tier": ("tiersnap.jobs.tier", "The segments of chosen topics into remote storage, without a report."),
+    "tier": ("tiersnap.jobs.tier", "One host's READY segments into remote storage; no Spark, no tables."),
     "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
     "unblock": ("tiersnap.jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
     "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),

@@ -12,7 +12,6 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.remote import layout_option, s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.remote_segments import from_store, from_warehouse, open_warehouse
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
@@ -21,17 +20,18 @@ from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, TransientError, UsageError
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, TransientError
+from tiersnap.snapshot.log.selection import matches_topic
 
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
 
 
 @click.command()
 @cluster_options
-@click.option("--warehouse", help="Tables of the runs that tiered; tiersnap-warehouse unless --remote is given.")
-@click.option("--remote", help="Instead: remote storage, whose manifests say what is there (layout aiven).")
+@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
 @layout_option
 @s3_options
 @params.topic_option
@@ -48,38 +48,31 @@ def publish(
     output: Output,
     cluster: Cluster,
     broker_id: int | None,
-    warehouse: str | None,
-    remote: str | None,
+    remote: str,
     layout: Layout,
     s3: S3Settings,
     topic: re.Pattern[str] | None,
     log_dirs: tuple[str, ...],
     apply: bool,
 ) -> int:
-    """Tell a cluster's brokers of the segments that tiersnap has tiered.
+    """Tell a cluster's brokers of the segments that are in remote storage.
 
-    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each finished segment that is
-    not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
+    Writes COPY_SEGMENT_STARTED and COPY_SEGMENT_FINISHED to __remote_log_metadata for each complete copy in --remote
+    that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
-    A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if copying is
-    off while retention is finite, if offsets before a segment are not in remote storage, or if a segment's leader
-    epochs are not in the partition's lineage.
+    A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
+    before a segment are not in remote storage, or if a segment's leader epochs are not in the partition's lineage.
 
-    Readers see what is published at once, a copier that is running does not. Publish while copying is off
-    (remote.log.copy.disable, with endless retention), or free a stuck copier with tiersnap unblock.
+    Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
+    be off (remote.log.copy.disable), and retention endless as long as it is. A stuck copier is freed by tiersnap
+    unblock.
     """
-    if warehouse is not None and remote is not None:
-        raise UsageError("--warehouse and --remote both say what is in remote storage: give one of them")
     metadata_topic = MetadataTopic.of(cluster)
-    segments = (
-        from_store(open_store(remote, s3), layout, topic)
-        if remote is not None
-        else from_warehouse(open_warehouse(warehouse or "tiersnap-warehouse"), topic)
-    )
+    segments = finished_segments(open_store(remote, s3), layout, lambda name: matches_topic(name, topic))
     if not segments:
         raise SourceNotFoundError(
-            f"{remote or warehouse or 'tiersnap-warehouse'}: no finished remote segment, or none that --topic selects",
-            hint="tiersnap tier --source LOGDIR --remote URI --apply makes them",
+            f"{remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
+            hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
     plans = _plan(cluster, metadata_topic, segments, log_dirs)
     published = publish_plans(metadata_topic, plans, broker_id) if apply else 0
@@ -140,16 +133,13 @@ def tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> No
     if not open_plans:
         output.talk("nothing to publish")
         return
-    if copied := sorted({plan.partition.topic for plan in open_plans if plan.copying_is_on}):
-        output.warn(
-            f"copying is on for {', '.join(copied)}: a copier that works copies the same segments again; one that is "
-            "stuck looks anew after tiersnap unblock or a restart"
-        )
     if not applied:
         output.talk("nothing was published: give --apply")
         return
-    for topic in sorted({plan.partition.topic for plan in open_plans if not plan.copying_is_on}):
-        output.talk(f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false")
+    for topic in sorted({plan.partition.topic for plan in open_plans}):
+        output.talk(
+            f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and the retention it had"
+        )
 
 
 def exit_code(plans: Sequence[PartitionPlan]) -> ExitCode:

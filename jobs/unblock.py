@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
+from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.command import StageRequest, exit_code, stage_options, tell_troubles
-from tiersnap.jobs.pipeline.run import Outcome
 from tiersnap.jobs.publish import publish_plans
-from tiersnap.jobs.remote_segments import from_warehouse, open_warehouse, remember
+from tiersnap.jobs.tier import exit_code, tell_troubles
+from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
 from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.errors import ClusterRefusedError, StillStuckError
@@ -25,11 +25,14 @@ from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
-from tiersnap.remote_storage.cluster.toggle import Begun, Records, own_values, restore, settings_while_off, toggle
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.log.log_dir import open_log_dir, split_folder_name
-from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.remote_storage.cluster.toggle import own_values, restore, settings_while_off, toggle
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.finished import finished_of
+from tiersnap.remote_storage.upload.tier_host import HostPartition
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.log_dir import LogDir, located, open_log_dir, split_folder_name
+from tiersnap.snapshot.log.selection import matches_topic, named
 
 COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
 _ROUNDS = 3
@@ -37,10 +40,13 @@ _ROUNDS = 3
 
 @click.command()
 @cluster_options
-@stage_options
+@click.option("--source", "sources", multiple=True, required=True, help="An entry of a broker's log.dirs.")
+@host_options
 @params.output_option
 @click.pass_obj
-def unblock(output: Output, request: StageRequest, cluster: Cluster, broker_id: int | None) -> int:
+def unblock(
+    output: Output, sources: tuple[str, ...], request: HostRequest, cluster: Cluster, broker_id: int | None
+) -> int:
     """Free partitions whose tiering is stuck, without a restart.
 
     Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
@@ -48,12 +54,14 @@ def unblock(output: Output, request: StageRequest, cluster: Cluster, broker_id: 
     and false again, so that the copier looks anew and goes on behind them. No file in the log directory is touched.
 
     While copying is off, about two seconds, a local retention of the topic's own is put aside as well. What was set
-    before is recorded in the warehouse first: killed at any point, the same command puts it back and finishes.
+    before is recorded in remote storage first: killed at any point, the same command puts it back and finishes.
 
     Where the cluster refuses that setting (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
-    return Unblock(output, request, cluster, broker_id, MetadataTopic.of(cluster)).run()
+    log_dirs = {located(source): open_log_dir(source) for source in sources}
+    records = Records(request.host.store)
+    return Unblock(output, request, log_dirs, cluster, broker_id, MetadataTopic.of(cluster), records).run()
 
 
 @dataclass
@@ -66,27 +74,29 @@ class Toggle:
 
 @dataclass
 class Unblock:
-    """One run of the command."""
+    """One run of the command; `log_dirs` by URI."""
 
     output: Output
-    request: StageRequest
+    request: HostRequest
+    log_dirs: Mapping[str, LogDir]
     cluster: Cluster
     broker_id: int | None
     metadata_topic: MetadataTopic
-    freeings: dict[tuple[str, int], Freeing] = field(default_factory=dict)
+    records: Records
+    freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def run(self) -> ExitCode:
         """Plan, and with --apply do it."""
         names = self._partitions_in_sources()
-        resumed = self._restore_what_was_left()
+        resumed = self._restore_what_was_left({topic for topic, _ in names})
         topics, settings = tiered_topics(self.cluster, {topic for topic, _ in names})
         candidates = {
             TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
             for topic, number in names
             if topic in topics and topics[topic].leaders.get(number, -1) >= 0
         }
-        log_dirs = () if can_speak(self.cluster.properties) else self.request.settings.sources
+        log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
             self.freeings = {each.name: each for each in map(Freeing, stuck)}
@@ -94,25 +104,29 @@ class Unblock:
                 self.output.rows("unblock", [], columns=COLUMNS)
                 self.output.talk(f"none of {len(candidates)} tiered partitions is stuck")
                 return ExitCode.OK
+            self._refuse_two_replicas()
             self._plan_toggles(settings)
             return self._free(reader, lineage)
 
-    def _partitions_in_sources(self) -> list[tuple[str, int]]:
-        settings = self.request.settings
-        folders = [split_folder_name(name) for uri in settings.sources for name in open_log_dir(uri).folders]
-        return sorted({name for name in folders if name and matches_topic(name[0], settings.topic)})
+    def _partitions_in_sources(self) -> list[TopicPartition]:
+        folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
+        return sorted({name for name in folders if name and matches_topic(name[0], self.request.topic)})
 
-    def _restore_what_was_left(self) -> list[TopicIdPartition]:
-        settings = self.request.settings
-        records = Records(settings.warehouse)
-        left = [begun for begun in records.all() if matches_topic(begun.topic, settings.topic)]
-        there = self.cluster.topics({begun.topic for begun in left}) if left else {}
+    def _refuse_two_replicas(self) -> None:
+        found = Counter(split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders)
+        for topic, number in self.freeings:
+            if found[topic, number] > 1:
+                raise UsageError(
+                    f"{topic}-{number} is in more than one --source: replicas of one partition",
+                    hint="give the log directories of one broker, best of the leader",
+                )
+
+    def _restore_what_was_left(self, names: set[str]) -> list[TopicIdPartition]:
+        """Partitions that an earlier run was at; with --apply what it put aside is put back."""
+        left = self.records.find({name: topic.topic_id for name, topic in self.cluster.topics(names).items()})
         for begun in left:
-            topic = there.get(begun.topic)
-            if not settings.apply:
+            if not self.request.host.apply:
                 self.output.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
-            elif topic is None or topic.topic_id != begun.topic_id:
-                records.drop(begun)  # deleted since
             elif restore(self.cluster, begun):
                 self.output.talk(f"{begun.topic}: a run was cut short; copying is switched on again")
         return [TopicIdPartition(begun.topic, begun.topic_id, number) for begun in left for number in begun.partitions]
@@ -132,43 +146,40 @@ class Unblock:
                     each.needs_restart(refused.message)
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> ExitCode:
-        apply, records = self.request.settings.apply, Records(self.request.settings.warehouse)
-        if apply:
+        host = self.request.host
+        if host.apply:
             for each in self.toggles.values():
-                records.put(each.begun)
-        outcome = self._tier(reader)
+                self.records.put(each.begun)
+        tiered = self._tier()
         plans = {(plan.partition.topic, plan.partition.partition): plan for plan in self._plan(reader, lineage)}
-        readiness = outcome.readiness.to_pylist()
+        readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered}
         for name, freeing in self.freeings.items():
-            rows = [row for row in readiness if (row["topic"], row["partition"]) == name]
-            freeing.plan(rows, plans.get(name), applied=apply, replace=self.request.settings.carry.replace)
-        if apply:
+            freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)
+        if host.apply:
             publish_plans(self.metadata_topic, list(plans.values()), self.broker_id)
             still_stuck = self._toggle_and_watch(reader)
             for topic, each in self.toggles.items():
                 if topic not in still_stuck:
-                    records.drop(each.begun)
+                    self.records.drop(each.begun)
             if still_stuck:
                 raise StillStuckError(
                     f"{', '.join(still_stuck)}: the copier goes on failing at what is published",
                     hint="restart the leader: its copier then goes on behind what was published",
                 )
-        return self._tell(outcome)
+        return self._tell(tiered)
 
-    def _tier(self, reader: MetadataReader) -> Outcome:
-        """Tier the stuck partitions; what brokers have tiered is made known first, so that nothing is tiered twice."""
-        settings = self.request.settings
-        stuck = [each.stuck.partition for each in self.freeings.values()]
-        finished = [reader.cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED) for partition in stuck]
-        remember(open_warehouse(settings.warehouse, settings.run_id), [each for some in finished for each in some])
-        request = replace(self.request, settings=replace(settings, partitions=frozenset(self.freeings)))
-        return request.run(self.output.talk)
+    def _tier(self) -> list[HostPartition]:
+        """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
+        return [
+            each
+            for uri, log_dir in self.log_dirs.items()
+            for each in self.request.host.partitions(log_dir, uri, named(log_dir, self.freeings))
+        ]
 
     def _plan(self, reader: MetadataReader, lineage: Lineage) -> list[PartitionPlan]:
-        topics = re.compile("|".join(re.escape(topic) for topic, _ in self.freeings))
-        segments = from_warehouse(open_warehouse(self.request.settings.warehouse), topics)
-        segments = [each for each in segments if (each.id.topic, each.id.partition) in self.freeings]
-        return plan_publication(self.cluster, reader.read_to_end(), lineage, segments)
+        host, stuck = self.request.host, [each.stuck.partition for each in self.freeings.values()]
+        segments = [segment for partition in stuck for segment in finished_of(host.store, host.layout, partition)]
+        return plan_publication(self.cluster, reader.read_to_end(), lineage, segments, stuck=stuck)
 
     def _toggle_and_watch(self, reader: MetadataReader) -> list[str]:
         """Switch copying off and on until the copiers have looked; returns topics of those that have not."""
@@ -195,13 +206,15 @@ class Unblock:
     def _planned(self, topic: str) -> list[Freeing]:
         return [each for each in self._of(topic) if each.end is End.PLANNED]
 
-    def _tell(self, outcome: Outcome) -> ExitCode:
+    def _tell(self, tiered: Sequence[HostPartition]) -> ExitCode:
         freeings: Sequence[Freeing] = list(self.freeings.values())
-        summary = {"run_id": self.request.settings.run_id, "segments_tiered": outcome.tiered.segments}
+        copied = sum(row["state"] == "COPY_SEGMENT_FINISHED" for each in tiered for row in each.tiered)
+        summary = {"run_id": self.request.run_id, "segments_tiered": copied}
         self.output.rows("unblock", [each.as_row() for each in freeings], columns=COLUMNS, summary=summary)
-        tell_troubles(self.output, outcome)
+        tell_troubles(self.output, tiered)
         for hint in sorted({each.hint for each in freeings if each.hint}):
             self.output.warn(hint)
-        if not self.request.settings.apply:
+        if not self.request.host.apply:
             self.output.talk("nothing was tiered, published or set: give --apply")
-        return exit_code(outcome, self.request.settings) if outcome.errors else exit_code_of(freeings)
+        failed = any(each.errors for each in tiered)
+        return exit_code(tiered, apply=self.request.host.apply) if failed else exit_code_of(freeings)

@@ -33,6 +33,10 @@ class CopyingOffError(GateError):
     """Raised when copying is off and retention finite: the broker would delete what is published, here and remotely."""
 
 
+class CopyingOnError(GateError):
+    """Raised when copying is on: a copier that works does not see what is published, and copies it again."""
+
+
 class SegmentHoleError(GateError):
     """Raised when offsets before a segment are not in remote storage: readers and the copier would skip them."""
 

@@ -67,7 +67,7 @@ class Freeing:
         With `replace` broken snapshots stand in the way no more than missing ones.
         """
         rows = sorted(readiness, key=lambda row: int(row["base_offset"]))
-        waiting = [row for row in rows if row["verdict"] != Verdict.ALREADY_TIERED]
+        waiting = [row for row in rows if row["verdict"] != Verdict.ALREADY_TIERED and not self._is_passed_by(row)]
         clearable = _CLEARED_BY_TIERING | (_CLEARED_BY_REPLACING if replace else frozenset())
         is_stopped = not waiting or waiting[0]["verdict"] not in clearable
         done = [row for row in rows if row["verdict"] == Verdict.ALREADY_TIERED]
@@ -84,6 +84,10 @@ class Freeing:
             self.end = End.BLOCKED
             self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
             self.hint = first["next_step"] if first else ""
+
+    def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
+        """Whether it lies in a gap below the offset where the copier is."""
+        return row["verdict"] == Verdict.GAP_IN_REMOTE and int(row["base_offset"]) < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
         """What to look for, from what is known now."""

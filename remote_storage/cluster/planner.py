@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
 from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError
 from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition, plan_segments
-from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -22,10 +22,14 @@ def plan_publication(
     cache: MetadataCache,
     lineage: Lineage,
     segments: Iterable[RemoteLogSegmentMetadata],
+    *,
+    stuck: Collection[TopicIdPartition] = (),
 ) -> list[PartitionPlan]:
     """Plan every partition that has finished segments; what may not be published is refused, not raised.
 
     A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
+    Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
+    makes them look again.
     """
     wanted = by_partition(segments)
     topics = cluster.topics({partition.topic for partition in wanted})
@@ -48,8 +52,9 @@ def plan_publication(
             if not plan.is_done:
                 if partition.topic not in settings:
                     settings[partition.topic] = cluster.settings(partition.topic)
-                plan = replace(plan, copying_is_on=not is_copying_off(settings[partition.topic]))
                 check_settings(partition.topic, settings[partition.topic])
+                if partition not in stuck:
+                    check_copier_rests(partition.topic, settings[partition.topic])
         except (GateError, TransientError) as refusal:
             plan = replace(plan, refusal=refusal)
         plans.append(plan)

@@ -44,13 +44,11 @@ class PartitionPlan:
 
     Attributes:
         leader: broker that leads it, -1 where that is not known.
-        copying_is_on: a copier that works will copy these segments too.
     """
 
     partition: TopicIdPartition
     segments: tuple[PlannedSegment, ...] = ()
     leader: int = -1
-    copying_is_on: bool = False
     refusal: GateError | TransientError | None = field(default=None, compare=False)
 
     def count(self, action: Action) -> int:

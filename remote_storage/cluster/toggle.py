@@ -4,28 +4,20 @@ A running copier keeps in memory how far remote storage reaches. Switched off an
 anew. While it is off, total retention applies to the local log alone, so a local retention of its own is refused by the
 broker and must be put aside as well. All of that changes in one request, and back in another.
 
-What the topic had set is recorded in the warehouse before anything is changed, and the record is deleted last:
-
-    <warehouse>/unblock/<topic>-<topic id>.json
-    {"topic": …, "topic_id": …, "partitions": [0, …], "before": {"remote.log.copy.disable": null, …}}
-
-null is a setting that the topic itself did not have. Interrupts and SIGTERM wait until copying is on again; whatever
-else ends the process, the next run finds the record and puts the settings back first.
+What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
+begun. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds the
+record and puts the settings back first.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import FrameType
 
-from pyarrow import fs
-
+from tiersnap.remote_storage.cluster.begun import Begun
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
 from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError
 from tiersnap.remote_storage.cluster.topic_checks import (
@@ -36,24 +28,12 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     is_copying_off,
     value_of,
 )
-from tiersnap.snapshot.atomic_file import write_atomically
-from tiersnap.snapshot.errors import CorruptDataError, TransientError
-from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.errors import TransientError
 
 SETTLE_SECONDS = 1.0
 _APPLIED_SECONDS = 30.0
 _RESTORE_SECONDS = 60.0
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """What is recorded of a topic whose partitions are being freed; see the module."""
-
-    topic: str
-    topic_id: str
-    partitions: tuple[int, ...]
-    before: Mapping[str, str | None]
 
 
 def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
@@ -147,50 +127,3 @@ def _deferred_signals() -> Iterator[None]:
             signal.signal(number, handler)
         if received:
             signal.raise_signal(received[0])
-
-
-class Records:
-    """The records of one warehouse."""
-
-    def __init__(self, warehouse: str) -> None:
-        self._filesystem, path = resolve(warehouse)
-        self._folder = f"{path.rstrip('/')}/unblock"
-
-    def all(self) -> list[Begun]:
-        """Every topic that was begun and not finished.
-
-        Raises:
-            CorruptDataError: a file there is no record.
-        """
-        selector = fs.FileSelector(self._folder, allow_not_found=True)
-        paths = [info.path for info in self._filesystem.get_file_info(selector) if info.path.endswith(".json")]
-        return [self._read(path) for path in sorted(paths)]
-
-    def put(self, begun: Begun) -> None:
-        """Record a topic, durably."""
-        path, data = self._path(begun), json.dumps(asdict(begun), indent=2).encode()
-        self._filesystem.create_dir(self._folder, recursive=True)
-        if isinstance(self._filesystem, fs.LocalFileSystem):
-            write_atomically(Path(path), data, replace=True)
-            return
-        with self._filesystem.open_output_stream(path) as file:
-            file.write(data)
-
-    def drop(self, begun: Begun) -> None:
-        """Forget a topic."""
-        self._filesystem.delete_file(self._path(begun))
-
-    def _path(self, begun: Begun) -> str:
-        return f"{self._folder}/{begun.topic}-{begun.topic_id}.json"
-
-    def _read(self, path: str) -> Begun:
-        with self._filesystem.open_input_stream(path) as file:
-            data = file.read()
-        try:
-            record = json.loads(data)
-            return Begun(record["topic"], record["topic_id"], tuple(record["partitions"]), dict(record["before"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptDataError(
-                f"{path}: not a record of tiersnap unblock: {error!r}",
-                hint=f"see with kafka-configs --describe whether {COPY_DISABLE} is set, then delete the file",
-            ) from error

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiersnap.remote_storage.cluster.client import Setting, Topic
-from tiersnap.remote_storage.cluster.errors import CopyingOffError, TieringOffError, UnknownTopicError
+from tiersnap.remote_storage.cluster.errors import (
+    CopyingOffError,
+    CopyingOnError,
+    TieringOffError,
+    UnknownTopicError,
+)
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
 REMOTE_STORAGE = "remote.storage.enable"
@@ -75,4 +80,20 @@ def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
             "local and remote segments",
             hint=f"switch copying on (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or "
             "give the topic endless retention (-1) until it is",
+        )
+
+
+def check_copier_rests(topic: str, settings: Mapping[str, Setting]) -> None:
+    """Refuse to publish beside a copier.
+
+    Raises:
+        CopyingOnError: copying is on.
+    """
+    if not is_copying_off(settings):
+        endless = ",".join(f"{name}={_UNLIMITED}" for name in RETENTION)
+        raise CopyingOnError(
+            f"{topic}: copying is on: the copier of a partition does not see what is published, and copies the same "
+            "segments again",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true,{endless} until it is "
+            "published; where the copier is stuck for want of a snapshot: tiersnap unblock",
         )

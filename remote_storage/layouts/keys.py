@@ -22,11 +22,14 @@ Producer snapshots and what a run says of them, which no plugin knows:
     tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims, by which attempts at one segment know of each other, and what asks a store whether it keeps its conditions:
+Claims, by which attempts at one segment know of each other, what `unblock` has to put back in a topic's settings, and
+what asks a store whether it keeps its conditions:
 
     <prefix>claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
+    <prefix>claims/<topic>-<topic id>/unblock.json
     <prefix>claims/probe-<32 hex digits>
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
+    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
 Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
 was cut and filled again under a new leader has claims of its own. Ids are 22 characters base64url, one spelling a
@@ -77,6 +80,7 @@ class KeyKind(StrEnum):
     SNAPSHOT_MANIFEST = ".json"
     CLUSTER = "cluster.json"
     CLAIM = "claim .json"
+    UNBLOCK = "unblock.json"
 
     @property
     def suffix(self) -> str:
@@ -91,6 +95,7 @@ class KeyKind(StrEnum):
 
 _AIVEN_KINDS = {kind.suffix: kind for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)}
 _LOCAL_KINDS = {kind.suffix: kind for kind in KeyKind if kind.is_local}
+_OF_SEGMENTS = frozenset({*_AIVEN_KINDS.values(), *_LOCAL_KINDS.values()})
 _AIVEN = re.compile(rf"(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_ID})(\.[a-z-]+)")
 _LOCAL = re.compile(rf"{LOCAL_TIERED_STORAGE}/(.+)-({_NUMBER})-({_ID})/({_OFFSET})-({_ID})(\.[a-z_]+)")
 _SNAPSHOT = re.compile(
@@ -99,6 +104,7 @@ _SNAPSHOT = re.compile(
 
 
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
+_UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class ParsedKey:
     """What a key says; fields that its kind does not have are None.
 
     Attributes:
+        partition: the topic's partition 0 for UNBLOCK, which is of the topic as a whole.
         offset: start offset of a segment, base offset of a claimed one, exclusive end offset of a snapshot.
     """
 
@@ -185,6 +192,11 @@ class ObjectKeys:
             raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
         return f"{self.partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
 
+    def unblock(self, topic: str, topic_id: str) -> str:
+        """Key of what `unblock` has to put back in the settings of a topic."""
+        name = TopicIdPartition(topic, topic_id, 0)
+        return f"{self.prefix}{CLAIMS}/{name.topic}-{name.topic_id}/{KeyKind.UNBLOCK.suffix}"
+
     @property
     def probes(self) -> str:
         """What the keys of all probes begin with; each lives as long as one question to the store."""
@@ -208,6 +220,8 @@ class ObjectKeys:
             return self.cluster(key.partition)
         if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
             return self.claim(key.partition, key.offset, key.leader_epoch)
+        if key.kind is KeyKind.UNBLOCK:
+            return self.unblock(key.partition.topic, _id(key.partition))
         if key.offset is None or key.segment_id is None:
             raise InvalidKeyError(f"{key} lacks a part of its kind")
         partition = key.partition
@@ -235,6 +249,8 @@ class ObjectKeys:
         elif (match := _CLAIM.fullmatch(path)) and int(match[5]) < 1 << 31:
             partition = TopicIdPartition(match[1], match[2], int(match[3]))
             return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
+        elif match := _UNBLOCK.fullmatch(path):
+            return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
         elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:
             partition = TopicIdPartition(match[1], match[3], int(match[2]))
             return ParsedKey(_LOCAL_KINDS[match[6]], partition, _offset(match[4], key), match[5])
@@ -255,7 +271,7 @@ class ObjectKeys:
             return None
 
     def _segment(self, kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -> str:
-        if kind in {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM}:
+        if kind not in _OF_SEGMENTS:
             raise InvalidKeyError(f"{kind.name} is not a part of a remote segment")
         folder = self.partition_segments(segment_id.topic_id_partition, local=kind.is_local)
         return f"{folder}{offset_text(start_offset)}-{segment_id.segment_id}{kind.suffix}"

@@ -10,13 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tiersnap.remote_storage.cluster_record import put_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.tier_partition import Tierer
-from tiersnap.remote_storage.upload.tier_task import planned_segment, tier_of_cluster
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_task import planned_segment
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.tables.facts import FactKind, Row
@@ -75,6 +78,11 @@ class HostTier:
 
     def _tier(self, log_dir: LogDir, partition: Partition, listed: dict[str, Any]) -> HostPartition:
         done = HostPartition(partition)
+        if self.apply and listed["remote_error"] is None and listed["cluster_id"] is not None and _is_left(listed):
+            try:
+                put_cluster_id(self.store, ObjectKeys(), _name(partition), listed["cluster_id"])
+            except TiersnapError as error:
+                listed |= {"remote_error": error.message, "is_transient": isinstance(error, TransientError)}
         can_write = self.apply and listed["remote_error"] is None
         sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if can_write else None
         rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
@@ -92,17 +100,25 @@ class HostTier:
         return done
 
     def _copy(self, done: HostPartition, listed: Mapping[str, Any], ready: list[Row]) -> None:
-        partition = done.partition
-        name = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+        name = _name(done.partition)
         planned = [planned_segment(row) for row in ready_rows(listed, ready)]
         by_base = {row["base_offset"]: row for row in done.readiness}
-        for row in tier_of_cluster(self.store, self.layout, name, planned, self.tierer, listed["cluster_id"]):
+        for row in tier_partition(self.store, self.layout, ObjectKeys(), name, planned, self.tierer):
             done.tiered.append(row)
             if row["error"] is not None:
                 done.errors.append((row["error"], row["is_transient"]))
             elif row["state"] in (None, "COPY_SEGMENT_FINISHED"):
                 tiered = {"verdict": str(Verdict.ALREADY_TIERED), "reason": "in remote storage", "next_step": ""}
                 by_base[row["start_offset"]].update(tiered)
+
+
+def _name(partition: Partition) -> TopicIdPartition:
+    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+
+
+def _is_left(listed: Mapping[str, Any]) -> bool:
+    """Whether a closed segment is not in remote storage yet, so that something of ours may come to be there."""
+    return any(row["next_base_offset"] is not None and not row["is_tiered"] for row in listed["segments"])
 
 
 def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:

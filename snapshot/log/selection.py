@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 
 
@@ -38,3 +39,10 @@ def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterat
         raise NotALogDirError(
             f"{uri}: no segments in any of its partitions", hint="name one entry of log.dirs, not the folder above them"
         )
+
+
+def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
+    """List, one by one, those of the named partitions that are there."""
+    for folder in log_dir.folders:
+        if split_folder_name(folder) in names:
+            yield read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.broker.harness import damage
@@ -15,17 +17,17 @@ from tests.reference.command import tiersnap
 pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
 
+def tier_options(remote: Path) -> tuple[str | Path, ...]:
+    return "--remote", remote, "--topic", TOPIC, "--expiration", "none", "--apply"
+
+
 @pytest.mark.parametrize("harm", ["deleted", "empty"])
 def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_disks, copy_of, tmp_path, harm):
     """Stored from a copy on another host; here they are lost, or a clean start wrote empty ones."""
     disks = copy_of(current_disks)
     folder = disks.partition(TOPIC)
     remote = tmp_path / "remote"
-    ran = tiersnap(
-        *("run", "--engine", "local", "--source", current_disks.log_dir, "--remote", remote, "--topic", TOPIC),
-        *("--warehouse", tmp_path / "warehouse", "--report", tmp_path / "report", "--all"),
-        *("--as-of", "now", "--expiration", "none", "--apply"),
-    )
+    ran = tiersnap("tier", current_disks.log_dir, *tier_options(remote), "--all")
     assert ran.exit_code == 0, ran.err
     before = snapshots(folder)
     if harm == "deleted":
@@ -53,11 +55,7 @@ def test_it_is_refused_while_the_broker_runs_and_a_plan_is_not(current_disks, co
     folder = disks.partition(TOPIC)
     damage.drop_snapshot(folder, segment_bases(folder)[3])
     remote = tmp_path / "remote"
-    tiersnap(
-        *("run", "--engine", "local", "--source", disks.log_dir, "--remote", remote, "--topic", TOPIC),
-        *("--warehouse", tmp_path / "warehouse", "--report", tmp_path / "report"),
-        *("--as-of", "now", "--expiration", "none", "--apply"),
-    )
+    assert tiersnap("tier", disks.log_dir, *tier_options(remote)).exit_code == 0
     install = ("install", "--from", remote, "--to", disks.log_dir, "--topic", TOPIC)
     with Broker(disks, CURRENT_VERSION) as broker:
         wait_for_leader(broker, TOPIC)

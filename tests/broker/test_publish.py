@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
 
 import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.raw_protocol import Connection, produce
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
 from tests.broker.harness.remote_log_metadata import metadata_values, states
@@ -17,27 +18,25 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic, log_start
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tests.reference import log_builder
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.metadata.metadata_records import decode, encode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+IN_2020, NO_TIMESTAMP = 1_577_836_800_000, -1
 # The broker looks for segments to delete twice a second, and not only after half a minute.
 QUICK_RETENTION = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
 
 
-def tier_options(broker: Broker, tmp_path: Path) -> list[str]:
+def remote_options(broker: Broker) -> list[str]:
     assert broker.tier is not None
-    return [
-        *("--source", str(broker.disks.log_dir), "--remote", str(broker.tier.directory)),
-        *("--warehouse", str(tmp_path / "warehouse"), "--layout", "local-tiered-storage", "--engine", "local"),
-        *("--topic", TOPIC),
-    ]
+    return ["--remote", str(broker.tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
 
 
-def publish_options(broker: Broker, tmp_path: Path) -> list[str]:
-    return ["--bootstrap-server", broker.bootstrap, "--warehouse", str(tmp_path / "warehouse")]
+def publish_options(broker: Broker) -> list[str]:
+    return ["--bootstrap-server", broker.bootstrap, *remote_options(broker)]
 
 
 def tiered_files(tier: LocalTier) -> dict[str, bytes]:
@@ -56,13 +55,12 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
 
         def tiered() -> bool:
-            return tiersnap(["-q", "tier", *tier_options(broker, tmp_path), "--apply"]) == 0 and (
-                tier.complete_bases(TOPIC) == tuple(closed)
-            )
+            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--apply"])
+            return ran == 0 and tier.complete_bases(TOPIC) == tuple(closed)
 
         wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
         files = tiered_files(tier)
-        assert tiersnap(["-q", "publish", *publish_options(broker, tmp_path), "--apply"]) == 0
+        assert tiersnap(["-q", "publish", *publish_options(broker), "--apply"]) == 0
         assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": 5, "COPY_SEGMENT_FINISHED": 5}
 
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
@@ -86,3 +84,34 @@ def test_published_segments_are_read_and_their_local_ones_deleted_and_none_is_co
             number for number in range(tier.metadata_partitions) if read_all(broker, METADATA_TOPIC, partition=number)
         ]
         assert len(used) == 1
+
+
+def test_batches_without_timestamps_are_still_there_after_retention_ran(tmp_path):
+    """Retention takes the segment of 2020; one that is published with the timestamp -1 it would take as well."""
+    tier = LocalTier(tmp_path / "tier")
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK_RETENTION) as broker:
+        create_topic(broker, TOPIC, configs=COPYING_OFF)
+        with Connection(broker) as connection:
+            for timestamp in (IN_2020, NO_TIMESTAMP, NO_TIMESTAMP, NO_TIMESTAMP):
+                batch = log_builder.data_batch(0, 1, timestamp=timestamp, payload=bytes(60_000))
+                assert produce(connection, TOPIC, 0, batch)[0] == 0
+        folder = disks.partition(TOPIC)
+        assert segment_bases(folder) == [0, 1, 2, 3]
+        records = read_all(broker, TOPIC)
+
+        def tiered() -> bool:
+            ran = tiersnap(["-q", "tier", str(disks.log_dir), *remote_options(broker), "--apply"])
+            return ran == 0 and tier.complete_bases(TOPIC) == (0, 1, 2)
+
+        wait_until(tiered, "the high watermark is checkpointed", seconds=20, every=1)
+        assert tiersnap(["-q", "publish", *publish_options(broker), "--apply"]) == 0
+        day = str(24 * 3600 * 1000)
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "retention.ms": day})
+        wait_until(lambda: tier.complete_bases(TOPIC) == (1, 2), "retention has run on remote storage", seconds=30)
+        time.sleep(5)  # ten more checks
+
+        assert tier.complete_bases(TOPIC) == (1, 2)
+        assert log_start(broker, TOPIC) == 1
+        assert read_all(broker, TOPIC, start=1) == [record for record in records if record.offset >= 1]
+        assert states(broker, TOPIC)["DELETE_SEGMENT_FINISHED"] == 1

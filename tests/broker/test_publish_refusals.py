@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from deltalake import DeltaTable
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import file_at
@@ -24,16 +23,16 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    SegmentState,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+LAYOUT = ("--layout", "local-tiered-storage")
 CLOSED = 3
 
 
@@ -46,20 +45,16 @@ class Site:
 
     def tier(self, topic: str, *, source: Path | None = None, name: str = "") -> Path:
         """Tier the closed segments of `topic`, as soon as the broker has checkpointed its high watermark."""
-        warehouse, remote = self.root / f"warehouse-{name or topic}", self.root / f"remote-{name or topic}"
-        closed = len(list((source or self.broker.disks.log_dir).glob(f"{topic}-0/*.log"))) - 1
-        options = [
-            *("--source", str(source or self.broker.disks.log_dir), "--remote", str(remote)),
-            *("--warehouse", str(warehouse), "--layout", "local-tiered-storage", "--engine", "local"),
-            *("--topic", topic, "--apply"),
-        ]
+        source, remote = source or self.broker.disks.log_dir, self.root / f"remote-{name or topic}"
+        closed = len(list(source.glob(f"{topic}-0/*.log"))) - 1
+        options = [str(source), "--remote", str(remote), *LAYOUT, "--topic", topic, "--apply"]
 
         def done() -> bool:
             assert tiersnap(["-q", "tier", *options]) == 0
             return len(list(remote.glob("kafka-tiered-storage/*/*.snapshot"))) == closed
 
         wait_until(done, f"{topic} is tiered", seconds=30, every=1)
-        return warehouse
+        return remote
 
     def copy_of_log(self, topic: str, name: str) -> tuple[Path, Path]:
         """The log directory again, with this topic alone: the directory and its partition folder."""
@@ -76,12 +71,15 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One broker with four topics that have three closed segments each; `plain` has no remote storage."""
+    """One broker with five topics that have three closed segments each; `plain` has no remote storage."""
     root = tmp_path_factory.mktemp("refusals")
     disks = kraft_disks(root / "disks", CURRENT_VERSION)
     quick = {"replica.high.watermark.checkpoint.interval.ms": "500"}
     with Broker(disks, CURRENT_VERSION, tier=LocalTier(root / "tier"), settings=quick) as broker:
-        for topic, configs in {**dict.fromkeys(("ledger", "orders", "killed"), COPYING_OFF), "plain": {}}.items():
+        for topic, configs in {
+            **dict.fromkeys(("ledger", "orders", "killed", "held"), COPYING_OFF),
+            "plain": {},
+        }.items():
             create_topic(broker, topic, configs=configs)
             write_segments(broker, topic, CLOSED + 1, name=f"{topic}-")
         yield Site(broker, root)
@@ -91,9 +89,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def publish(site, capsys) -> Callable[..., tuple[int, dict, str]]:
     """`tiersnap publish`: exit code, the one row, and what was said."""
 
-    def run(warehouse: Path, *options: str) -> tuple[int, dict, str]:
+    def run(remote: Path, *options: str, layout: tuple[str, ...] = LAYOUT) -> tuple[int, dict, str]:
         capsys.readouterr()
-        command = ["publish", "--bootstrap-server", site.broker.bootstrap, "--warehouse", str(warehouse), *options]
+        command = ["publish", "--bootstrap-server", site.broker.bootstrap, "--remote", str(remote), *layout, *options]
         code = tiersnap(["--output", "json", *command])
         said = capsys.readouterr()
         result = json.loads(said.out)["result"]
@@ -104,11 +102,11 @@ def publish(site, capsys) -> Callable[..., tuple[int, dict, str]]:
 
 @pytest.mark.parametrize("settings", [{"retention.ms": "86400000"}, {"retention.bytes": "100000000"}], ids=str)
 def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settings, site, publish):
-    warehouse = site.tier("ledger")
+    remote = site.tier("ledger")
     before = site.records()
     alter_topic(site.broker, "ledger", settings)
     try:
-        code, row, said = publish(warehouse, "--apply")
+        code, row, said = publish(remote, "--apply")
     finally:
         alter_topic(site.broker, "ledger", dict.fromkeys(settings, "-1"))
 
@@ -120,11 +118,11 @@ def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settin
 def test_leader_epochs_of_another_log_are_refused(site, publish):
     log_dir, folder = site.copy_of_log("ledger", "epochs")
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
-    warehouse = site.tier("ledger", source=log_dir, name="epochs")
+    remote = site.tier("ledger", source=log_dir, name="epochs")
     before = site.records()
 
     for options in ([], ["--log-dir", str(site.broker.disks.log_dir)]):
-        code, row, said = publish(warehouse, "--apply", *options)
+        code, row, said = publish(remote, "--apply", *options)
         assert (code, row["refused"]) == (4, "LeaderEpochLineageError")
         assert "leader epoch 99 is not in the lineage" in said
     assert site.records() == before
@@ -134,9 +132,9 @@ def test_a_log_whose_first_segments_are_nowhere_is_refused(site, publish):
     log_dir, folder = site.copy_of_log("ledger", "hole")
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         file_at(folder, 0, suffix).unlink(missing_ok=True)
-    warehouse = site.tier("ledger", source=log_dir, name="hole")
+    remote = site.tier("ledger", source=log_dir, name="hole")
 
-    code, row, said = publish(warehouse, "--apply")
+    code, row, said = publish(remote, "--apply")
 
     assert (code, row["refused"]) == (4, "SegmentHoleError")
     assert "remote storage ends at 0" in said
@@ -158,88 +156,96 @@ def test_a_topic_of_another_id_or_name_is_refused(site, publish):
 
 
 def test_a_topic_that_is_not_tiered_or_is_compacted_is_refused(site, publish):
-    warehouse = site.tier("plain")
-    code, row, said = publish(warehouse, "--apply")
+    remote = site.tier("plain")
+    code, row, said = publish(remote, "--apply")
     assert (code, row["refused"]) == (4, "TieringOffError")
     assert "remote.storage.enable is off" in said
 
     alter_topic(site.broker, "plain", {"cleanup.policy": "compact"})
-    code, row, said = publish(warehouse, "--apply")
+    code, row, said = publish(remote, "--apply")
     assert (code, row["refused"]) == (4, "TieringOffError")
     assert "compacted" in said
 
 
 def test_what_was_published_once_is_known_from_then_on(site, publish):
-    warehouse = site.tier("orders")
-    code, row, said = publish(warehouse)
+    remote = site.tier("orders")
+    code, row, said = publish(remote)
     assert (code, row["publish"]) == (0, CLOSED)
     assert "give --apply" in said
     assert states(site.broker, "orders") == {}, "a plan publishes nothing"
-    code, row, _ = publish(warehouse, "--log-dir", str(site.broker.disks.log_dir))
+    code, row, _ = publish(remote, "--log-dir", str(site.broker.disks.log_dir))
     assert (code, row["publish"]) == (0, CLOSED), "the leader's checkpoint says the same as the leader"
 
-    assert publish(warehouse, "--apply")[0] == 0
+    assert publish(remote, "--apply")[0] == 0
     written = {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
     assert states(site.broker, "orders") == written
-    code, row, said = publish(warehouse, "--apply")
+    code, row, said = publish(remote, "--apply")
     assert (code, row["known"], row["publish"]) == (0, CLOSED, 0)
     assert "nothing to publish" in said
     assert states(site.broker, "orders") == written
 
 
-def test_manifests_tell_what_the_tables_tell(site, publish, capsys):
-    remote, warehouse = site.root / "remote-manifests", site.root / "warehouse-manifests"
-    options = ["--source", str(site.broker.disks.log_dir), "--remote", str(remote), "--warehouse", str(warehouse)]
-    assert tiersnap(["-q", "tier", *options, "--engine", "local", "--topic", "ledger", "--apply"]) == 0
-    by_tables = publish(warehouse)[1]
+def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
+    """It would not see what is published, and copy it again; one that is stuck is a matter for unblock."""
+    remote = site.tier("held")
+    (folder,) = remote.glob("kafka-tiered-storage/held-0-*")
+    in_the_way = site.root / "tier" / "kafka-tiered-storage" / folder.name
+    in_the_way.parent.mkdir(exist_ok=True)
+    in_the_way.write_text("a file where a folder should be: or the copier would be done before anybody publishes")
+    alter_topic(site.broker, "held", {"remote.log.copy.disable": "false"})
+    try:
+        wait_until(lambda: states(site.broker, "held")["COPY_SEGMENT_STARTED"] > 0, "the copier is at work", seconds=20)
+        code, row, said = publish(remote, "--apply")
+    finally:
+        alter_topic(site.broker, "held", {"remote.log.copy.disable": "true"})
 
-    command = ["publish", "--bootstrap-server", site.broker.bootstrap, "--remote", str(remote)]
-    assert tiersnap(["--output", "json", *command]) == 0
-    (by_manifests,) = json.loads(capsys.readouterr().out)["result"]["rows"]
-    assert by_manifests == by_tables
+    assert (code, row["refused"], row["publish"]) == (4, "CopyingOnError", CLOSED)
+    assert "remote.log.copy.disable=true" in said and "tiersnap unblock" in said
+    assert states(site.broker, "held")["COPY_SEGMENT_FINISHED"] == 0
+
+
+def test_both_layouts_tell_the_same(site, publish):
+    remote = site.root / "remote-manifests"
+    options = [str(site.broker.disks.log_dir), "--remote", str(remote), "--topic", "ledger", "--apply"]
+    by_files = publish(site.tier("ledger"))[1]
+    assert tiersnap(["-q", "tier", *options]) == 0
+
+    code, by_manifests, _ = publish(remote, layout=())
+    assert (code, by_manifests) == (0, by_files)
     assert by_manifests["publish"] == CLOSED
-    assert tiersnap([*command, "--layout", "local-tiered-storage"]) == 2
+    code, _, said = publish(remote)
+    assert code == 2 and "of the layout local-tiered-storage" in said
 
 
 def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site, publish):
     """Killed after three records, as they are written in order: one segment finished, one started, one unknown."""
-    warehouse = site.tier("killed")
-    metadata_partition = publish(warehouse)[1]["metadata_partition"]
-    expected = records_of(warehouse)
+    remote = site.tier("killed")
+    metadata_partition = publish(remote)[1]["metadata_partition"]
+    expected = records_of(remote)
     producer = Producer({"bootstrap.servers": site.broker.bootstrap, "log_level": 0})
     for record in expected[:3]:
         producer.produce(METADATA_TOPIC, encode(record), partition=metadata_partition)
     assert producer.flush(10) == 0
 
-    code, row, _ = publish(warehouse, "--apply")
+    code, row, _ = publish(remote, "--apply")
 
     assert (code, row["known"], row["finish"], row["publish"]) == (0, 1, 1, 1)
     values = [record.value for record in read_all(site.broker, METADATA_TOPIC, partition=metadata_partition)]
     assert [step_of(decode(value)) for value in values if b"killed" in value] == [step_of(each) for each in expected]
 
 
-def records_of(warehouse: Path) -> list[SegmentRecord | SegmentUpdate]:
-    """The records of every finished segment in a warehouse, made of its table alone."""
-    rows = DeltaTable(str(warehouse / "remote_log_segments")).to_pyarrow_table().to_pylist()
-    found: list[SegmentRecord | SegmentUpdate] = []
-    for row in sorted(rows, key=lambda row: (row["start_offset"], row["state"] == "COPY_SEGMENT_FINISHED")):
-        segment_id = RemoteLogSegmentId(row["topic"], row["topic_id"], row["partition"], row["segment_id"])
-        if row["state"] == "COPY_SEGMENT_FINISHED":
-            found.append(SegmentUpdate(segment_id, 1, row["event_timestamp"], SegmentState.COPY_SEGMENT_FINISHED))
-            continue
-        metadata = RemoteLogSegmentMetadata(
-            id=segment_id,
-            start_offset=row["start_offset"],
-            end_offset=row["end_offset"],
-            broker_id=1,
-            max_timestamp=row["max_timestamp"],
-            event_timestamp=row["event_timestamp"],
-            segment_leader_epochs=tuple((each["epoch"], each["start_offset"]) for each in row["leader_epochs"]),
-            segment_size=row["segment_size_bytes"],
-            state=SegmentState.COPY_SEGMENT_STARTED,
+def records_of(remote: Path) -> list[SegmentRecord | SegmentUpdate]:
+    """The records of every finished segment of the topic `killed`, in the order in which they are written."""
+    segments = finished_segments(DirectoryStore(remote), LocalTieredStorageLayout(), lambda topic: topic == "killed")
+    started = SegmentState.COPY_SEGMENT_STARTED
+    return [
+        record
+        for each in segments
+        for record in (
+            SegmentRecord(replace(each, broker_id=1, state=started)),
+            SegmentUpdate(each.id, 1, each.event_timestamp, SegmentState.COPY_SEGMENT_FINISHED),
         )
-        found.append(SegmentRecord(metadata))
-    return found
+    ]
 
 
 def step_of(record: object) -> tuple[str, str]:
@@ -253,7 +259,7 @@ def step_of(record: object) -> tuple[str, str]:
 def test_the_metadata_topic_is_never_made_here(tmp_path, capsys):
     disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
     with Broker(disks, CURRENT_VERSION, settings={"auto.create.topics.enable": "true"}) as broker:
-        code = tiersnap(["publish", "--bootstrap-server", broker.bootstrap, "--warehouse", str(tmp_path), "--apply"])
+        code = tiersnap(["publish", "--bootstrap-server", broker.bootstrap, "--remote", str(tmp_path), "--apply"])
         assert code == 2
         assert "remote.log.storage.system.enable" in capsys.readouterr().err
         assert METADATA_TOPIC not in admin_client(broker).list_topics(timeout=10).topics

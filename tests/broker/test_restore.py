@@ -97,9 +97,8 @@ def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tm
     disks = lost.lose_disk(tmp_path / "disks")
     remote = tmp_path / "remote"
     ran = tiersnap(
-        *("run", "--engine", "local", "--source", lost.disks.log_dirs[1], "--remote", remote, "--topic", topic),
-        *("--warehouse", tmp_path / "warehouse", "--report", tmp_path / "report"),
-        *("--as-of", "now", "--expiration", "none", "--layout", "local-tiered-storage", "--apply"),
+        *("tier", lost.disks.log_dirs[1], "--remote", remote, "--topic", topic),
+        *("--expiration", "none", "--layout", "local-tiered-storage", "--apply"),
     )
     assert ran.exit_code == 0, ran.err
     gone = list(remote.rglob("*.txnindex"))

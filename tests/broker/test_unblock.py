@@ -31,12 +31,11 @@ from tiersnap.jobs.cli import run as tiersnap
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
-def options(broker: Broker, tmp_path: Path) -> list[str]:
+def options(broker: Broker) -> list[str]:
     assert broker.tier is not None
     return [
         *("--bootstrap-server", broker.bootstrap, "--source", str(broker.disks.log_dir)),
         *("--remote", str(broker.tier.directory), "--layout", "local-tiered-storage"),
-        *("--warehouse", str(tmp_path / "warehouse"), "--engine", "local"),
     ]
 
 
@@ -47,10 +46,10 @@ def digests(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def unblock(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict]]:
+def unblock(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict]]:
     """Exit code and rows."""
     capsys.readouterr()
-    code = tiersnap(["--output", "json", "unblock", *options(broker, tmp_path), *more])
+    code = tiersnap(["--output", "json", "unblock", *options(broker), *more])
     said = capsys.readouterr()
     result = json.loads(said.out)["result"]
     assert result is not None, said.err
@@ -72,12 +71,12 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert tier.complete_bases(TOPIC) == tuple(bases[:4])
         before = digests(folder)
 
-        code, rows = unblock(broker, tmp_path, capsys)
+        code, rows = unblock(broker, capsys)
         assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"]), rows
         assert (rows[0]["remote_ends_at"], rows[0]["tier"]) == (bases[4], 6)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4]), "a plan writes nothing"
 
-        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        code, rows = unblock(broker, capsys, "--apply")
         failures = broker.log.count(NO_SNAPSHOT)
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
         assert tier.complete_bases(TOPIC) == tuple(bases[:10]), "ten of ten, none twice"
@@ -90,7 +89,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert broker.log.count(NO_SNAPSHOT) == failures
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 12
 
-        assert unblock(broker, tmp_path, capsys, "--apply") == (0, [])
+        assert unblock(broker, capsys, "--apply") == (0, [])
 
 
 def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finishes(
@@ -100,27 +99,26 @@ def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finis
     bases = segment_bases(disks.partition(TOPIC))
     drop_snapshot(disks.partition(TOPIC), bases[1])
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
-    record = tmp_path / "warehouse" / "unblock"
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         wait_for_leader(broker, TOPIC)
         alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, "local.retention.bytes": "1000000000"})
         wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
         before = own_settings(broker)
 
-        killed_while_off(broker, tmp_path, signal.SIGTERM)
+        killed_while_off(broker, signal.SIGTERM)
         assert own_settings(broker) == before, "a request to end waits for that"
-        assert list(record.glob("*.json")), "and the rest is for the next run"
+        assert list(tier.directory.glob("claims/*/unblock.json")), "and the rest is for the next run"
 
-        killed_while_off(broker, tmp_path, signal.SIGKILL)
+        killed_while_off(broker, signal.SIGKILL)
         left = own_settings(broker)
         assert (left["remote.log.copy.disable"], left["local.retention.bytes"]) == ("true", "-2")
 
-        code, rows = unblock(broker, tmp_path, capsys)
+        code, rows = unblock(broker, capsys)
         assert own_settings(broker) == left, "a plan sets nothing"
-        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        code, rows = unblock(broker, capsys, "--apply")
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
         assert own_settings(broker) == before
-        assert not list(record.glob("*.json"))
+        assert not list(tier.directory.glob("claims/*/unblock.json"))
         assert tier.complete_bases(TOPIC) == tuple(bases[:10])
 
 
@@ -133,9 +131,9 @@ def own_settings(broker: Broker) -> dict[str, str]:
     return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
 
-def killed_while_off(broker: Broker, tmp_path: Path, number: signal.Signals) -> None:
+def killed_while_off(broker: Broker, number: signal.Signals) -> None:
     """Run the command in a process of its own and send it a signal while copying is off."""
-    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker, tmp_path), "--apply"]
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
@@ -159,7 +157,7 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
         alter_topic(broker, TOPIC, TOPIC_SETTINGS)
         wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
 
-        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        code, rows = unblock(broker, capsys, "--apply")
 
         assert (code, [row["outcome"] for row in rows]) == (6, ["RESTART"]), rows
         assert "zookeeper" in rows[0]["reason"].lower()
@@ -169,7 +167,7 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
 
         failures = broker.log.count(NO_SNAPSHOT)
         wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= failures + 2, "the copier has not looked", seconds=30)
-        code, rows = unblock(broker, tmp_path, capsys, "--apply")
+        code, rows = unblock(broker, capsys, "--apply")
         assert (code, rows[0]["publish"], rows[0]["outcome"]) == (6, 0, "RESTART"), "still to be done"
 
         broker.stop()
@@ -179,4 +177,4 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
         wait_until(lambda: len(tier.complete_bases(TOPIC)) >= len(closed) + 2, "the copier goes on", seconds=40)
         assert tier.complete_bases(TOPIC) == tuple(segment_bases(disks.partition(TOPIC))[:-1]), "none twice"
         assert broker.log.count(NO_SNAPSHOT) == 0
-        assert unblock(broker, tmp_path, capsys, "--apply") == (0, [])
+        assert unblock(broker, capsys, "--apply") == (0, [])

@@ -75,9 +75,9 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
     ("words", "extra"),
     [
         (("run", "--source", "x", "--remote", "y"), "spark"),
-        (("tier", "--source", "x", "--remote", "y"), "spark"),
+        (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
-        (("unblock", "--bootstrap-server", "localhost:1"), "spark"),
+        (("unblock", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--bootstrap-server", "localhost:1"), "kafka"),
         (("install", "--from", "s3://bucket/x", "--to", LOGS), "s3"),
         (("restore", "--from", "s3://bucket/x", "--to", LOGS, "--topic", "t"), "s3"),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
-OURS_ALONE = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM}
+OURS_ALONE = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM, KeyKind.UNBLOCK}
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
     # topics that look like other parts of a key
@@ -51,6 +51,7 @@ parsed_keys = st.one_of(
         offsets,
         st.integers(0, (1 << 31) - 1),
     ),
+    st.builds(lambda topic, topic_id: ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(topic, topic_id, 0)), topics, uuids),
 )
 
 
@@ -92,7 +93,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys_module.__doc__ or ""
     examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 8
+    assert len(examples) == 9
     for example in examples:
         keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
         assert keys.format(keys.parse(example)) == example
@@ -151,6 +152,15 @@ def test_claims_lie_by_themselves_below_our_prefix():
     for folder in (keys.partition_segments(partition), keys.partition_snapshots(partition)):
         assert not key.startswith(folder)
     assert not keys.partition_claims(partition).startswith(keys.probes)
+
+
+def test_what_unblock_puts_back_lies_beside_the_claims_of_all_partitions():
+    keys, partition = ObjectKeys("p/"), metadata().id.topic_id_partition
+    key = keys.unblock("payments", TOPIC_ID)
+    assert key == f"p/claims/payments-{TOPIC_ID}/unblock.json"
+    assert not key.startswith(keys.partition_claims(partition))
+    with pytest.raises(InvalidKeyError, match="topic id"):
+        keys.unblock("payments", "../x")
 
 
 @pytest.mark.parametrize("epoch", [-1, 1 << 31])

@@ -55,33 +55,32 @@ def test_what_names_no_cluster_is_corrupt(text):
         parse(text, name="some/file")
 
 
-def run(source: Path, remote: Path, root: Path, *words: str):
-    return tiersnap(
-        *("run", "--engine", "local", "--source", source, "--remote", remote, "--topic", "tv2"),
-        *("--warehouse", root / "warehouse", "--report", root / "report"),
-        *("--as-of", "now", "--expiration", "none", *words),
-    )
+def tier(source: Path, remote: Path, *words: str):
+    return tiersnap("tier", source, "--remote", remote, "--topic", "tv2", "--expiration", "none", *words)
 
 
-def test_a_run_records_it_with_the_first_segment_and_tiers_nothing_over_another_cluster(tmp_path):
-    logs = shutil.copytree(LOGS, tmp_path / "logs")
-    assert run(logs, tmp_path / "remote", tmp_path).exit_code == 0
-    assert not (tmp_path / "remote").exists(), "a plan"
-    assert run(logs, tmp_path / "remote", tmp_path, "--apply").exit_code == 0
-    (recorded,) = (tmp_path / "remote").rglob("cluster.json")
+def files(remote: Path) -> list[str]:
+    return sorted(path.name for path in remote.rglob("*") if path.is_file())
+
+
+def test_tiering_records_it_and_goes_not_over_another_clusters_segments(tmp_path):
+    logs, remote = shutil.copytree(LOGS, tmp_path / "logs"), tmp_path / "remote"
+    assert tier(logs, remote).exit_code == 0
+    assert not remote.exists(), "a plan"
+    assert tier(logs, remote, "--apply").exit_code == 0
+    (recorded,) = remote.rglob("cluster.json")
     assert CLUSTER in recorded.read_text()
-    assert str(recorded.relative_to(tmp_path / "remote")).startswith("snapshots/tv2-KzhyM4gAQz-9kd6uuQ6OKg/0/")
+    assert str(recorded.relative_to(remote)).startswith("snapshots/tv2-KzhyM4gAQz-9kd6uuQ6OKg/0/")
 
-    before = sorted(path.name for path in (tmp_path / "remote").rglob("*") if path.is_file())
     meta = logs / "meta.properties"
     meta.write_text(meta.read_text().replace(CLUSTER, "AnotherClusterAnother_"))
-    (tmp_path / "second").mkdir()
-    refused = run(logs, tmp_path / "remote", tmp_path / "second", "--apply")
-    assert refused.exit_code == 4
+    shutil.rmtree(remote / "tv2-KzhyM4gAQz-9kd6uuQ6OKg")
+    before = files(remote)
+    refused = tier(logs, remote, "--apply")
+    assert refused.exit_code == 6
     assert "another cluster" in refused.err
-    assert sorted(path.name for path in (tmp_path / "remote").rglob("*") if path.is_file()) == before
+    assert files(remote) == before
 
     meta.unlink()
-    (tmp_path / "third").mkdir()
-    assert run(logs, tmp_path / "unknown", tmp_path / "third", "--apply").exit_code == 0
+    assert tier(logs, tmp_path / "unknown", "--apply").exit_code == 0
     assert not list((tmp_path / "unknown").rglob("cluster.json"))

@@ -81,9 +81,8 @@ def write_and_tier(root: Path, remote: tuple[str, ...]) -> Lost:
         committed = {name: read_all(broker, name, isolation="read_committed") for name in (topic, cut_topic)}
     assert disks.partition("__transaction_state").parent == disks.log_dirs[0], "it outlives the second disk"
     ran = tiersnap(
-        *("run", "--engine", "local", "--source", disks.log_dirs[1], "--remote", *remote),
-        *("--topic", f"{topic}|{cut_topic}", "--warehouse", root / "warehouse", "--report", root / "report"),
-        *("--as-of", "now", "--expiration", "none", "--apply"),
+        *("tier", disks.log_dirs[1], "--remote", *remote, "--topic", f"{topic}|{cut_topic}"),
+        *("--expiration", "none", "--apply"),
     )
     assert ran.exit_code == 0, ran.err
     return Lost(disks, remote, topic, cut_topic, uncommitted, committed)

@@ -1,0 +1,106 @@
+"""Options of the commands that tier from the log directories of one host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+
+import click
+
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.pipeline.settings import new_run_id
+from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.upload.tier_host import HostTier
+from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+
+
+@dataclass(frozen=True)
+class HostRequest:
+    """What was asked of one host.
+
+    Attributes:
+        remote: as the user wrote it.
+        topic: a regular expression for whole topic names; None for all.
+    """
+
+    remote: str
+    host: HostTier
+    topic: re.Pattern[str] | None
+
+    @property
+    def run_id(self) -> str:
+        """Of this run, whose attempts it names."""
+        return self.host.tierer.run_id
+
+
+def host_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Where to tier to and how, given to the command as `request: HostRequest`.
+
+    With --apply remote storage is asked for something first: a bucket that is not there or refuses is better known
+    before the work than after it.
+    """
+
+    @wraps(command)
+    def with_request(
+        *args: object,
+        remote: str,
+        layout: Layout,
+        expiration: int | None,
+        as_of: int | None,
+        producer_expiration: int | None,
+        now: int,
+        replace: bool,
+        topic_ids: Path | None,
+        topic: re.Pattern[str] | None,
+        check_crc: bool,
+        s3: S3Settings,
+        apply: bool,
+        **kwargs: object,
+    ) -> object:
+        params.expiry(expiration, as_of, now, producer_expiration)
+        store = open_store(remote, s3)
+        if apply:
+            next(iter(store.list()), None)
+        host = HostTier(
+            store,
+            layout,
+            CarryOptions(expiration, as_of, producer_expiration, replace=replace),
+            Tierer(new_run_id(), now),
+            topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
+            check_crc=check_crc,
+            apply=apply,
+        )
+        return command(*args, request=HostRequest(remote, host, topic), **kwargs)
+
+    decorated: Callable[..., object] = with_request
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (
+    click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory."),
+    layout_option,
+    params.expiration_option,
+    params.as_of_option,
+    params.producer_expiration_option,
+    params.now_option,
+    click.option(
+        "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+    ),
+    click.option(
+        "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."
+    ),
+    params.topic_option,
+    params.crc_option,
+    s3_options,
+    click.option("--apply", is_flag=True, help="Write to remote storage; without it the plan is shown."),
+)

@@ -1,0 +1,106 @@
+"""Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
+
+A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
+the next run then deletes this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.presence.partition import REQUESTS_AT_ONCE, FoundCopy, Presence, look
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.indexes import decode_time_index
+
+_log = logging.getLogger(__name__)
+_LARGEST_INDEX = 64 << 20  # bytes
+
+
+def finished_segments(
+    store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]
+) -> list[RemoteLogSegmentMetadata]:
+    """Every finished segment of the topics that `is_wanted` takes, by partition, then start offset: see finished_of."""
+    kind = KeyKind.LOCAL_LOG if isinstance(layout, LocalTieredStorageLayout) else KeyKind.LOG
+    parsed = (ObjectKeys().recognise(found.key) for found in store.list())
+    partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
+    return [each for partition in sorted(partitions) for each in finished_of(store, layout, partition)]
+
+
+def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
+
+    The broker id is -1, and the event timestamp when the last object was written: who publishes a segment puts in its
+    own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
+    neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
+    (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+    """
+    keys = ObjectKeys()
+    presence = look(store, keys, partition, local=isinstance(layout, LocalTieredStorageLayout))
+    superseded = {left.segment_id for left in presence.superseded}
+
+    def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
+        if copy.segment_id in superseded or not _is_settled(store, keys, presence, copy):
+            return None
+        return _metadata(store, partition, copy)
+
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return [found for found in pool.map(finished, presence.copies) if found is not None]
+
+
+def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: FoundCopy) -> bool:
+    """Whether the claim of the segment, if there is one, leaves the copy in peace."""
+    segment = ClaimedSegment(presence.partition, copy.start_offset, copy.leader_epochs[-1][0])
+    if segment not in presence.claimed:
+        return True
+    try:
+        claim = copy.claim or read_claim(store, keys, segment)
+    except CorruptDataError as error:
+        _log.warning("copy left out: segment=%s because=%s", segment, error.message)
+        return False
+    named = claim is not None and copy.segment_id in {attempt.segment_id for attempt in claim.attempts}
+    if claim is None or not named or claim.finished == copy.segment_id:
+        return True
+    _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
+    return False
+
+
+def _metadata(store: ObjectStore, partition: TopicIdPartition, copy: FoundCopy) -> RemoteLogSegmentMetadata:
+    timestamp = copy.max_timestamp if copy.max_timestamp >= 0 else _time_index_end(store, copy)
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, copy.segment_id),
+        start_offset=copy.start_offset,
+        end_offset=copy.end_offset - 1,
+        broker_id=-1,
+        max_timestamp=timestamp if timestamp >= 0 else copy.written_at,
+        event_timestamp=copy.written_at,
+        segment_leader_epochs=copy.leader_epochs,
+        segment_size=copy.size,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+def _time_index_end(store: ObjectStore, copy: FoundCopy) -> int:
+    """The timestamp of the last entry, which is the segment's largest; -1 where there is no such object or entry."""
+    for key in copy.keys:
+        if key.endswith(KeyKind.LOCAL_TIME_INDEX.suffix):
+            try:
+                data = store.get(key, limit=_LARGEST_INDEX)
+                entries = decode_time_index(data, base_offset=copy.start_offset, name=store.uri + key)
+            except (CorruptDataError, ObjectNotFoundError):
+                return -1
+            return int(entries["timestamp"][-1]) if entries.size else -1
+    return -1

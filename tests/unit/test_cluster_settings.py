@@ -1,0 +1,126 @@
+"""Settings to be switched off, what is recorded of them in remote storage, and client properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tiersnap.jobs.options.cluster import read_properties
+from tiersnap.remote_storage.cluster.begun import Begun, Records
+from tiersnap.remote_storage.cluster.client import Setting
+from tiersnap.remote_storage.cluster.errors import CopyingOnError
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off
+from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests
+from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
+
+pytestmark = pytest.mark.unit
+
+
+def setting(value: str | None, *, is_own: bool = True) -> Setting:
+    return Setting(value, is_own)
+
+
+def test_a_local_retention_of_its_own_is_put_aside_while_copying_is_off():
+    settings = {
+        "remote.log.copy.disable": setting("false", is_own=False),
+        "retention.ms": setting("-1"),
+        "retention.bytes": setting("1000"),
+        "local.retention.ms": setting("-2", is_own=False),
+        "local.retention.bytes": setting("1000"),
+    }
+    assert settings_while_off(settings) == {"remote.log.copy.disable": "true"}
+    settings["local.retention.ms"] = setting("60000")
+    off = settings_while_off(settings)
+    assert off == {"remote.log.copy.disable": "true", "local.retention.ms": "-2"}
+    assert own_values(settings, off) == {"remote.log.copy.disable": None, "local.retention.ms": "60000"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"remote.log.copy.disable": setting("false")}], ids=str)
+def test_nothing_is_published_beside_a_copier_that_is_on(settings):
+    with pytest.raises(CopyingOnError, match="copies the same segments again") as caught:
+        check_copier_rests("orders", settings)
+    assert caught.value.exit_code is ExitCode.GATE_REFUSED
+    assert "remote.log.copy.disable=true,retention.ms=-1,retention.bytes=-1" in caught.value.hint
+    assert "tiersnap unblock" in caught.value.hint
+    check_copier_rests("orders", {"remote.log.copy.disable": setting("true")})
+
+
+TOPIC_ID, OTHER_ID = "lZ6vvmajTWKDBUTV6SQAtQ", "MWJ6FHTfRYy67jzwZdeqSQ"
+BEGUN = Begun("a.b-c", TOPIC_ID, (0, 7), {"remote.log.copy.disable": None, "local.retention.ms": "60000"})
+
+
+def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
+    store = DirectoryStore(tmp_path)
+    records = Records(store)
+    assert records.find({"a.b-c": TOPIC_ID}) == []
+    records.put(BEGUN)
+    records.put(BEGUN)
+    assert (tmp_path / f"claims/a.b-c-{TOPIC_ID}/unblock.json").is_file()
+    later = Records(store)
+    assert later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID}) == [BEGUN]
+    assert later.find({"a.b-c": OTHER_ID}) == [], "a topic that was made anew"
+    fewer = replace(BEGUN, partitions=(7,))
+    later.put(fewer)
+    assert Records(store).find({"a.b-c": TOPIC_ID}) == [fewer]
+    later.drop(fewer)
+    assert Records(store).find({"a.b-c": TOPIC_ID}) == []
+
+
+def test_what_another_run_has_recorded_is_not_overwritten(tmp_path):
+    first, second = Records(DirectoryStore(tmp_path)), Records(DirectoryStore(tmp_path))
+    first.put(BEGUN)
+    with pytest.raises(ObjectChangedError, match=r"another run of tiersnap unblock is at a\.b-c"):
+        second.put(replace(BEGUN, partitions=(1,)))
+    assert second.find({"a.b-c": TOPIC_ID}) == [BEGUN]
+    first.put(replace(BEGUN, partitions=(2,)))
+    with pytest.raises(ObjectChangedError):
+        second.put(replace(BEGUN, partitions=(1,)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"[" * 100_000,
+        b'{"topic": "x", "topic_id": "y", "partitions": [], "before": {}}',
+        b'{"topic": "a.b-c", "topic_id": "%s", "partitions": [-1], "before": {}}' % TOPIC_ID.encode(),
+        b'{"topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {"a": 1}}' % TOPIC_ID.encode(),
+    ],
+    ids=["empty", "no fields", "a list", "deep", "another topic", "no partition", "no text"],
+)
+def test_what_is_no_such_record_is_named(content, tmp_path):
+    store = DirectoryStore(tmp_path)
+    store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), content)
+    with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
+        Records(store).find({"a.b-c": TOPIC_ID})
+    assert "kafka-configs --describe" in caught.value.hint
+
+
+def test_client_properties_are_lines_of_librdkafkas_names(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text("# to the cluster\n\nsecurity.protocol=SASL_SSL\n sasl.password = a=b \n")
+    properties = read_properties(path)
+    assert properties == {"security.protocol": "SASL_SSL", "sasl.password": "a=b"}
+    assert not can_speak(properties)
+    assert can_speak({}) and can_speak({"security.protocol": "SSL"})
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("hunter2", "line 1 is not"), ("sasl.jaas.config=hunter2", "sasl.username and sasl.password")]
+)
+def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(line)
+    with pytest.raises(UsageError) as caught:
+        read_properties(path)
+    assert said in caught.value.message + caught.value.hint
+    assert "hunter2" not in caught.value.message + caught.value.hint
+    with pytest.raises(SourceNotFoundError):
+        read_properties(tmp_path / "other")
