@@ -109,11 +109,13 @@ def tier(
     if report is not None:
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
         write_report(summarise(rows, info), report)
-    _tell(output, done, info, report)
+    _tell(output, done, info, report, [str(finding) for finding in log_dir.findings])
     return _exit_code(done, apply=apply)
 
 
-def _tell(output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None) -> None:
+def _tell(
+    output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None, of_log_dir: list[str]
+) -> None:
     rows = [
         {
             "partition": each.partition.name,
@@ -132,7 +134,9 @@ def _tell(output: Output, done: Sequence[HostPartition], info: RunInfo, report: 
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     output.rows("tier", rows, columns=("partition", "segments", "tiered", "verdicts", "findings"), summary=summary)
-    findings = [f"{row['finding_kind']}: {row['path']}: {row['message']}" for each in done for row in each.findings]
+    findings = of_log_dir + [
+        f"{row['finding_kind']}: {row['path']}: {row['message']}" for each in done for row in each.findings
+    ]
     failed = [f"failed: {message}" for each in done for message, _ in each.errors]
     for lines in (findings, failed):
         for line in lines[:MOST_TOLD]:

@@ -35,6 +35,11 @@ class StoredSnapshots:
     replace: bool = False
     keys: ObjectKeys = field(default_factory=ObjectKeys)
 
+    @property
+    def uri(self) -> str:
+        """See SnapshotSink."""
+        return self.store.uri
+
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """See SnapshotSink."""
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)

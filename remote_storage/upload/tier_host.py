@@ -69,18 +69,21 @@ class HostTier:
     def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         look = ListPartitions(look=Observe(self.store, self.layout, self.tierer.now))
+        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
+        carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now)
         properties = read_properties(log_dir.filesystem, log_dir.path)
         for each in found:
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
             listed = look.with_remote(to_row(uri, partition, properties=properties), partition)
-            yield self._tier(log_dir, partition, listed)
+            mine = carry if listed["remote_error"] is None else replace(carry, sink=None)
+            yield self._tier(log_dir, partition, listed, mine)
 
-    def _tier(self, log_dir: LogDir, partition: Partition, listed: dict[str, Any]) -> HostPartition:
+    def _tier(
+        self, log_dir: LogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
+    ) -> HostPartition:
         done = HostPartition(partition)
-        can_write = self.apply and listed["remote_error"] is None
-        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if can_write else None
         rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
-        facts = list(CarryPartition(self.options, sink, run=1, now=self.tierer.now).facts(rows))
+        facts = list(carry.facts(rows))
         done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
         done.errors = [(row["message"], row["is_transient"]) for row in facts if row["kind"] == FactKind.ERROR]
         done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
@@ -89,7 +92,7 @@ class HostTier:
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
         done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
-        if can_write and ready:
+        if carry.sink is not None and ready:
             self._copy(done, listed, facts, ready)
         return done
 

@@ -37,6 +37,11 @@ class StoredSnapshot:
 class SnapshotSink(Protocol):
     """Where computed snapshots go; picklable."""
 
+    @property
+    def uri(self) -> str:
+        """The place, one name for one place."""
+        ...
+
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """Store it unless it, or one that knows more, is there; returns what is there. Raises TiersnapError."""
         ...

@@ -97,9 +97,6 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "decode_bytes": sum(segment["size_bytes"] for segment in wanted),
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
-        "carried_run": None if carried is None else carried["run"],
-        "newest_decode": newest_decode,
-        "lost_run": lost_run,
     }
 
 
@@ -154,7 +151,9 @@ def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
     return [
         _input(listed, Source.LISTED, 0, 0, listed=listed),
         *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
-        *sorted((_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place),
+        *sorted(
+            (_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""One partition of a broker that lives: appended to, rolled, shortened, checkpointed, its snapshots lost and damaged."""
+"""One partition of a broker that lives: it grows, rolls and is cut, and its snapshots get lost and damaged."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class Runner:
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 
-        digest = options.digest(writes=apply)
+        digest = options.digest(place=store.uri if apply else None)
         ran.changes = [
             changes.partition_change(row, tables, options_digest=digest, check_crc=check_crc) for row in ran.listed
         ]
@@ -214,7 +214,10 @@ class Runner:
             ready = [row for row in judged() if row["verdict"] == "READY"]
             for row in (row for row in ran.listed if row["remote_error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
-                rows = list(ready_rows(row, tables.facts(key_of(row)), mine))
+                rows = [
+                    {"cluster_id": row["cluster_id"], **each}
+                    for each in ready_rows(row, tables.facts(key_of(row)), mine)
+                ]
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])

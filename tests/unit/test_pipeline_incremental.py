@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "15"))
+EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "8"))
 # Not `run`, and not what only says where a fact is from.
 COMPARED = (
     "base_offset",
@@ -106,6 +107,6 @@ def test_a_log_that_is_tiered_as_it_lives_has_one_copy_of_each_segment_and_no_ho
         starts = sorted(key.offset for key in manifests if key.kind is KeyKind.RSM_MANIFEST)
         assert starts == sorted(ends)
         # A segment that retention took before it was tiered is a hole that nobody can fill.
-        assert all(ends[start] <= following for start, following in zip(starts, starts[1:], strict=False))
+        assert all(ends[start] <= following for start, following in pairwise(starts))
     finally:
         shutil.rmtree(folder)
