@@ -236,7 +236,8 @@ class _Carry:
                 self._task.away.append(error.message)
             return
         row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
-        row["written_by"] = self._task.run
+        if stored.is_new:
+            row["written_by"] = self._task.run
         self._stored.append(stored)
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:

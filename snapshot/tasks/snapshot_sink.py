@@ -22,7 +22,10 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names."""
+    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names.
+
+    `is_new`: this call wrote it; else it was there.
+    """
 
     key: str
     end_offset: int
@@ -32,6 +35,7 @@ class StoredSnapshot:
     entry_count: int
     provenance: str
     folded_from: int
+    is_new: bool
 
 
 class SnapshotSink(Protocol):
@@ -47,5 +51,5 @@ class SnapshotSink(Protocol):
         ...
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
-        """Make the snapshots of one partition visible: write its manifest. Raises TiersnapError."""
+        """Say in a manifest what is there, unless one says so already. Raises TiersnapError."""
         ...

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.reference import log_builder
 from tests.reference.log_builder import TIMESTAMP, leader_epochs_text, offsets_text
 from tests.reference.logs import DAY
+from tests.reference.pipeline import Runner
 from tiersnap.snapshot.formats import snapshot_file
 
 HOUR = DAY // 24
@@ -17,12 +18,12 @@ HOUR = DAY // 24
 class LivingLog:
     """One partition of a broker, changed a step at a time."""
 
-    def __init__(self, log_dir: Path, seed: int) -> None:
+    def __init__(self, log_dir: Path, seed: int, *, topic_id: str = "lZ6vvmajTWKDBUTV6SQAtQ") -> None:
         self.random = random.Random(seed)
         self.log_dir = log_dir
         self.folder = log_dir / "orders-0"
         self.folder.mkdir(parents=True)
-        (self.folder / "partition.metadata").write_text("version: 0\ntopic_id: lZ6vvmajTWKDBUTV6SQAtQ")
+        (self.folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
         self.end = 0
         self.time = TIMESTAMP - 40 * HOUR
         self.high_watermark = 0
@@ -153,3 +154,13 @@ STEPS = (
     "drop_snapshot",
     "lose_index",
 )
+
+
+def live(log: LivingLog, step: str, folder: Path) -> None:
+    """Let one thing happen to the log; `folder` is a new one to work in."""
+    if step == "write_snapshot":
+        Runner(folder, log.log_dir)(every_boundary=True)
+        log.write_snapshot(folder / "remote")
+    else:
+        getattr(log, step)()
+    log.write_checkpoints()

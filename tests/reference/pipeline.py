@@ -80,6 +80,7 @@ class Ran:
         listed, changes: rows of LISTED and of changes.partition_changes.
         decoded: (topic, base offset) of the segments that were read.
         facts: rows of `partitions` that were appended.
+        ready: rows of READY.
         tiered: rows of TIERED.
         readiness: rows of READINESS of what was listed, by partition and offset.
         commits: how often something was appended to a table.
@@ -89,6 +90,7 @@ class Ran:
     changes: list[Row] = field(default_factory=list)
     decoded: list[tuple[str, int]] = field(default_factory=list)
     facts: list[Row] = field(default_factory=list)
+    ready: list[Row] = field(default_factory=list)
     tiered: list[Row] = field(default_factory=list)
     readiness: list[Row] = field(default_factory=list)
     commits: int = 0
@@ -218,6 +220,7 @@ class Runner:
                     {"cluster_id": row["cluster_id"], **each}
                     for each in ready_rows(row, tables.facts(key_of(row)), mine)
                 ]
+                ran.ready += rows
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])

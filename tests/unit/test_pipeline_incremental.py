@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference.living_log import STEPS, LivingLog
+from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
@@ -46,16 +45,6 @@ def boundaries(runner: Runner, log: LivingLog) -> dict[int, str]:
     facts = runner.tables.facts((str(log.log_dir), "orders", 0))
     first = log.bases()[0]
     return {row["offset"]: row["found"] for row in facts if row["kind"] == "BOUNDARY" and row["offset"] > first}
-
-
-def live(log: LivingLog, step: str, folder: Path) -> None:
-    """Let one thing happen to the log."""
-    if step == "write_snapshot":
-        Runner(folder, log.log_dir)(every_boundary=True)
-        log.write_snapshot(folder / "remote")
-    else:
-        getattr(log, step)()
-    log.write_checkpoints()
 
 
 @settings(max_examples=EXAMPLES)
