@@ -72,11 +72,13 @@ def tier(output: Output, source: str, request: HostRequest, every_boundary: bool
 
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
         write_report(summarise(rows, info), report)
-    _tell(output, done, info, report)
+    _tell(output, done, info, report, [str(finding) for finding in log_dir.findings])
     return exit_code(done, apply=host.apply)
 
 
-def _tell(output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None) -> None:
+def _tell(
+    output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None, of_log_dir: list[str]
+) -> None:
     rows = [
         {
             "partition": each.partition.name,
@@ -95,16 +97,19 @@ def _tell(output: Output, done: Sequence[HostPartition], info: RunInfo, report: 
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     output.rows("tier", rows, columns=("partition", "segments", "tiered", "verdicts", "findings"), summary=summary)
-    tell_troubles(output, done)
+    tell_troubles(output, done, of_log_dir)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.segments_tiered and not info.snapshots_written:
         output.talk("nothing to do: no object was written")
 
 
-def tell_troubles(output: Output, done: Sequence[HostPartition]) -> None:
+def tell_troubles(output: Output, done: Sequence[HostPartition], of_log_dir: Sequence[str] = ()) -> None:
     """Say what is damaged and what failed."""
-    findings = [f"{row['finding_kind']}: {row['path']}: {row['message']}" for each in done for row in each.findings]
+    findings = [
+        *of_log_dir,
+        *(f"{row['finding_kind']}: {row['path']}: {row['message']}" for each in done for row in each.findings),
+    ]
     failed = [f"failed: {message}" for each in done for message, _ in each.errors]
     for lines in (findings, failed):
         for line in lines[:MOST_TOLD]:

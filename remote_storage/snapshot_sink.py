@@ -25,7 +25,7 @@ from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 
 @dataclass(frozen=True)
 class StoredSnapshots:
-    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run.
+    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run that wrote any.
 
     Attributes:
         replace: overwrite also what nobody knows to be ours.
@@ -37,6 +37,11 @@ class StoredSnapshots:
     keys: ObjectKeys = field(default_factory=ObjectKeys)
     _named: set[TopicIdPartition] = field(default_factory=set)
 
+    @property
+    def uri(self) -> str:
+        """See SnapshotSink."""
+        return self.store.uri
+
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """See SnapshotSink."""
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
@@ -47,15 +52,19 @@ class StoredSnapshots:
         trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
         start, data = snapshot.folded_from, snapshot.data
         try:
-            put_snapshot(self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start)
+            _, outcome = put_snapshot(
+                self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start
+            )
+            is_new = outcome.is_ours
         except ObjectExistsError as error:
             there = self.store.read(key)
             if _knows_more(there.data, snapshot):
-                data = there.data
+                data, is_new = there.data, False
             elif self.replace or self._is_ours(partition, snapshot.end_offset, there.info):
                 metadata = snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=start)
                 replaced = {"tiersnap-replaces-crc32c": f"{crc32c(there.data):08x}"}
                 self.store.replace_if(key, data, there.info.etag, metadata | replaced)
+                is_new = True
             else:
                 raise ObjectExistsError(
                     f"{self.store.uri}{key}: an object with other content is there, and no run of tiersnap wrote it",
@@ -71,6 +80,7 @@ class StoredSnapshots:
             entry_count=(len(data) - snapshot_file.HEADER_LENGTH) // snapshot_file.ENTRY_LENGTH,
             provenance=snapshot.provenance,
             folded_from=start,
+            is_new=is_new,
         )
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
@@ -82,18 +92,26 @@ class StoredSnapshots:
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         """See SnapshotSink."""
-        records = [
-            SnapshotRecord(
-                stored.end_offset,
-                stored.size,
-                stored.crc32c,
-                stored.entry_count,
-                Provenance(stored.provenance),
-                stored.folded_from,
-            )
-            for stored in snapshots
-        ]
-        put_manifest(self.store, self.keys, TopicIdPartition(topic, topic_id, partition), self.run_id, records)
+        name = TopicIdPartition(topic, topic_id, partition)
+        records = [_record(stored) for stored in snapshots]
+        if not all(stored.is_new for stored in snapshots):
+            # Of what was there: a run that was killed may have written it, and no manifest.
+            manifests = list_manifests(self.store, self.keys, name)
+            described = {_essence(record) for manifest in manifests for record in manifest.snapshots}
+            records = [record for record in records if _essence(record) not in described]
+        if records:
+            put_manifest(self.store, self.keys, name, self.run_id, records)
+
+
+def _record(stored: StoredSnapshot) -> SnapshotRecord:
+    provenance = Provenance(stored.provenance)
+    start = stored.folded_from
+    return SnapshotRecord(stored.end_offset, stored.size, stored.crc32c, stored.entry_count, provenance, start)
+
+
+def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
+    """What says which bytes are meant."""
+    return record.offset, record.size, record.crc32c
 
 
 def _knows_more(before: bytes, snapshot: SnapshotObject) -> bool:

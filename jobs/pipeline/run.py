@@ -68,7 +68,7 @@ class _Run:
         self._spark, self._settings, self._store, self._talk = spark, settings, store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = Warehouse(spark, settings.warehouse)
-        self._options_digest = settings.carry.digest(writes=settings.apply)
+        self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
         self._outcome = Outcome()
         self._number = 0
         self._is_store_checked = False
@@ -128,13 +128,12 @@ class _Run:
         )
 
     def _totals(self, changed: DataFrame) -> Row:
-        """Counts of what was listed and is to be done, and the number of this run."""
+        """Counts of what was listed and is to be done; the number of this run."""
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
             *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
-            F.greatest(F.max("carried_run"), F.max("newest_decode"), F.max("lost_run"), F.lit(0)).alias("newest_run"),
         ).collect()[0]
         if not totals.segment_count and not totals.finding_count:
             raise NotALogDirError(
@@ -143,7 +142,7 @@ class _Run:
             )
         if totals.distinct < totals.partitions:
             self._refuse_replicas(changed, totals.partitions - totals.distinct)
-        self._number = int(totals.newest_run) + 1
+        self._number = self._warehouse.newest_run() + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
         self._talk(f"listed {totals.segment_count} segments of {totals.partitions} partitions")
         return totals

@@ -70,23 +70,31 @@ class HostTier:
     def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         look = ListPartitions(look=Observe(self.store, self.layout, self.tierer.now))
+        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
+        carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now)
         properties = read_properties(log_dir.filesystem, log_dir.path)
         for each in found:
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
             listed = look.with_remote(to_row(uri, partition, properties=properties), partition)
-            yield self._tier(log_dir, partition, listed)
+            self._name_cluster(partition, listed)
+            mine = carry if listed["remote_error"] is None else replace(carry, sink=None)
+            yield self._tier(log_dir, partition, listed, mine)
 
-    def _tier(self, log_dir: LogDir, partition: Partition, listed: dict[str, Any]) -> HostPartition:
-        done = HostPartition(partition)
-        if self.apply and listed["remote_error"] is None and listed["cluster_id"] is not None and _is_left(listed):
+    def _name_cluster(self, partition: Partition, listed: dict[str, Any]) -> None:
+        """Say whose the objects are, before the first of them."""
+        is_known = listed["remote_error"] is None and listed["cluster_id"] is not None
+        if self.apply and is_known and _is_left(listed):
             try:
                 put_cluster_id(self.store, ObjectKeys(), _name(partition), listed["cluster_id"])
             except TiersnapError as error:
                 listed |= {"remote_error": error.message, "is_transient": isinstance(error, TransientError)}
-        can_write = self.apply and listed["remote_error"] is None
-        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if can_write else None
+
+    def _tier(
+        self, log_dir: LogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
+    ) -> HostPartition:
+        done = HostPartition(partition)
         rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
-        facts = list(CarryPartition(self.options, sink, run=1, now=self.tierer.now).facts(rows))
+        facts = list(carry.facts(rows))
         done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
         done.errors = [(row["message"], row["is_transient"]) for row in facts if row["kind"] == FactKind.ERROR]
         done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
@@ -95,7 +103,7 @@ class HostTier:
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
         done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
-        if can_write and ready:
+        if carry.sink is not None and ready:
             self._copy(done, listed, ready)
         return done
 

@@ -61,8 +61,7 @@ def partition_changes(
     Returns:
         PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
         `segment_count`, `decode_count`, `decode_bytes`, `wanted` (array of the segments to decode: WANTED's columns
-        from base_offset on, with topic_id), `finding_count`, `carried_run`,
-        `newest_decode` and `lost_run` (numbers of runs, or null).
+        from base_offset on, with topic_id) and `finding_count`.
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
@@ -108,9 +107,6 @@ def partition_changes(
         F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
         "wanted",
         F.size("findings").alias("finding_count"),
-        "carried_run",
-        "newest_decode",
-        "lost_run",
     )
 
 

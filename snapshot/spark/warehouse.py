@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
 
 VERSION_KEY = "tiersnap.format"
+_NUMBERED = ("segments", "partitions", "remote_log_segments")
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 
 
@@ -67,6 +69,14 @@ class Warehouse:
             check_format(self.path(table), table, found)
             self._known[table] = True
         return self._known[table]
+
+    def newest_run(self) -> int:
+        """The greatest number of a run in any table, 0 before the first: also of one that was killed half way."""
+        runs = [self.read(table).agg(F.max("run").alias("run")) for table in _NUMBERED if self._exists(table)]
+        if not runs:
+            return 0
+        found = reduce(DataFrame.unionByName, runs).agg(F.max("run").alias("run")).collect()[0]
+        return int(found.run or 0)
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,10 @@ class CarryOptions:
     every_boundary: bool = False
     replace: bool = False
 
-    def digest(self, *, writes: bool) -> str:
-        """Equal for two runs that would say and write the same of a partition."""
+    def digest(self, *, place: str | None) -> str:
+        """Equal for two runs that would say and write the same of a partition; `place` is where, or None."""
         return fingerprint(
-            self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace, writes
+            self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace, place
         )
 
 
@@ -75,12 +75,15 @@ class CarryPartition:
     Attributes:
         run: number of the run.
         now: ms, the run's only reading of the clock.
+        away: what a sink said that does not answer: it is not asked again, or every boundary of every partition would
+            wait for its time-outs.
     """
 
     options: CarryOptions
     sink: SnapshotSink | None
     run: int
     now: int
+    away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Carry the partition."""
@@ -110,7 +113,6 @@ class _Carry:
         self._boundaries: dict[int, Row] = {}
         self._stored: list[StoredSnapshot] = []
         self._errors: list[TiersnapError] = []
-        self._away: TransientError | None = None
         self._file_bytes: int | None = None
         self._file_crc: int | None = None
         self._is_unread = False
@@ -207,8 +209,10 @@ class _Carry:
         found = boundary.found.verdict(self._task.now, self._task.options.producer_expiration)
         if self._task.sink is None or not self._is_wanted(boundary.offset, found):
             return
-        if self._away is not None:
-            # Every boundary would wait for its time-outs; the next run goes on here.
+        if self._task.away:
+            if not self._errors:
+                message = f"not written, as remote storage does not answer: {self._task.away[0]}"
+                self._errors.append(TransientError(message, at=f" {boundary.offset}"))
             return
         options = self._task.options
         expiry = Expiry(options.expiration, self._task.now, options.as_of)
@@ -229,10 +233,12 @@ class _Carry:
         except TiersnapError as error:
             error.attrs["at"] = f" {boundary.offset}"
             self._errors.append(error)
-            self._away = error if isinstance(error, TransientError) else None
+            if isinstance(error, TransientError):
+                self._task.away.append(error.message)
             return
         row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
-        row["written_by"] = self._task.run
+        if stored.is_new:
+            row["written_by"] = self._task.run
         self._stored.append(stored)
 
     def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:
@@ -256,7 +262,7 @@ class _Carry:
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 
     def _commit(self) -> None:
-        if self._task.sink is None or not self._stored or self._away is not None:
+        if self._task.sink is None or not self._stored or self._task.away:
             return
         try:
             self._task.sink.commit(
@@ -270,7 +276,8 @@ class _Carry:
         # A snapshot file that could not be read leaves the partition unfinished, too: neither its size nor its time
         # will say when it can be.
         is_finished = not (self._errors or self._is_unread)
-        digest = self._task.options.digest(writes=self._task.sink is not None)
+        sink = self._task.sink
+        digest = self._task.options.digest(place=None if sink is None else sink.uri)
         state = examination.replay.closed_state if is_finished else None
         chains = {segment["base_offset"]: segment["chain"] for segment in self._listed["segments"]}
         yield self._fact(

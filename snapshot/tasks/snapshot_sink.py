@@ -23,7 +23,10 @@ class SnapshotObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names."""
+    """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names.
+
+    `is_new`: this call wrote it; else it was there.
+    """
 
     key: str
     end_offset: int
@@ -33,15 +36,21 @@ class StoredSnapshot:
     entry_count: int
     provenance: str
     folded_from: int
+    is_new: bool
 
 
 class SnapshotSink(Protocol):
     """Where computed snapshots go; picklable."""
+
+    @property
+    def uri(self) -> str:
+        """The place, one name for one place."""
+        ...
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
         """Store it unless it, or one that knows more, is there; returns what is there. Raises TiersnapError."""
         ...
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
-        """Make the snapshots of one partition visible: write its manifest. Raises TiersnapError."""
+        """Say in a manifest what is there, unless one says so already. Raises TiersnapError."""
         ...

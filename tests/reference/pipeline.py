@@ -1,78 +1,39 @@
-"""Runs of the main job in this process: small, fast, and killable at any step."""
+"""The main job in this process, with lists for tables: small, fast, without a JVM, and killable at any step.
+
+The tasks are the product's own, and so is what they read and write; the joins between them are tests.reference.changes,
+which tests/spark holds against the DataFrames.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiersnap.jobs.engine import LocalEngine
-from tiersnap.snapshot.stages.carry_plan import CarryOptions
+import pyarrow as pa
 
+from tests.reference import changes
+from tests.reference.changes import Row, Tables, input_batches, key_of
 from tests.reference.log_builder import TIMESTAMP
-from tiersnap.jobs.pipeline.run import Outcome, run_stages
-from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.presence.observe import Observe
+from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.upload.tier_host import ready_rows
+from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_task import READY, TierTask
+from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
 
 DAY = 86_400_000
-
-
-@dataclass
-class Runner:
-    """`tiersnap run --engine local` on one source, warehouse and remote; each call is one run."""
-
-    folder: Path
-    source: Path
-    warehouse: str = ""
-    remote: str = ""
-    layout: Layout = field(default_factory=AivenLayout)
-    said: list[str] = field(default_factory=list)
-    runs: int = 0
-
-    def __post_init__(self) -> None:
-        self.warehouse = self.warehouse or str(self.folder / "warehouse")
-        self.remote = self.remote or str(self.folder / "remote")
-
-    @property
-    def store(self) -> ObjectStore:
-        return open_store(self.remote)
-
-    def __call__(
-        self,
-        *,
-        apply: bool = True,
-        store: ObjectStore | None = None,
-        expiration: int | None = None,
-        as_of: int = TIMESTAMP + DAY // 2,
-        producer_expiration: int | None = DAY,
-        every_boundary: bool = False,
-        replace: bool = False,
-        sources: tuple[str, ...] = (),
-        now: int | None = None,
-        **more: Any,
-    ) -> Outcome:
-        self.runs += 1
-        settings = RunSettings(
-            sources=sources or (str(self.source),),
-            warehouse=self.warehouse,
-            run_id=f"run-{self.runs}",
-            now=self.runs if now is None else now,
-            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
-            remote=self.remote,
-            apply=apply,
-            **more,
-        )
-        return run_stages(
-            LocalEngine(1), settings, store=store or self.store, layout=self.layout, talk=self.said.append
-        )
-
-    def objects(self) -> dict[str, bytes]:
-        """Every object by key."""
-        return {info.key: self.store.get(info.key) for info in self.store.list()}
 
 
 class KilledError(BaseException):
@@ -109,3 +70,168 @@ class KillableStore:
         if name in ("put_if_absent", "put_file_if_absent", "replace", "replace_if", "delete"):
             return lambda *args, **kwargs: self._clock.step(lambda: method(*args, **kwargs))
         return method
+
+
+@dataclass
+class Ran:
+    """What one run found and did.
+
+    Attributes:
+        listed, changes: rows of LISTED and of changes.partition_changes.
+        decoded: (topic, base offset) of the segments that were read.
+        facts: rows of `partitions` that were appended.
+        ready: rows of READY.
+        tiered: rows of TIERED.
+        readiness: rows of READINESS of what was listed, by partition and offset.
+        commits: how often something was appended to a table.
+    """
+
+    listed: list[Row] = field(default_factory=list)
+    changes: list[Row] = field(default_factory=list)
+    decoded: list[tuple[str, int]] = field(default_factory=list)
+    facts: list[Row] = field(default_factory=list)
+    ready: list[Row] = field(default_factory=list)
+    tiered: list[Row] = field(default_factory=list)
+    readiness: list[Row] = field(default_factory=list)
+    commits: int = 0
+
+    @property
+    def failures(self) -> list[tuple[str, bool]]:
+        """(message, whether it may pass)."""
+        carried = [(row["message"], row["is_transient"]) for row in self.facts if row["kind"] == "ERROR"]
+        unknown = [(row["remote_error"], row["is_transient"]) for row in self.listed if row["remote_error"] is not None]
+        return carried + unknown + [(row["error"], row["is_transient"]) for row in self.tiered if row["error"]]
+
+    @property
+    def errors(self) -> list[str]:
+        """Messages."""
+        return [message for message, _ in self.failures]
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether all errors may pass."""
+        return all(may_pass for _, may_pass in self.failures)
+
+    @property
+    def segments_tiered(self) -> int:
+        """Copies that this run made."""
+        return sum(row["state"] == "COPY_SEGMENT_FINISHED" and row["bytes"] > 0 for row in self.tiered)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Segments by verdict."""
+        found = [row["verdict"] for row in self.readiness]
+        return {verdict: found.count(verdict) for verdict in sorted(set(found))}
+
+    def boundaries(self) -> dict[int, str]:
+        """What was said of the file at each offset."""
+        return {row["offset"]: row["found"] for row in self.facts if row["kind"] == "BOUNDARY"}
+
+    @property
+    def did_nothing(self) -> bool:
+        """Whether it wrote no object and no row."""
+        return self.commits == 0 and not self.segments_tiered
+
+
+@dataclass
+class Runner:
+    """`tiersnap run` on one source, one set of tables and one remote; each call is one run."""
+
+    folder: Path
+    source: Path
+    remote: str = ""
+    layout: Layout = field(default_factory=AivenLayout)
+    tables: Tables = field(default_factory=Tables)
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.remote = self.remote or str(self.folder / "remote")
+
+    @property
+    def store(self) -> ObjectStore:
+        return open_store(self.remote)
+
+    def objects(self) -> dict[str, bytes]:
+        """Every object by key."""
+        return {info.key: self.store.get(info.key) for info in self.store.list()}
+
+    def __call__(
+        self,
+        *,
+        apply: bool = True,
+        store: ObjectStore | None = None,
+        clock: Clock | None = None,
+        expiration: int | None = None,
+        as_of: int | None = TIMESTAMP + DAY // 2,
+        producer_expiration: int | None = DAY,
+        every_boundary: bool = False,
+        replace: bool = False,
+        sources: tuple[str, ...] = (),
+        topic: re.Pattern[str] | None = None,
+        topic_ids: dict[str, str] | None = None,
+        check_crc: bool = True,
+        now: int | None = None,
+    ) -> Ran:
+        self.runs += 1
+        run_id, now = f"run-{self.runs}", self.runs if now is None else now
+        store = store or self.store
+        options = CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace)
+        ran, number, tables = Ran(), self.tables.next_run(), self.tables
+
+        def append(name: str, rows: list[Row]) -> None:
+            if rows:
+                commit = clock.step if clock is not None else lambda action: action()
+                commit(lambda: getattr(tables, name).extend(_as_table(rows, schemas.TABLES[name])))
+                ran.commits += 1
+
+        def judged() -> list[Row]:
+            task = JudgePartition(replace, now, producer_expiration)
+            inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
+            return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
+
+        found, _ = discover(sources or (str(self.source),), topic)
+        look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now))
+        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
+        ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
+
+        digest = options.digest(place=store.uri if apply else None)
+        ran.changes = [
+            changes.partition_change(row, tables, options_digest=digest, check_crc=check_crc) for row in ran.listed
+        ]
+        wanted = [{**change, **segment} for change in ran.changes for segment in change["wanted"]]
+        batch = pa.RecordBatch.from_pylist(wanted, schema=WANTED)
+        append("segments", _rows(DecodeSegments(check_crc, number)(iter([batch]))))
+        ran.decoded = [(row["topic"], row["base_offset"]) for row in wanted]
+
+        sink = StoredSnapshots(store, run_id, replace) if apply else None
+        carry = CarryPartition(options, sink, number, now)
+        for row, change in zip(ran.listed, ran.changes, strict=True):
+            if change["is_changed"]:
+                ran.facts += _rows(carry(input_batches(changes.carry_input(row, change, tables))))
+        append("partitions", ran.facts)
+        append("remote_log_segments", changes.differences(ran.listed, tables.remote_log_segments, run=number))
+
+        if apply:
+            tierer = Tierer(run_id, now, warehouse=str(self.folder), wait=0, pause=lambda _: None)
+            ready = [row for row in judged() if row["verdict"] == "READY"]
+            for row in (row for row in ran.listed if row["remote_error"] is None):
+                mine = [each for each in ready if key_of(each) == key_of(row)]
+                rows = [
+                    {"cluster_id": row["cluster_id"], **each}
+                    for each in ready_rows(row, tables.facts(key_of(row)), mine)
+                ]
+                ran.ready += rows
+                batch = pa.RecordBatch.from_pylist(rows, schema=READY)
+                ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
+            append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])
+        ran.readiness = judged()
+        return ran
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _as_table(rows: list[Row], schema: pa.Schema) -> list[Row]:
+    """The rows as the table gives them back."""
+    return pa.Table.from_pylist(rows, schema=schema).to_pylist()

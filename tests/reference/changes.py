@@ -1,0 +1,227 @@
+"""The joins of the fleet's pipeline in plain Python over rows: the readable reference of snapshot.spark.
+
+Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tasks.partition_input import INPUT, Source
+
+Row = dict[str, Any]
+
+STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
+LOST = ("SnapshotVanishedError", "SnapshotChangedError")
+KEPT = ("CARRIED", "STATE", "BOUNDARY")
+JUDGED = ("CARRIED", "BOUNDARY", "SEGMENT")
+
+
+@dataclass
+class Tables:
+    """The tables that a run reads."""
+
+    segments: list[Row] = field(default_factory=list)
+    partitions: list[Row] = field(default_factory=list)
+    remote_log_segments: list[Row] = field(default_factory=list)
+
+    def next_run(self) -> int:
+        """A number that no run had."""
+        rows = (*self.segments, *self.partitions, *self.remote_log_segments)
+        return 1 + max((row["run"] for row in rows), default=0)
+
+    def facts(self, key: tuple[Any, ...]) -> list[Row]:
+        """What the newest carry said of a partition."""
+        return newest(row for row in self.partitions if key_of(row) == key)
+
+    def decodes(self, key: tuple[Any, ...], base_offset: int) -> list[Row]:
+        """The parts of the newest decode of a segment."""
+        wanted = (*key, base_offset)
+        return newest(row for row in self.segments if tuple(row[name] for name in SEGMENT_KEY) == wanted)
+
+
+def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """PARTITION_KEY of a row."""
+    return tuple(row[name] for name in PARTITION_KEY)
+
+
+def newest(rows: Iterable[Row]) -> list[Row]:
+    """Of rows with one key those of the greatest run."""
+    found = list(rows)
+    last = max((row["run"] for row in found), default=None)
+    return [row for row in found if row["run"] == last]
+
+
+def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_crc: bool) -> Row:
+    """One row of changes.partition_changes."""
+    key = key_of(listed)
+    carried = next((row for row in tables.facts(key) if row["kind"] == "CARRIED"), None)
+    lost_run = max(
+        (
+            row["run"]
+            for row in tables.remote_log_segments
+            if row["error_type"] in LOST
+            and row["topic_id"] is not None
+            and (row["topic_id"], row["partition"]) == (listed["topic_id"], listed["partition"])
+        ),
+        default=None,
+    )
+    is_lost = carried is not None and lost_run is not None and lost_run >= carried["run"]
+    start = None if carried is None or is_lost else _start_offset(listed, carried, options_digest)
+    known = {segment["base_offset"]: tables.decodes(key, segment["base_offset"]) for segment in listed["segments"]}
+    wanted = [
+        {"topic_id": listed["topic_id"], **{name: segment[name] for name in _WANTED}}
+        for segment in listed["segments"]
+        if not (segment["is_tiered"] and start is not None and segment["next_base_offset"] <= start)
+        and not _is_as_it_was(segment, listed["topic_id"], known[segment["base_offset"]], check_crc)
+    ]
+    newest_decode = max((row["run"] for rows in known.values() for row in rows), default=None)
+    is_as_carried = (
+        carried is not None
+        and not is_lost
+        and carried["fingerprint"] == f"{listed['fingerprint']}:{options_digest}"
+        and not wanted
+        and (newest_decode is None or newest_decode <= carried["run"])
+    )
+    return {
+        **dict(zip(PARTITION_KEY, key, strict=True)),
+        "start_offset": start,
+        "is_changed": not is_as_carried,
+        "segment_count": len(listed["segments"]),
+        "decode_count": len(wanted),
+        "decode_bytes": sum(segment["size_bytes"] for segment in wanted),
+        "wanted": wanted,
+        "finding_count": len(listed["findings"]),
+    }
+
+
+_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts")
+
+
+def _start_offset(listed: Row, carried: Row, options_digest: str) -> int | None:
+    offset = carried["state_offset"]
+    chains = {segment["base_offset"]: segment["chain"] for segment in listed["segments"]}
+    is_good = (
+        offset is not None
+        and chains.get(offset) == carried["state_chain"]
+        and carried["fingerprint"].split(":")[-1] == options_digest
+        and (listed["high_watermark"] is None or listed["high_watermark"] >= offset)
+    )
+    return offset if is_good else None
+
+
+def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_crc: bool) -> bool:
+    if not parts:
+        return False
+    known = parts[0]
+    follows = segment["next_base_offset"] == known["next_base_offset"]
+    was_rolled_when_sound = (
+        known["next_base_offset"] is None
+        and known["valid_bytes"] == known["size_bytes"] > 0
+        and segment["next_base_offset"] is not None
+        and known["log_end_offset"] <= segment["next_base_offset"]
+    )
+    is_closed = segment["next_base_offset"] is not None
+    reached = [cut for cut in segment["cuts"] if is_closed or cut <= known["log_end_offset"]]
+    return (
+        (segment["size_bytes"], segment["modified_ns"], topic_id)
+        == (known["size_bytes"], known["modified_ns"], known["topic_id"])
+        and known["finding_kind"] != "UNREADABLE_FILE"
+        and (follows or was_rolled_when_sound)
+        and set(reached) <= {part["run_start_offset"] for part in parts}
+        and (known["crc_checked"] or not check_crc)
+    )
+
+
+def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
+    """Rows of INPUT of one partition that is carried, in order."""
+    key, start = key_of(listed), change["start_offset"]
+    facts = [row for row in tables.facts(key) if row["kind"] in KEPT and start is not None]
+    decodes = []
+    for segment in listed["segments"]:
+        for row in tables.decodes(key, segment["base_offset"]):
+            is_below = start is not None and row["base_offset"] < start
+            if not is_below or row["part"] == 0:
+                decodes.append({**row, "deltas": None if is_below else row["deltas"]})
+    return [
+        _input(listed, Source.LISTED, 0, 0, listed=listed),
+        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted(
+            (_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
+        ),
+    ]
+
+
+def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
+    """Rows of INPUT of one partition that is judged, in order."""
+    facts = [row for row in tables.facts(key) if row["kind"] in JUDGED]
+    topic_ids = {row["topic_id"] for row in facts if row["kind"] == "CARRIED"} - {None}
+    copies = [
+        row
+        for row in current(tables.remote_log_segments).values()
+        if row["topic_id"] in topic_ids and row["partition"] == key[2]
+    ]
+    of_key = dict(zip(PARTITION_KEY, key, strict=True))
+    return [
+        *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_input(of_key, Source.COPIES, row["start_offset"], 0, copy=row) for row in copies), key=_place),
+    ]
+
+
+def _input(row: Row, source: Source, offset: int, part: int, **filled: Row) -> Row:
+    of_key = {name: row[name] for name in PARTITION_KEY}
+    return {**of_key, "source": int(source), "offset": offset, "part": part, **filled}
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row["offset"], row["part"]
+
+
+def input_batches(rows: list[Row], *, size: int = 5) -> Iterator[pa.RecordBatch]:
+    """Rows of INPUT as Spark hands them to a task; small batches, so that parts of one thing lie in several."""
+    for start in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(rows[start : start + size], schema=INPUT)
+
+
+def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+    """The newest state of every attempt."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in remote_log_segments:
+        attempt = row["topic_id"], row["partition"], row["segment_id"]
+        if row["segment_id"] is not None and row["state"] is not None:
+            known = found.get(attempt)
+            if known is None or STATES.index(row["state"]) > STATES.index(known["state"]):
+                found[attempt] = row
+    return found
+
+
+def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:
+    """Rows to append to `remote_log_segments` so that it says what was found."""
+    known = current(remote_log_segments)
+    nothing = dict.fromkeys(("error", "error_type", "hint", "is_transient"))
+    rows = []
+    for partition in (row for row in listed if row["topic_id"] is not None):
+        of_it = {name: partition[name] for name in ("topic", "topic_id", "partition")}
+        place = partition["topic_id"], partition["partition"]
+        seen = {copy["segment_id"] for copy in partition["copies"]}
+        for copy in partition["copies"]:
+            before = known.get((*place, copy["segment_id"]))
+            is_new = before is None or (before["state"], copy["state"]) == STATES[:2]
+            if is_new:
+                rows.append({**of_it, **copy, **nothing, "is_ours": False, "bytes": 0, "run": run})
+        if partition["remote_error"] is None and partition["segments"]:
+            local_start = partition["segments"][0]["base_offset"]
+            rows += [
+                {**row, "state": STATES[3], "run": run}
+                for attempt, row in known.items()
+                if attempt[:2] == place
+                and row["state"] in STATES[:2]
+                and row["end_offset"] >= local_start
+                and row["segment_id"] not in seen
+            ]
+    return rows

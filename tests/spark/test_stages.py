@@ -1,0 +1,164 @@
+"""The stages over DataFrames say row for row what the joins in plain Python say, as logs live."""
+
+from __future__ import annotations
+
+import copy
+import random
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.reference import changes as reference
+from tests.reference.changes import Row, Tables
+from tests.reference.living_log import STEPS, LivingLog, live
+from tests.reference.log_builder import TIMESTAMP
+from tests.reference.logs import DAY
+from tests.reference.pipeline import Ran, Runner
+from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.upload.tier_task import READY
+from tiersnap.snapshot.spark import carrying, changes, decoding, judging, remote, tiering
+from tiersnap.snapshot.spark.schemas import of_arrow
+from tiersnap.snapshot.spark.warehouse import newest
+from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+
+pytestmark = pytest.mark.spark
+
+LOGS = 10
+# One change in each of the logs between two runs.
+ROUNDS = 3
+OPTIONS = CarryOptions(None, TIMESTAMP + DAY // 2, DAY)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> list[LivingLog]:
+    found = []
+    for number in range(LOGS):
+        topic_id = urlsafe_b64encode(uuid.UUID(int=(4 << 76) + (8 << 60) + number).bytes).decode()[:22]
+        log = LivingLog(tmp_path / f"logs{number}", number, topic_id=topic_id)
+        for _ in range(3):
+            log.roll_and_append()
+        log.high_watermark = log.end
+        log.write_checkpoints()
+        found.append(log)
+    return found
+
+
+def plain(rows: list[Row], schema: pa.Schema, *without: str) -> list[Row]:
+    """Rows with every column, by their keys."""
+    found = pa.Table.from_pylist(rows, schema=schema).to_pylist()
+    kept = [{name: value for name, value in row.items() if name not in without} for row in found]
+    return sorted(kept, key=repr)
+
+
+def collected(frame: DataFrame, schema: pa.Schema, *without: str) -> list[Row]:
+    return plain(frame.toArrow().select(schema.names).to_pylist(), schema, *without)
+
+
+class Stages:
+    """The stages of one run over the tables that were there before it."""
+
+    def __init__(self, spark: SparkSession, before: Tables, after: Tables, ran: Ran, number: int) -> None:
+        self.spark, self.before, self.after, self.ran, self.number = spark, before, after, ran, number
+        self.listed = self.frame(ran.listed, LISTED).persist()
+
+    def frame(self, rows: list[Row], schema: pa.Schema) -> DataFrame:
+        return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), of_arrow(schema))
+
+    def table(self, tables: Tables, name: str) -> DataFrame:
+        return self.frame(getattr(tables, name), schemas.TABLES[name])
+
+    def check_changes(self, place: str) -> DataFrame:
+        tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
+        frame = changes.partition_changes(
+            self.listed, *tables, options_digest=OPTIONS.digest(place=place), check_crc=True
+        ).persist()
+        observed = [{**row, "wanted": row["wanted"] or []} for row in frame.toArrow().to_pylist()]
+        assert sorted(observed, key=repr) == sorted(self.ran.changes, key=repr)
+        return frame
+
+    def check_decodes(self, changed: DataFrame) -> None:
+        task = DecodeSegments(check_crc=True, run=self.number)
+        frame = decoding.decode(decoding.wanted_segments(changed), task, tasks=2, bytes_each=1 << 20)
+        expected = [row for row in self.after.segments if row["run"] == self.number]
+        assert collected(frame, schemas.SEGMENTS) == plain(expected, schemas.SEGMENTS)
+
+    def check_facts(self, changed: DataFrame, runner: Runner) -> None:
+        """What was put lies there by now, so it is not put by this carry."""
+        tables = self.table(self.after, "segments"), self.table(self.before, "partitions")
+        sink = StoredSnapshots(runner.store, f"run-{runner.runs}")
+        task = CarryPartition(OPTIONS, sink, self.number, runner.runs)
+        frame = carrying.carry(carrying.partition_input(self.listed, changed, *tables), task)
+        expected = plain(self.ran.facts, schemas.PARTITIONS, "written_by")
+        assert collected(frame, schemas.PARTITIONS, "written_by") == expected
+
+    def check_differences(self) -> list[Row]:
+        table = self.table(self.before, "remote_log_segments")
+        expected = reference.differences(self.ran.listed, self.before.remote_log_segments, run=self.number)
+        frame = remote.differences(self.listed, table, run=self.number)
+        assert collected(frame, schemas.REMOTE_LOG_SEGMENTS) == plain(expected, schemas.REMOTE_LOG_SEGMENTS)
+        return expected
+
+    def check_ready(self, found: list[Row], now: int) -> None:
+        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
+        copies = self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS)
+        readiness = judging.verdicts(facts, copies, JudgePartition(False, now, DAY))
+        frame = tiering.ready_segments(readiness, self.listed, facts, READY)
+        assert collected(frame, READY) == plain(self.ran.ready, READY)
+
+    def check_verdicts(self, now: int) -> None:
+        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
+        copies = self.table(self.after, "remote_log_segments")
+        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY))
+        assert collected(frame, schemas.READINESS) == plain(self.ran.readiness, schemas.READINESS)
+
+
+def test_every_stage_says_what_the_joins_in_plain_python_say(
+    spark: SparkSession, tmp_path: Path, logs: list[LivingLog]
+) -> None:
+    sources = tuple(str(log.log_dir) for log in logs)
+    runner, choice = Runner(tmp_path, tmp_path), random.Random(5)
+    tiered = decoded = 0
+    for number in range(ROUNDS + 1):
+        if number:
+            for place, log in enumerate(logs):
+                for step in ("roll_and_append", choice.choice(STEPS)):
+                    live(log, step, tmp_path / f"oracle{number}-{place}-{step}")
+        if number == 2:
+            lose_a_snapshot_and_a_copy(runner)
+        before = copy.deepcopy(runner.tables)
+        run = before.next_run()
+        ran = runner(sources=sources)
+        stages = Stages(spark, before, runner.tables, ran, run)
+        changed = stages.check_changes(runner.store.uri)
+        stages.check_decodes(changed)
+        stages.check_facts(changed, runner)
+        stages.check_ready(stages.check_differences(), runner.runs)
+        stages.check_verdicts(runner.runs)
+        tiered, decoded = tiered + ran.segments_tiered, decoded + len(ran.decoded)
+        changed.unpersist()
+        stages.listed.unpersist()
+    assert tiered > LOGS
+    assert decoded > 4 * LOGS
+
+
+def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
+    keys = sorted(runner.objects())
+    runner.store.delete([max(key for key in keys if key.endswith(".rsm-manifest"))])
+    runner.store.delete([next(key for key in reversed(keys) if key.endswith(".snapshot"))])
+
+
+def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(
+        [("a", 2, 1), ("a", 3, 2), ("a", 3, 3), ("b", 1, 4)], "key string, run long, value long"
+    )
+    assert sorted(row.value for row in newest(rows, ["key"]).select(F.col("value")).collect()) == [2, 3, 4]

@@ -1,0 +1,255 @@
+"""`tiersnap tier`: one host's way into remote storage, with nothing but remote storage for a memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference import tiered
+from tests.reference.command import Ran, tiersnap
+from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.pipeline import Clock, KillableStore, KilledError
+from tests.reference.recovered import DATA
+from tiersnap.remote_storage.claims import this_process
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+
+pytestmark = pytest.mark.unit
+
+LOGS = DATA / "kafka-3.9.1/logs"
+NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
+SEGMENTS = {
+    0: [data_batch(0, 10, 1, 0, 0)],
+    10: [data_batch(10, 9, 2, 0, 0, transactional=True), marker(19, 2, 0, 0, commit=True)],
+    20: [data_batch(20, 10, 1, 0, 10)],
+    30: [data_batch(30, 5, 3, 0, 0)],
+}
+
+
+def tier(source: Path, remote: Path, *words: str | Path) -> Ran:
+    return tiersnap("tier", source, "--remote", remote, "--now", "2026-11-21T13:00:00Z", *words)
+
+
+def files(remote: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and modification time of every object."""
+    found = [path for path in remote.rglob("*") if path.is_file() and path.parent.name != ".tiersnap-unfinished"]
+    return {str(path.relative_to(remote)): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+
+def copies(remote: Path) -> Counter[tuple[str, int]]:
+    """How many manifests there are of each segment."""
+    parsed = [ObjectKeys().recognise(key) for key in files(remote)]
+    return Counter((str(key.partition), key.offset) for key in parsed if key and key.kind is KeyKind.RSM_MANIFEST)
+
+
+def closed_segments(logs: Path) -> set[tuple[str, int]]:
+    """(topic-partition, base offset) of all but the active segments."""
+    found: set[tuple[str, int]] = set()
+    for folder in logs.glob("*-[0-9]*"):
+        bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+        found |= {(folder.name, base) for base in bases[:-1]}
+    return found
+
+
+def names(counts: Counter[tuple[str, int]]) -> set[tuple[str, int]]:
+    return {(re.sub(r".*?([a-z0-9_]+-\d+)$", r"\1", name), offset) for name, offset in counts}
+
+
+def verdicts(ran: Ran) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in ran.rows:
+        found.update(row["verdicts"])
+    return found
+
+
+def test_a_plan_says_what_is_ready_and_writes_nothing(tmp_path: Path) -> None:
+    ran = tier(LOGS, tmp_path / "remote")
+    assert ran.exit_code == 0, ran.err
+    assert verdicts(ran)["READY"] > 10
+    assert "nothing was written" in ran.err
+    assert not (tmp_path / "remote").exists()
+
+
+def test_what_was_ready_is_tiered_once_and_the_second_run_writes_nothing(tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    planned = verdicts(tier(LOGS, remote))
+    ran = tier(LOGS, remote, "--apply", "--report", tmp_path / "report")
+    assert ran.exit_code == 0, ran.err
+    assert verdicts(ran)["ALREADY_TIERED"] == planned["READY"] == copies(remote).total()
+    assert set(copies(remote).values()) == {1}
+    assert names(copies(remote)) <= closed_segments(LOGS)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "ALREADY_TIERED" in page
+    before = files(remote)
+    again = tier(LOGS, remote, "--apply")
+    assert (again.exit_code, files(remote)) == (0, before)
+    assert verdicts(again) == verdicts(ran)
+    assert "nothing to do: no object was written" in again.err
+
+
+@pytest.mark.parametrize("layout", ["aiven", "local-tiered-storage"])
+def test_two_hosts_with_a_replica_each_leave_one_copy_of_each_segment(tmp_path: Path, layout: str) -> None:
+    remote = tmp_path / "remote"
+    for host in ("a", "b"):
+        logs = shutil.copytree(LOGS, tmp_path / host)
+        assert tier(logs, remote, "--apply", "--layout", layout).exit_code == 0
+        if host == "a":
+            before = files(remote)
+    assert files(remote) == before
+
+
+def test_copies_of_a_broker_which_claims_nothing_are_not_made_again(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    made = tiered.tier(LOGS / "orders-0", store)
+    assert made
+    before = files(tmp_path / "remote")
+    ran = tier(LOGS, tmp_path / "remote", "--topic", "orders", "--apply")
+    assert ran.exit_code == 0, ran.err
+    assert ran.row(partition="orders-0")["tiered"] == 0
+    assert ran.row(partition="orders-0")["verdicts"]["ALREADY_TIERED"] == len(made)
+    after = files(tmp_path / "remote")
+    assert {key: after[key] for key in before} == before
+    assert set(copies(tmp_path / "remote").values()) == {1}
+
+
+def test_beside_a_broker_that_copies_nothing_of_the_partition_is_tiered(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    tiered.tier(LOGS / "orders-0", store)
+    newest = max(key for key in files(tmp_path / "remote") if key.endswith(".rsm-manifest"))
+    store.delete([newest])
+    before = files(tmp_path / "remote")
+    ran = tier(LOGS, tmp_path / "remote", "--topic", "orders", "--apply")
+    assert ran.row(partition="orders-0")["verdicts"]["COPY_IN_FLIGHT"] == 1
+    assert ran.row(partition="orders-0")["tiered"] == 0
+    after = files(tmp_path / "remote")
+    assert {key: each for key, each in after.items() if "/0/" in key} == before
+
+
+def test_every_snapshot_that_goes_up_is_what_kafkas_own_classes_fold(tmp_path: Path) -> None:
+    """Of logs that lack most of them."""
+    logs = DATA / "ledger-2.7.2"
+    (tmp_path / "ids").write_text("ledger 5GXaOJXiRzOuReKRIUWzvw\n")
+    words = ("--topic-ids", tmp_path / "ids", "--expiration", "none", "--apply")
+    assert tier(logs / "logs", tmp_path / "remote", *words).exit_code == 0
+    written = sorted((tmp_path / "remote").rglob("*.snapshot"))
+    assert len(written) == 8
+    for path in written:
+        expected = logs / "expected" / f"ledger-{path.parent.name}" / path.name
+        assert snapshot_file.decode(path.read_bytes()).tolist() == snapshot_file.decode(expected.read_bytes()).tolist()
+    assert copies(tmp_path / "remote").total() == 12
+    before = files(tmp_path / "remote")
+    again = tier(logs / "logs", tmp_path / "remote", *words)
+    assert "nothing to do: no object was written" in again.err
+    assert files(tmp_path / "remote") == before
+
+
+def test_damage_of_the_directory_itself_is_said(tmp_path: Path) -> None:
+    logs = shutil.copytree(LOGS, tmp_path / "logs")
+    (logs / "replication-offset-checkpoint").write_text("0\n7\n")
+    assert "CORRUPT_CHECKPOINT" in tier(logs, tmp_path / "remote", "--topic", "orders").err
+
+
+def host(store: ObjectStore, run_id: str, **more: object) -> HostTier:
+    tierer = Tierer(run_id, NOW, wait=0, pause=lambda _: None)
+    return HostTier(store, AivenLayout(), CarryOptions(), replace(tierer, **more), apply=True)
+
+
+def run(tiers: HostTier, source: Path) -> list[HostPartition]:
+    log_dir = open_log_dir(str(source))
+    return list(tiers.partitions(log_dir, str(source), log_dir.partitions()))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_partition(tmp_path / "logs", "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
+    return tmp_path / "logs"
+
+
+def kept(remote: Path) -> dict[str, int]:
+    """Objects by their kind and offset; ids of attempts differ from run to run."""
+    parsed = [ObjectKeys().recognise(key) for key in files(remote)]
+    return Counter(f"{key.kind} {key.offset}" for key in parsed if key is not None)
+
+
+def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, tmp_path: Path) -> None:
+    clock = Clock()
+    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
+    assert copies(tmp_path / "fresh").total() == 3
+    gone = replace(this_process(), start=this_process().start + "0")
+    for step in range(clock.steps):
+        remote = tmp_path / f"killed-{step}"
+        store = DirectoryStore(remote)
+        with pytest.raises(KilledError):
+            run(host(KillableStore(store, Clock(step)), "run-1", process=gone), source)
+        (done,) = run(host(store, "run-2"), source)
+        assert done.errors == [], step
+        assert [row["verdict"] for row in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], step
+        observed, expected = kept(remote), kept(tmp_path / "fresh")
+        # Each run says in a manifest of its own which snapshots it wrote.
+        manifests = f"{KeyKind.SNAPSHOT_MANIFEST} None"
+        assert observed | {manifests: 0} == expected | {manifests: 0}, step
+        assert 1 <= observed[manifests] <= 2
+        before = files(remote)
+        (again,) = run(host(store, "run-3"), source)
+        assert (again.tiered, again.snapshots_written, files(remote)) == ([], 0, before), step
+
+
+def test_two_hosts_at_the_same_time_leave_one_copy_of_each_segment(source: Path, tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    start = threading.Barrier(2)
+    done: dict[str, list[HostPartition]] = {}
+
+    def work(run_id: str) -> None:
+        start.wait()
+        patient = {"wait": 1000.0, "pause": lambda _: time.sleep(0.01)}
+        done[run_id] = run(host(store, run_id, **patient), source)
+
+    threads = [threading.Thread(target=work, args=(run_id,)) for run_id in ("run-1", "run-2")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [each.errors for partitions in done.values() for each in partitions] == [[], []]
+    run(host(store, "run-3"), source)
+    assert names(copies(tmp_path / "remote")) == {("orders-0", base) for base in (0, 10, 20)}
+    assert set(copies(tmp_path / "remote").values()) == {1}
+
+
+class GoneStore:
+    """A server that does not answer any more when something is put."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self.asked = store, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def put_if_absent(self, key: str, *args: object, **kwargs: object) -> object:
+        self.asked += 1
+        raise TransientError(f"{key}: time-out")
+
+
+def test_a_server_that_went_away_is_not_asked_for_every_boundary_of_every_partition(
+    source: Path, tmp_path: Path
+) -> None:
+    write_partition(source, "payments", 0, SEGMENTS, topic_id="5GXaOJXiRzOuReKRIUWzvw", high_watermark=35, indexes=True)
+    store = GoneStore(DirectoryStore(tmp_path / "remote"))
+    done = run(host(store, "run-1"), source)  # type: ignore[arg-type]
+    assert store.asked == 1
+    assert [len(each.errors) for each in done] == [1, 1]
+    assert all(is_transient for each in done for _, is_transient in each.errors)
