@@ -13,14 +13,13 @@ UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, Delta's jars and Spark's classes into the user's cache
+install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, Delta's jars into the user's cache
 
 .venv/.installed: pyproject.toml uv.lock
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
 	$(BIN)/python -m tiersnap.jobs.delta_jars
-	$(BIN)/python -m tiersnap.jobs.make_class_archive
 	@touch $@
 
 demo: install ## The main job on bundled real logs against an embedded S3, ending with the report
@@ -62,7 +61,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 
 ##@ Code
 .PHONY: lint format clean
-lint: install ## Style, types, import directions, spelling, file length
+lint: install ## Style, types, import directions, spelling, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -4,7 +4,7 @@
     remote: s3://bucket/tiers          # of every command that has --remote
     expiration: 7d
     run:                               # of this command only
-      keep: deltas
+      master: spark://spark-master:7077
 
 Click resolves the three, so each option has one type, one default and one error message wherever its value is from.
 """
@@ -21,7 +21,7 @@ import yaml
 from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
-NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "help", "version", "config"})
+NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
 
 
 def variable_of(setting: str) -> str:

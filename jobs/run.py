@@ -13,10 +13,13 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.session import open_session
+from tiersnap.jobs.shown import masked
+from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report import write_report
 
 
-@click.command()
+@click.command(cls=KeepsWords)
 @run_options
 @spark_options
 @click.option(
@@ -26,14 +29,27 @@ from tiersnap.snapshot.report import write_report
     show_default=True,
     help="Folder of the readiness report.",
 )
+@click.option("--print-submit", is_flag=True, help="Print the spark-submit line of this run, and run nothing.")
 @params.output_option
-@click.pass_obj
-def run(output: Output, settings: RunSettings, master: str | None, conf: dict[str, str], report: Path) -> int:
+@click.pass_context
+def run(
+    ctx: click.Context,
+    settings: RunSettings,
+    master: str | None,
+    conf: dict[str, str],
+    report: Path,
+    print_submit: bool,
+) -> int:
     """Decode, snapshot, tier and report.
 
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
     """
+    output = ctx.ensure_object(Output)
+    if print_submit:
+        config = ctx.find_root().params.get("config_path")
+        click.echo(masked(submit_line(Path(__file__).absolute(), words_of(ctx), master, conf, config=config)))
+        return ExitCode.OK
     from tiersnap.jobs.pipeline.run import run as run_pipeline
 
     outcome = run_pipeline(open_session(master, conf), settings, talk=output.talk)

@@ -1,31 +1,60 @@
-"""What `make lint` checks that no linter knows: the length of files, and words that must not be in the project."""
+"""What `make lint` checks that no linter knows: lengths of files, and words that must not be in the project."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 400
+# They name what they forbid.
+_EXAMPLES = ("tests/house_rules.py", "tests/unit/test_house_rules.py")
 PACKAGES = ("snapshot", "remote_storage", "jobs")
+
+# Anywhere: neither exists on Spark Connect.
+_JVM = re.compile(r"\._jvm\b|\._jdf\b")
+# In the product. The job is DataFrames over Arrow, on any session (ADR 7).
+_NOT_ON_CONNECT = re.compile(r"\.rdd\b|\bsparkContext\b|\bSparkContext\b|\._jsc\b|\._sc\b|\._jsparkSession\b")
+_PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
+# What Spark sends to the driver must not grow with segments, batches or producers.
+_TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
+_MAY_COLLECT = {
+    "jobs/pipeline/run.py": "counts, and the first few findings and failures",
+    "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
+}
 
 
 def problems() -> list[str]:
     """One line a problem."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    found = []
+    found: list[str] = []
     for name in listed.split():
         path = ROOT / name
-        if not path.exists():
+        if not path.exists() or name in _EXAMPLES:
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
-        if name.split("/")[0] in PACKAGES and len(lines) > LONGEST:
+        is_product = name.split("/")[0] in PACKAGES
+        if is_product and len(lines) > LONGEST:
             found.append(f"{name}: {len(lines)} lines, at most {LONGEST}: split it by concept")
         for number, line in enumerate(lines, 1):
-            if "._jvm" in line or "._jdf" in line:
-                found.append(f"{name}:{number}: a JVM handle does not exist on Spark Connect")
-    return [line for line in found if not line.startswith("tests/house_rules.py")]
+            found += [f"{name}:{number}: {problem}" for problem in problems_of(name, line, is_product=is_product)]
+    return found
+
+
+def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:
+    """What is wrong with one line of a file."""
+    rules = [(_JVM, "a JVM handle does not exist on Spark Connect")]
+    if is_product:
+        rules += [
+            (_NOT_ON_CONNECT, "RDDs and the Spark context do not exist on Spark Connect"),
+            (_PANDAS, "rows travel as Arrow, not as pandas"),
+        ]
+        if name not in _MAY_COLLECT:
+            places = ", ".join(_MAY_COLLECT)
+            rules.append((_TO_DRIVER, f"rows are brought to the driver in {places} alone"))
+    return [problem for pattern, problem in rules if pattern.search(line)]
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from tests.perf import carry_rows, decode_rows, memory_rows, page, profile_rows, run_rows, table_rows, upload_rows
+from tests.perf import carry_rows, decode_rows, fleet_rows, host_rows, memory_rows, page, profile_rows, upload_rows
 from tests.perf.measure import Row, load, machine
 from tests.perf.scale import DATA, Scale, current
 
 PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "decode": decode_rows.rows,
-    "table": table_rows.rows,
     "carry": carry_rows.rows,
     "memory": memory_rows.rows,
     "upload": upload_rows.rows,
-    "run": run_rows.rows,
-    "rerun": run_rows.rerun_rows,
+    "host": host_rows.rows,
+    "fixed": fleet_rows.fixed_rows,
+    "fleet": fleet_rows.rows,
     "profile": profile_rows.rows,
 }
 

@@ -18,8 +18,8 @@ from pyarrow import fs
 from tests.perf import yardsticks
 from tests.perf.carry_rows import deltas_of
 from tests.perf.decode_rows import partition_of
+from tests.perf.make_headers import batch_rows
 from tests.perf.make_log import LogShape, made
-from tests.perf.make_table import batch_rows
 from tests.perf.measure import Seconds, best_in_turns
 from tests.perf.measure import cpu_timed as timed
 from tests.perf.scale import MIB
@@ -54,7 +54,7 @@ def pairs() -> Iterator[tuple[str, Seconds, Seconds]]:
     yield "decode", timed(decode), timed(hop)
     yield "decode and fold", timed(decode_and_fold), timed(hop)
 
-    rows = batch_rows(8192, 0, 1)
+    rows = batch_rows(8192, _PRODUCERS, seed=1)
     ids, offsets = rows["producer_id"].copy(), rows["base_offset"].copy()
     last = np.zeros(_PRODUCERS, np.int64)
     folding = ProducerFold(_PRODUCERS)

@@ -1,4 +1,4 @@
-"""Header decode and fold on one core, against Kafka's replay of the same files."""
+"""Header decode and fold on one core, against Kafka's replay of the same files and against the machine's limit."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def rows(scale: Scale) -> Iterator[Row]:
         first = statistics.median(first_replay(log) for _ in range(3))
         peers = (("warmed up", warm), ("first replay of a JVM", first))
         for what, ours, at_least in (
-            ("decode and fold, one core", headers, 20),
-            ("the same with every CRC-32C checked", with_crc, 8 if batch_bytes == 4096 else None),
+            ("decode and fold, one core", headers, 20 if batch_bytes == 300 else None),
+            ("the same with every CRC-32C checked", with_crc, None),
         ):
             for peer, theirs in peers:
                 ratio = theirs / ours
@@ -64,8 +64,8 @@ def rows(scale: Scale) -> Iterator[Row]:
                     ratio >= at_least if at_least else None,
                 )
         if batch_bytes == 4096:
-            yield _least(partition, log, headers, "one byte of each page", np.uint8, 4096)
-            yield _least(partition, log, with_crc, "every byte", np.int64, 1)
+            yield _limit(partition, log, headers, "one byte of each page", np.uint8, 4096, at_least=0.3)
+            yield _limit(partition, log, with_crc, "every byte, with every CRC-32C checked", np.int64, 1, at_least=0.7)
 
 
 def first_replay(log: MadeLog) -> float:
@@ -78,7 +78,9 @@ def _speed(log: MadeLog, seconds: float) -> str:
     return f"{log.batches / seconds / 1e6:.2f} M batches/s ({log.size / seconds / 1e6:.0f} MB/s)"
 
 
-def _least(partition: Partition, log: MadeLog, ours: float, what: str, kind: type, step: int) -> Row:
+def _limit(
+    partition: Partition, log: MadeLog, ours: float, what: str, kind: type, step: int, *, at_least: float
+) -> Row:
     """How fast one core can as much as look at what it must look at."""
 
     def look() -> None:
@@ -86,12 +88,13 @@ def _least(partition: Partition, log: MadeLog, ours: float, what: str, kind: typ
             shape = (segment.log.size // np.dtype(kind).itemsize,)
             np.bitwise_xor.reduce(np.memmap(segment.log.path, kind, "r", shape=shape)[::step])
 
-    (least,) = interleaved(5, timed(look))
+    (limit,) = interleaved(5, timed(look))
+    ratio = limit / ours
     return Row(
-        f"of which {what} is looked at, mapped, 4 KiB",
-        "",
+        f"decode and fold, one core, 4 KiB, against a look at {what}",
+        f"≥ {at_least} of it",
         _speed(log, ours),
-        f"{_speed(log, least)} (xor, one core)",
-        least / ours,
-        None,
+        f"{_speed(log, limit)} (xor over maps, one core)",
+        ratio,
+        ratio >= at_least,
     )

@@ -10,19 +10,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
-from tiersnap.snapshot.stages.decode import DecodeSegments
 
 from tests.perf import page
 from tests.perf.carry_rows import carry_along, deltas_of, runs
 from tests.perf.decode_rows import partition_of, replay
+from tests.perf.host_rows import tiersnap
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import interleaved, load, machine, timed
-from tests.perf.run_rows import run
 from tests.perf.scale import DATA
-from tests.perf.worker import plan_of
+from tests.perf.worker import wanted
+from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 
 Work = Callable[[], object]
 _REPETITIONS = 3
@@ -37,14 +36,14 @@ def by_batches() -> Iterator[tuple[int, Work]]:
 
 
 def by_segments() -> Iterator[tuple[int, Work]]:
-    """Decode task over segments of 32 KiB, deltas kept."""
+    """The decode task over segments of 32 KiB."""
     for segments in (30, 300, 3000):
         log = made(LogShape(300, segments * 32 * 1024, 32 * 1024))
-        plan = plan_of(log.path)
+        rows = wanted(log.path)
 
-        def work(plan=plan) -> None:
-            with tempfile.TemporaryDirectory(dir=DATA) as warehouse:
-                list(DecodeSegments(warehouse, False, True, 0)(iter(plan.to_batches())))
+        def work(rows=rows) -> None:
+            for _ in DecodeSegments(check_crc=True, run=1)(iter(rows.to_batches())):
+                pass
 
         yield log.segments, work
 
@@ -53,8 +52,8 @@ def by_carried_segments() -> Iterator[tuple[int, Work]]:
     """Carry of 10,000 producers, ten snapshots in all."""
     for segments in (100, 1000, 10_000):
         carried = runs(segments, 10_000)
-        wanted = [run.start_offset for run in carried[segments // 10 :: segments // 10]]
-        yield segments, lambda carried=carried, wanted=wanted: carry_along(carried, wanted)
+        offsets = [run.start_offset for run in carried[segments // 10 :: segments // 10]]
+        yield segments, lambda carried=carried, offsets=offsets: carry_along(carried, offsets)
 
 
 def by_producers() -> Iterator[tuple[int, Work]]:
@@ -66,13 +65,13 @@ def by_producers() -> Iterator[tuple[int, Work]]:
 
 
 def by_partitions() -> Iterator[tuple[int, Work]]:
-    """`tiersnap run --engine local` as a process: partitions of one segment of 32 KiB."""
+    """`tiersnap tier` without --apply as a process: partitions of one segment of 32 KiB."""
     for partitions in (10, 100, 1000):
         log = made(LogShape(300, partitions * 32 * 1024, 32 * 1024, partitions=partitions))
 
         def work(log=log) -> None:
             with tempfile.TemporaryDirectory(dir=DATA) as folder:
-                run(log, Path(folder), "--engine", "local", "--keep", "deltas")
+                tiersnap("tier", log.path, "--remote", f"{folder}/remote", "--layout", "local-tiered-storage")
 
         yield partitions, work
 
@@ -82,7 +81,7 @@ SERIES = {
     "segments (decode task)": by_segments,
     "segments (carry)": by_carried_segments,
     "producers (carry, snapshot)": by_producers,
-    "partitions (run, local)": by_partitions,
+    "partitions (tier, the plan)": by_partitions,
 }
 
 
@@ -91,7 +90,7 @@ def main() -> int:
     measured: dict[str, list[tuple[int, float]]] = {}
     began = load()
     for name, series in SERIES.items():
-        repetitions = 1 if "run" in name else _REPETITIONS
+        repetitions = 1 if "plan" in name else _REPETITIONS
         points = [(count, interleaved(repetitions, timed(work))[0]) for count, work in series()]
         measured[name] = points
         print(f"| {name} | {' | '.join(f'{count}: {seconds:.3f} s' for count, seconds in points)} ", end="")

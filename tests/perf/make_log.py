@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -205,3 +206,14 @@ def write_segment(shape: LogShape, writer: BlockWriter, partition: Path, base: i
             file.write(memoryview(piece))
             left -= piece.size // shape.block_bytes
     return blocks * BLOCK
+
+
+def append_segment(shape: LogShape, partition: Path) -> None:
+    """One segment more of a folder, at the end."""
+    base = max(int(path.stem) for path in partition.glob("*.log"))
+    held = (partition / f"{base:020d}.log").stat().st_size // shape.block_bytes * BLOCK
+    write_segment(shape, BlockWriter(shape, seed=2), partition, base + held)
+
+
+if __name__ == "__main__":
+    append_segment(LogShape(**json.loads(sys.argv[1])), Path(sys.argv[2]))

@@ -83,11 +83,14 @@ def peak_memory(module: str, arguments: Sequence[str], *, timeout: float = 600) 
     return int(done.stdout.split()[-1])
 
 
-def print_peak() -> None:
+def peak_bytes() -> int:
     """Peak resident bytes of this process, mapped pages included."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            print(int(line.split()[1]) * 1024)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def print_peak() -> None:
+    print(peak_bytes())
 
 
 def warm_cache(files: Sequence[Path]) -> None:

@@ -15,15 +15,15 @@ def rows(scale: Scale) -> Iterator[Row]:
     """Mapped pages of the log count as well."""
     idle = peak_memory("tests.perf.worker", ["nothing"])
     large = LogShape(300, 2 * scale.log_bytes, scale.log_bytes)
+    producers = str(scale.wide_producers)
     small = LogShape(300, scale.many_segments * MIB, MIB)
     cases = [
-        (f"decode of {large.segment_bytes >> 20} MiB segments, --keep deltas", large, "decode", "deltas"),
-        (f"decode of {large.segment_bytes >> 20} MiB segments, --keep headers", large, "decode", "headers"),
-        (f"decode of {scale.many_segments} segments of 1 MiB, --keep headers", small, "decode", "headers"),
-        (f"carry of {scale.wide_producers} producers over two snapshots", small, "carry", str(scale.wide_producers)),
+        (f"decode of {large.segment_bytes >> 20} MiB segments", large, "decode", []),
+        (f"decode of {scale.many_segments} segments of 1 MiB", small, "decode", []),
+        (f"carry of {producers} producers over two snapshots", small, "carry", [producers]),
     ]
-    for what, shape, work, argument in cases:
-        peak = peak_memory("tests.perf.worker", [work, made(shape).path, argument])
+    for what, shape, work, arguments in cases:
+        peak = peak_memory("tests.perf.worker", [work, made(shape).path, *arguments])
         yield Row(
             f"peak memory of one worker, {what}",
             "≤ 512 MiB",

@@ -16,12 +16,12 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 _KEPT = DATA / "measured.json"
 _TITLES = {
     "decode": "Decode and fold of a log",
-    "table": "Fold of the record_batches table",
     "carry": "Carry and snapshots",
-    "memory": "Memory",
+    "memory": "Memory of a worker",
     "upload": "Upload",
-    "run": "The whole run",
-    "rerun": "The run after it",
+    "host": "The commands of one host",
+    "fixed": "The main job: fixed cost",
+    "fleet": "The main job: cost of segments",
     "profile": "Where the time goes",
 }
 _HEAD = """# Benchmarks
@@ -33,23 +33,10 @@ Logs are generated: one record a batch, valid CRCs, 1,000 producers drawn at ran
 Kafka's replay is `ProducerStateManager` of 4.1.1 as a broker rebuilds state with it (`tests/perf/KafkaReplay.java`, a
 broker's JVM flags), with a snapshot at each segment boundary; ours makes the same snapshots. Warmed up means after one
 replay of the same log in the same JVM; the first replay is what a broker does after its start. Files are in the page
-cache but those of the run after it, which are holes that the kernel fills with zeros. Numbers are medians; a ratio is
-peer time over ours, for memory peak over budget, for the run after it its time beyond a run with nothing new over the
-first run's decode and carry, and in the last table a share of the whole. A run after it starts no Spark where as
-little is new as one segment of 256 MiB, so both engines do the same there.
+cache. Numbers are medians; a ratio is peer time over ours, for memory and CPU ours over the budget, and in the last
+table a share of the whole. CPU seconds of the main job are those of all its processes: driver, JVM and workers.
 
 ![ratios](benchmarks.svg)
-
-Of the budgets that are missed:
-
-- Decode of 4 KiB batches: a header a page. Even to have the kernel map each page and to look at one byte of it is less
-  than twenty times as fast as Kafka's replay once that is warmed up (the row of one byte of each page). What we take
-  beyond that is the walk and a copy of the active segment, one in sixteen here, which is not mapped because its broker
-  may cut it (see the last table). At 300 B, where neighbouring headers share pages, the budget is met.
-- The same with CRC: one core cannot as much as read the bytes in the time that the budget leaves (the row of every
-  byte).
-- Upload to moto: the time is in the request that completes the upload, in which moto computes the checksum of the whole
-  object that we ask for. boto3 asked to do the same is no faster than ours (see both tables).
 """
 
 
@@ -96,7 +83,7 @@ def write(parts: Mapping[str, Mapping[str, Any]]) -> None:
         notes = [f"- {row.what}: {row.note}" for row in rows if row.note]
         text += ["\n".join(notes) + "\n"] if notes else []
     (DOCS / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
-    _picture([Row(**row) for name in ("decode", "table", "upload", "run") for row in parts[name]["rows"]])
+    _picture([Row(**row) for name in ("decode", "upload", "host") for row in parts[name]["rows"]])
 
 
 def _label(row: Row) -> str:

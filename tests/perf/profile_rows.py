@@ -1,72 +1,31 @@
-"""Where the time of the missed budgets goes: the ratio of these rows is a share of the whole."""
+"""Where the time of decode and upload goes: the ratio of these rows is a share of the whole."""
 
 from __future__ import annotations
 
 import cProfile
 import pstats
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 
 import botocore.httpsession
-import pyarrow as pa
-from tiersnap.snapshot.stages.decode import DecodeSegments
 
 from tests.perf.decode_rows import partition_of, replay
-from tests.perf.make_log import LogShape, MadeLog, made
+from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row
-from tests.perf.scale import DATA, MIB, Scale
+from tests.perf.scale import Scale
 from tests.perf.upload_rows import BUCKET, Uploads
-from tests.perf.worker import plan_of
 from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
 
 _LEAST_SHARE = 0.04
 
-# Start of Spark as `run` starts it, then two stages of tasks that do nothing, then those of a run: seconds, one a line.
-_SPARK = """
-import time
-import pyarrow as pa
-from tiersnap.jobs.session import spark_engine
-from tiersnap.snapshot.without_pandas import without_pandas
-
-def nothing(batches):
-    yield from batches
-
-without_pandas()
-began = time.perf_counter()
-engine = spark_engine("local[*]", ())
-engine.parallelism
-print(time.perf_counter() - began)
-plan = pa.table({"number": [0, 1, 2, 3, 4, 5]})
-for _ in range(2):
-    began = time.perf_counter()
-    engine.map("nothing", plan, nothing, plan.schema)
-    print(time.perf_counter() - began)
-"""
-
 
 def rows(scale: Scale) -> Iterator[Row]:
-    """Decode of 4 KiB batches, decode with headers kept, Spark's start, the end of an upload to moto."""
+    """Decode of 4 KiB batches, and the end of an upload to moto."""
     log = made(LogShape(4096, scale.log_bytes, scale.log_bytes // 16))
     partition = partition_of(log)
     yield from _shares("decode and fold, 4 KiB", log.batches, lambda: replay(partition, check_crc=False))
     yield from _shares("the same with CRC, 4 KiB", log.batches, lambda: replay(partition, check_crc=True))
-    yield from _headers(made(LogShape(300, scale.run_bytes, 256 * MIB)))
-    yield from _start_of_spark()
     yield from _end_of_upload(scale)
-
-
-def _headers(log: MadeLog) -> Iterator[Row]:
-    plan: pa.Table = plan_of(log.path, 2)
-    batches = log.batches * 2 // log.segments
-
-    def decode() -> None:
-        with tempfile.TemporaryDirectory(dir=DATA) as warehouse:
-            list(DecodeSegments(warehouse, True, True, 0)(iter(plan.to_batches())))
-
-    yield from _shares("decode task, CRC, --keep headers, 300 B", batches, decode)
 
 
 def _shares(what: str, batches: int, work: Callable[[], object]) -> Iterator[Row]:
@@ -85,15 +44,6 @@ def _shares(what: str, batches: int, work: Callable[[], object]) -> Iterator[Row
 
 def _share(what: str, seconds: float, whole: float, said: str = "") -> Row:
     return Row(what, "", said or f"{seconds:.2f} s", f"{whole:.2f} s in all", seconds / whole, None)
-
-
-def _start_of_spark() -> Iterator[Row]:
-    done = subprocess.run([sys.executable, "-c", _SPARK], capture_output=True, text=True, check=True, timeout=120)
-    start, first, second = map(float, done.stdout.split())
-    whole = start + first + second
-    yield _share("Spark, nothing to do: start of the context", start, whole)
-    yield _share("Spark, nothing to do: first stage of six tasks", first, whole)
-    yield _share("Spark, nothing to do: second stage of six tasks", second, whole)
 
 
 def _end_of_upload(scale: Scale) -> Iterator[Row]:

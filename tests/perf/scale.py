@@ -19,10 +19,10 @@ class Scale:
 
     Attributes:
         log_bytes: of the log of each batch size that is decoded.
-        run_bytes: of the log for the whole `run`.
-        table_rows: of the record_batches table.
+        host_bytes: of the log for the commands of one host.
         wide_producers: of the partition with many producers.
         many_segments: of the partition with many segments.
+        fleet: segments of the fleets that the main job runs on, ascending.
         carry: segments and producers of the long carry.
         upload_bytes: per repetition.
         repetitions: of each measurement, of which the median counts.
@@ -30,19 +30,23 @@ class Scale:
 
     name: str
     log_bytes: int
-    run_bytes: int
-    table_rows: int
+    host_bytes: int
     wide_producers: int
     many_segments: int
+    fleet: tuple[int, ...]
     carry: tuple[int, int]
     upload_bytes: int
     repetitions: int
 
 
 _SCALES = {
-    "quick": Scale("quick", 64 * MIB, 128 * MIB, 2_000_000, 100_000, 100, (500, 20_000), 64 * MIB, 3),
-    "default": Scale("default", 512 * MIB, 2048 * MIB, 10_000_000, 1_000_000, 1000, (10_000, 100_000), 256 * MIB, 3),
-    "full": Scale("full", 1024 * MIB, 4096 * MIB, 50_000_000, 1_000_000, 1000, (10_000, 100_000), 512 * MIB, 5),
+    "quick": Scale("quick", 64 * MIB, 128 * MIB, 100_000, 100, (200, 400), (500, 20_000), 64 * MIB, 3),
+    "default": Scale(
+        "default", 512 * MIB, 2048 * MIB, 1_000_000, 1000, (2_000, 20_000), (10_000, 100_000), 256 * MIB, 3
+    ),
+    "full": Scale(
+        "full", 1024 * MIB, 4096 * MIB, 1_000_000, 1000, (2_000, 20_000, 200_000), (10_000, 100_000), 512 * MIB, 5
+    ),
 }
 
 

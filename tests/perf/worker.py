@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
-from tiersnap.snapshot.stages.decode import PLAN, DecodeSegments
 
 from tests.perf.carry_rows import deltas_of
 from tests.perf.measure import print_peak
@@ -17,10 +14,11 @@ from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
 from tiersnap.snapshot.state.carry import PartitionState
 from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 
-def plan_of(log_dir: str, most: int | None = None) -> pa.Table:
-    """One task: the first `most` closed segments of the partition perf-0, or all."""
+def wanted(log_dir: str, most: int | None = None) -> pa.Table:
+    """WANTED rows of the partition perf-0: its first `most` segments, or all."""
     listed = open_log_dir(log_dir)
     partition = read_partition(listed.filesystem, f"{log_dir}/perf-0", listed.checkpoints)
     segments = [
@@ -28,23 +26,22 @@ def plan_of(log_dir: str, most: int | None = None) -> pa.Table:
             "log_dir": log_dir,
             "topic": "perf",
             "partition": 0,
-            "cuts": [],
+            "topic_id": partition.topic_id,
             "base_offset": segment.base_offset,
             "next_base_offset": segment.next_base_offset,
             "size_bytes": segment.log.size,
             "modified_ns": segment.log.modified_ns,
-            "is_settled": segment.next_base_offset is not None,
+            "cuts": [],
         }
         for segment in partition.segments[:most]
     ]
-    return pa.Table.from_pylist([{"segments": segments}], schema=PLAN)
+    return pa.Table.from_pylist(segments, schema=WANTED)
 
 
-def decode(log_dir: str, keep: str) -> None:
-    """The decode task over the whole log, with the CRC checked."""
-    with tempfile.TemporaryDirectory(dir=Path(log_dir).parent) as warehouse:
-        for _ in DecodeSegments(warehouse, keep == "headers", True, 0)(iter(plan_of(log_dir).to_batches())):
-            pass
+def decode(log_dir: str) -> None:
+    """The decode task over the whole log, with the CRC checked; the rows go nowhere, as Spark takes them one by one."""
+    for _ in DecodeSegments(check_crc=True, run=1)(iter(wanted(log_dir).to_batches())):
+        pass
 
 
 def carry(log_dir: str, producers: str) -> None:

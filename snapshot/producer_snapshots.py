@@ -1,0 +1,46 @@
+"""One producer snapshot file of the local disk read or written, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from tiersnap.snapshot.atomic_file import write_atomically
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.regular_file import read_regular
+
+
+def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
+    """Entries (state.producer_state.ENTRY_DTYPE, ascending producer id) of a `.snapshot` file.
+
+    Raises:
+        SourceNotFoundError: there is no such file, or this user may not read it.
+        CorruptSnapshotError: Kafka's reader would refuse it (ProducerStateManager.readSnapshot).
+    """
+    try:
+        data = read_regular(path, follow=True)
+    except OSError as error:
+        raise SourceNotFoundError(
+            f"{os.fspath(path)}: {error.strerror or error}", hint="give the path of one .snapshot file"
+        ) from error
+    return snapshot_file.decode(data, name=os.fspath(path))
+
+
+def write_snapshot(path: str | os.PathLike[str], entries: np.ndarray, *, replace: bool = False) -> bool:
+    """Write entries (ENTRY_DTYPE, any order) as a `.snapshot` file that appears whole or not at all.
+
+    Args:
+        replace: put it in place of a file that is there; otherwise that file wins.
+    Returns:
+        Whether the file was written.
+
+    Raises:
+        UsageError: the folder is a broker's, which `tiersnap repair` alone writes, or this user may not write there.
+        TransientError: the disk is full.
+    """
+    refuse_log_dir(Path(path).parent, "a snapshot for")
+    return write_atomically(Path(path), snapshot_file.encode(entries), replace=replace)

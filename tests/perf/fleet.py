@@ -1,0 +1,124 @@
+"""The main job in a process of its own, for the memory of its driver: `python -m tests.perf.fleet fixed|segments …`.
+
+Prints one JSON object. CPU seconds are those of all processes of the job (driver, JVM, workers), from /proc; memory of
+Python is its peak, memory of the JVM the most that its heap held after a collection and before one, from its log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.perf.make_log import LogShape
+from tests.perf.measure import peak_bytes
+from tiersnap.jobs.pipeline.run import run
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.session import open_session
+
+_COLLECTED = re.compile(r"GC\(\d+\) Pause .* (\d+)M->(\d+)M\(")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run.
+
+    Attributes:
+        cpu: seconds of all processes.
+        seconds: by the clock.
+        decoded: segments.
+    """
+
+    cpu: float
+    seconds: float
+    decoded: int
+
+
+def settings(source: str, work: Path, *, apply: bool) -> RunSettings:
+    return RunSettings(
+        sources=(source,),
+        remote=str(work / "remote"),
+        warehouse=str(work / "warehouse"),
+        layout="local-tiered-storage",
+        apply=apply,
+    )
+
+
+def measured(spark: SparkSession, chosen: RunSettings) -> Ran:
+    began, cpu = time.perf_counter(), cpu_of_tree()
+    outcome = run(spark, chosen)
+    if outcome.error_count:
+        raise RuntimeError(f"failed: {outcome.errors}")
+    return Ran(cpu_of_tree() - cpu, time.perf_counter() - began, outcome.segments_decoded)
+
+
+def cpu_of_tree() -> float:
+    """Processor seconds so far of this process and all below it, with those that have ended and were waited for."""
+    parents, ticks = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(") ", 1)[1].split()
+        except OSError:
+            continue  # it ended
+        number = int(stat.parent.name)
+        parents[number], ticks[number] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while found := {number for number, parent in parents.items() if parent in ours} - ours:
+        ours |= found
+    return sum(ticks[number] for number in ours) / _TICKS
+
+
+def heap(log: Path) -> dict[str, int]:
+    """Bytes of the heap: the most that a collection found, and the most that it left."""
+    found = [(int(before), int(after)) for before, after in _COLLECTED.findall(log.read_text())]
+    return {
+        "before": max((before for before, _ in found), default=0) << 20,
+        "after": max((after for _, after in found), default=0) << 20,
+    }
+
+
+def fixed(session: Callable[[], SparkSession], source: str, work: Path) -> list[Ran]:
+    """The session's start with the first run in it, then the same work again on the session that is there."""
+    began, cpu = time.perf_counter(), cpu_of_tree()
+    first = measured(session(), settings(source, work / "cold", apply=True))
+    cold = Ran(cpu_of_tree() - cpu, time.perf_counter() - began, first.decoded)
+    return [cold, measured(session(), settings(source, work / "warm", apply=True))]
+
+
+def segments(session: Callable[[], SparkSession], source: str, work: Path, shape: LogShape) -> list[Ran]:
+    """The first run, one with nothing new, and one after a new segment; nothing is written to remote storage."""
+    spark, chosen = session(), settings(source, work, apply=False)
+    first = measured(spark, chosen)
+    idle = measured(spark, settings(source, work, apply=False))
+    # By another process: the memory of the writer is not the driver's.
+    words = [sys.executable, "-m", "tests.perf.make_log", json.dumps(asdict(shape)), f"{source}/perf-0"]
+    subprocess.run(words, check=True)
+    return [first, idle, measured(spark, settings(source, work, apply=False))]
+
+
+def main(kind: str, source: str, folder: str, *shape: str) -> None:
+    work = Path(folder)
+    log = work / "gc.log"
+    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:gc:file={log}:uptime:filecount=0"
+
+    def session() -> SparkSession:
+        return open_session("local[2]", {"spark.driver.extraJavaOptions": flags})
+
+    if kind == "fixed":
+        runs = fixed(session, source, work)
+    else:
+        runs = segments(session, source, work, LogShape(**json.loads(shape[0])))
+    print(json.dumps({"runs": [asdict(each) for each in runs], "python": peak_bytes(), "heap": heap(log)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

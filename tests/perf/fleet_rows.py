@@ -1,0 +1,103 @@
+"""The main job on Spark: its fixed cost, and what it costs with the number of segments."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.perf import page
+from tests.perf.make_log import LogShape, made
+from tests.perf.measure import Row
+from tests.perf.scale import DATA, MIB, Scale
+
+_TIMEOUT = 7200
+_BUNDLED = Path(__file__).parents[1] / "data" / "ledger-2.7.2" / "logs"
+_SEGMENTS_A_PARTITION = 200
+_GROWTH = 1.3
+_PYTHON, _HEAP = 300 * MIB, 1024 * MIB
+# What each run may cost a segment, in seconds of CPU: the first one, with nothing new, with one new segment.
+_RUNS = (("first run", 1.3e-3), ("nothing new", 0.2e-3), ("one new segment", 0.2e-3))
+
+
+def fixed_rows(scale: Scale) -> Iterator[Row]:
+    """The bundled logs, with --apply and a directory as remote storage; reported, and no budget."""
+    taken = []
+    for _ in range(scale.repetitions):
+        with tempfile.TemporaryDirectory(dir=DATA) as work:
+            taken.append(_fleet("fixed", str(_BUNDLED), work)["runs"])
+    for name, aim, runs in (("cold, session start included", 30, 0), ("in a warm session", 8, 1)):
+        each = sorted((run[runs] for run in taken), key=lambda run: run["seconds"])
+        middle = each[len(each) // 2]
+        yield Row(
+            f"tiersnap run on the bundled logs, {name}",
+            f"aim: {aim} s",
+            f"{middle['seconds']:.1f} s",
+            f"{middle['cpu']:.1f} s of CPU",
+            aim / middle["seconds"],
+            None,
+        )
+
+
+def rows(scale: Scale) -> Iterator[Row]:
+    """CPU seconds of the runs by number of segments, and the driver's memory against that at the fewest."""
+    found = {count: _segments(count) for count in scale.fleet}
+    least, most = min(found), max(found)
+    for index, (name, budget) in enumerate(_RUNS):
+        cpu = {count: each["runs"][index]["cpu"] for count, each in found.items()}
+        each_more = (cpu[most] - cpu[least]) / (most - least)
+        yield Row(
+            f"CPU of a segment more, {name}, {least:,} to {most:,} segments of 20 kB",
+            f"≤ {budget * 1e3:.1f} ms, slope ≤ 1",
+            f"{each_more * 1e3:.2f} ms",
+            ", ".join(f"{count:,}: {seconds:.1f} s" for count, seconds in cpu.items()),
+            each_more / budget,
+            each_more <= budget and page.slope(cpu.items()) <= 1,
+            f"slope {page.slope(cpu.items()):.2f}; by the clock "
+            + ", ".join(f"{each['runs'][index]['seconds']:.1f} s" for each in found.values()),
+        )
+    memories = (
+        ("Python's peak", _PYTHON, lambda each: each["python"]),
+        ("JVM heap after collections", _HEAP, lambda each: each["heap"]["after"]),
+    )
+    for name, limit, memory in memories:
+        small, large = memory(found[least]), memory(found[most])
+        growth = large / max(small, 1)
+        yield Row(
+            f"memory of the driver, {name}, {most:,} segments",
+            f"≤ {_GROWTH}\N{MULTIPLICATION SIGN}, ≤ {limit // MIB} MiB",
+            f"{large // MIB} MiB",
+            f"{small // MIB} MiB ({least:,} segments)",
+            growth,
+            growth <= _GROWTH and large <= limit,
+            f"heap before collections {found[most]['heap']['before'] // MIB} MiB" if "heap" in name else "",
+        )
+
+
+def _segments(count: int) -> dict[str, Any]:
+    shape = LogShape(201, 0, 1, partitions=max(1, count // _SEGMENTS_A_PARTITION))
+    # A block is the least that a segment holds.
+    shape = LogShape(shape.batch_bytes, count * shape.block_bytes, shape.block_bytes, partitions=shape.partitions)
+    log = made(shape)
+    assert log.segments == count, (log.segments, count)
+    with tempfile.TemporaryDirectory(dir=DATA) as name:
+        work = Path(name)
+        # Linked, so that a segment can be added.
+        shutil.copytree(log.path, work / "logs", copy_function=lambda source, to: Path(to).hardlink_to(source))
+        return _fleet("segments", str(work / "logs"), name, json.dumps(asdict(shape)))
+
+
+def _fleet(*words: str) -> dict[str, Any]:
+    """What `python -m tests.perf.fleet WORDS` says."""
+    command = [sys.executable, "-m", "tests.perf.fleet", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -1,0 +1,41 @@
+"""The house rules see what they are there for, and pass what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house_rules import problems_of
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rows.rdd.map(f)",
+        "spark.sparkContext.parallelize([1])",
+        "spark._jsc.hadoopConfiguration()",
+        "frame._jdf.count()",
+        "SparkContext._active_spark_context._jvm",
+        "rows.toPandas()",
+        "import pandas as pd",
+        "from pandas import DataFrame",
+        "for row in frame.collect():",
+        "frame.toArrow()",
+    ],
+)
+def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
+    assert problems_of("snapshot/spark/listing.py", line, is_product=True)
+
+
+@pytest.mark.parametrize(
+    "line", ["from pyspark.sql.pandas.types import x", "collected = 1", "F.collect_list('a')", "_scan()"]
+)
+def test_a_line_that_only_looks_like_one_passes(line: str) -> None:
+    assert problems_of("snapshot/spark/listing.py", line, is_product=True) == []
+
+
+def test_only_the_places_that_are_listed_bring_rows_to_the_driver() -> None:
+    assert problems_of("jobs/pipeline/run.py", "x = rows.collect()", is_product=True) == []
+    assert problems_of("jobs/demo.py", "x = rows.collect()", is_product=True) != []
+    assert problems_of("tests/spark/test_source.py", "x = rows.collect()", is_product=False) == []
