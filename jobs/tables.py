@@ -58,15 +58,21 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
             hint="tiersnap run --source LOGDIR --remote URI fills it",
         )
     copies = _newest_copies(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names))
-    newest = facts.group_by(list(PARTITION_KEY)).aggregate([("run", "max")])
-    facts = facts.join(newest, keys=list(PARTITION_KEY), join_type="inner")
-    facts = facts.filter(pc.equal(facts["run"], facts["run_max"])).sort_by(
-        [(name, "ascending") for name in PARTITION_KEY]
-    )
+    facts = _newest_carries(facts).sort_by([(name, "ascending") for name in PARTITION_KEY])
     for rows in _by_partition(facts):
         topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)
         found = copies.get((topic_id, rows[0]["partition"]), ())
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
+
+
+def _newest_carries(facts: pa.Table) -> pa.Table:
+    """Of each partition the rows of its newest run."""
+    newest = facts.group_by(list(PARTITION_KEY)).aggregate([("run", "max")])
+    # Arrow joins no table that has lists in it.
+    keys = facts.select([*PARTITION_KEY, "run"]).append_column("row", pa.array(range(facts.num_rows), pa.int64()))
+    joined = keys.join(newest, keys=list(PARTITION_KEY), join_type="inner")
+    rows = joined.filter(pc.equal(joined["run"], joined["run_max"]))["row"]
+    return facts.take(rows)
 
 
 def _by_partition(facts: pa.Table) -> Iterator[list[dict[str, Any]]]:
