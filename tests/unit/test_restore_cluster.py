@@ -57,8 +57,9 @@ def test_what_names_no_cluster_is_corrupt(text):
 
 def run(source: Path, remote: Path, root: Path, *words: str):
     return tiersnap(
-        *("tier", source, "--remote", remote, "--topic", "tv2"),
-        *("--report", root / "report", "--expiration", "none", *words),
+        *("run", "--engine", "local", "--source", source, "--remote", remote, "--topic", "tv2"),
+        *("--warehouse", root / "warehouse", "--report", root / "report"),
+        *("--as-of", "now", "--expiration", "none", *words),
     )
 
 
