@@ -86,10 +86,15 @@ class CarryPartition:
     away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Carry the partition."""
+        """Carry the partition.
+
+        Raises:
+            ValueError: the rows are not in order.
+        """
         rows = PartitionInput(batches)
-        if rows.listed is not None:
-            yield from to_batches(self.facts(rows))
+        if rows.listed is None:
+            raise ValueError("no listing before the decodes: Spark did not keep the order of the sort")
+        yield from to_batches(self.facts(rows))
 
     def facts(self, rows: PartitionInput | LocalInput) -> Iterator[Row]:
         """Rows of PARTITIONS as dicts, `deltas` as arrays (DELTA_DTYPE)."""

@@ -64,7 +64,7 @@ class PartitionInput:
         """Read up to the first decode.
 
         Raises:
-            ValueError: the rows are not in order, or the partition was not listed.
+            ValueError: the rows are not in order; so `decode` does when it comes to them.
         """
         self._rows = _rows(batches)
         self._next = next(self._rows, None)

@@ -11,16 +11,22 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.reference.log_builder import data_batch
+from tests.reference.all_logs import assemble
+from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.pipeline.outcome import Outcome
+from tiersnap.jobs.pipeline.run import run as run_job
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.spark
 
 AS_OF = ["--as-of", "2026-11-21T12:45:00Z"]
-LOGS = ("kafka-2.7.2", "kafka-3.9.1", "kafka-4.1.1", "ledger-2.7.2")
+OTHER_ID = "5GXaOJXiRzOuReKRIUWzvw"
 
 
 @pytest.fixture(autouse=True)
@@ -39,63 +45,99 @@ def versions(warehouse: Path) -> dict[str, int]:
     return {table.name: DeltaTable(str(table)).version() for table in warehouse.iterdir()}
 
 
-@pytest.mark.parametrize("log", LOGS)
+def verdicts(report: Path) -> dict[str, int]:
+    """Segments by verdict, as the report's file has them."""
+    counts = json.loads((report / "readiness.json").read_text())["cluster"]["verdicts"]
+    return {verdict: found["segments"] for verdict, found in counts.items()}
+
+
 def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
-    log: str, remote: Remote, warehouse: Path
+    remote: Remote, warehouse: Path, tmp_path: Path
 ) -> None:
-    assert run(DATA / log / "logs", remote, warehouse, "--apply", "--all", "--expiration", "none") == 0
-    expected = {
-        (path.parent.name, int(path.name[:20])): snapshot_file.decode(path.read_bytes())
-        for path in (DATA / log / "expected").glob("*/*.snapshot")
-    }
-    # Keys name topics by id: <topic>-<id>/<partition>, or <topic>-no-topic-id/<partition>.
+    expected = assemble(tmp_path / "logs")
+    assert len(expected) == 119
+    assert run(tmp_path / "logs", remote, warehouse, "--apply", "--all", "--expiration", "none") == 0
     observed = {}
     for key in remote.objects():
-        if key.endswith(".snapshot"):
-            _, folder, partition, name = key.split("/")
-            topic = folder.removesuffix("-no-topic-id") if folder.endswith("-no-topic-id") else folder[:-23]
-            observed[f"{topic}-{partition}", int(name[:20])] = snapshot_file.decode(remote.store.get(key))
+        parsed = ObjectKeys().parse(key)
+        if parsed.kind is KeyKind.SNAPSHOT:
+            folder = f"{parsed.partition.topic}-{parsed.partition.partition}"
+            observed[folder, parsed.offset] = snapshot_file.decode(remote.store.get(key))
     assert expected.keys() <= observed.keys()
-    for boundary, entries in expected.items():
-        assert observed[boundary].tolist() == entries.tolist(), boundary
+    for boundary, path in expected.items():
+        assert observed[boundary].tolist() == snapshot_file.decode(path.read_bytes()).tolist(), boundary
 
 
 def test_a_second_run_writes_no_object_commits_no_version_and_says_so(
-    remote: Remote, warehouse: Path, capsys: pytest.CaptureFixture[str]
+    remote: Remote,
+    warehouse: Path,
+    session: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = DATA / "kafka-3.9.1/logs"
     assert run(source, remote, warehouse, "--apply") == 0
     objects, before = remote.objects(), versions(warehouse)
     assert any(key.endswith(".rsm-manifest") for key in objects)
     capsys.readouterr()
-    assert tiersnap(["run", "--source", str(source), *remote.options, "--warehouse", str(warehouse), *AS_OF,
+    # One directory has one name, however it is spelled.
+    monkeypatch.chdir(source)
+    assert tiersnap(["run", "--source", "./../logs/", *remote.options, "--warehouse", f"{warehouse}/", *AS_OF,
                      "--report", str(warehouse.parent / "again"), "--apply"]) == 0  # fmt: skip
     assert remote.objects() == objects
     assert versions(warehouse) == before
     assert "nothing to do: no object was written and no Delta version committed" in capsys.readouterr().err
 
+    # What it left are Delta tables for whoever reads them, with a JVM and without.
+    states = session.read.format("delta").load(str(warehouse / "remote_log_segments"))
+    per_segment = {row.segment_id: row.states for row in states.groupBy("segment_id").agg(
+        {"state": "collect_list"}).withColumnRenamed("collect_list(state)", "states").collect()}  # fmt: skip
+    assert per_segment
+    assert all(sorted(each) == ["COPY_SEGMENT_FINISHED", "COPY_SEGMENT_STARTED"] for each in per_segment.values())
+    (ran,) = DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist()
+    assert (ran["segments_tiered"], ran["errors"]) == (len(per_segment), 0)
+    shown = ["--warehouse", str(warehouse), "--by", "segment", "--to", str(warehouse.parent / "shown")]
+    assert tiersnap(["--output", "json", "report", *shown]) == 0
+    assert verdicts(warehouse.parent / "shown") == verdicts(warehouse.parent / "again")
 
-def test_without_apply_nothing_reaches_remote_storage(remote: Remote, warehouse: Path) -> None:
-    assert run(DATA / "ledger-2.7.2/logs", remote, warehouse) == 0
+
+def test_without_apply_nothing_reaches_remote_storage_and_no_payload_byte_a_table(
+    remote: Remote, warehouse: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "logs"
+    folder = source / "secret-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}.log").write_bytes(data_batch(0, 3, 1, 0, 0, payload=b"the-customer-s-name"))
+    (folder / f"{3:020d}.log").write_bytes(data_batch(3, 3, 1, 0, 3, payload=b"the-customer-s-name"))
+    assert run(source, remote, warehouse) == 0
     assert remote.objects() == {}
+    files = [path for path in warehouse.rglob("*") if path.is_file()]
+    assert sum(pq.read_table(path).num_rows for path in files if path.suffix == ".parquet") > 4
+    assert not any(b"the-customer-s-name" in path.read_bytes() for path in files)
 
 
-def test_what_was_planned_first_is_written_when_applied(remote: Remote, warehouse: Path, tmp_path: Path) -> None:
+def test_what_was_planned_first_is_written_when_applied_and_is_what_a_host_writes(
+    remote: Remote, warehouse: Path, tmp_path: Path
+) -> None:
     ids = tmp_path / "ids.txt"
-    ids.write_text("ledger 5GXaOJXiRzOuReKRIUWzvw\n")
+    ids.write_text(f"ledger {OTHER_ID}\n")
     ledger = ["--topic", "ledger", "--topic-ids", str(ids)]
     source = DATA / "ledger-2.7.2/logs"
     assert run(source, remote, warehouse, *ledger) == 0
-    assert verdicts(warehouse)["MISSING_SNAPSHOT"] == 2
+    assert verdicts(tmp_path / "report")["MISSING_SNAPSHOT"] == 2
     assert run(source, remote, warehouse, *ledger, "--apply") == 0
-    assert verdicts(warehouse) == {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
-    assert sum(key.endswith(".snapshot") for key in remote.objects()) == 8
-    assert sum(key.endswith(".rsm-manifest") for key in remote.objects()) == 12
+    tiered = {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
+    assert verdicts(tmp_path / "report") == tiered
+    objects = {key: remote.store.get(key) for key in remote.objects()}
+    assert sum(key.endswith(".rsm-manifest") for key in objects) == 12
 
-
-def verdicts(warehouse: Path) -> dict[str, int]:
-    rows = DeltaTable(str(warehouse / "readiness")).to_pyarrow_table()["verdict"].to_pylist()
-    return {verdict: rows.count(verdict) for verdict in set(rows)}
+    target = tmp_path / "target"
+    words = ["--remote", str(target), *AS_OF, *ledger, "--report", str(tmp_path / "host"), "--apply"]
+    assert tiersnap(["-q", "tier", str(source), *words]) == 0
+    assert verdicts(tmp_path / "host") == tiered
+    on_disk = {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*.snapshot")}
+    assert {key: data for key, data in objects.items() if key.endswith(".snapshot")} == on_disk
+    assert len(on_disk) == 8
 
 
 def test_after_one_new_segment_only_that_one_is_decoded(
@@ -116,50 +158,39 @@ def test_after_one_new_segment_only_that_one_is_decoded(
                      "--warehouse", str(warehouse), "--report", str(tmp_path / "second")]) == 0  # fmt: skip
     result = json.loads(capsys.readouterr().out)["result"]
     assert (result["segments_decoded"], result["segments_tiered"]) == (1, 1)
-    new = set(remote.objects()) - before
-    assert {key.split("/")[-1][:20] for key in new} == {f"{519:020d}"}
+    new = [ObjectKeys().parse(key) for key in set(remote.objects()) - before]
+    assert {key.offset for key in new} == {519}
+    assert {key.kind for key in new} == {KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST, KeyKind.CLAIM}
 
 
-def test_the_tables_are_delta_tables_that_delta_spark_reads(
-    remote: Remote, warehouse: Path, session: SparkSession
+def write(source: Path, topic: str, topic_id: str, *bases: int) -> None:
+    segments = {base: [data_batch(base, 5, 1, 0, base)] for base in bases}
+    write_partition(source, topic, 0, segments, topic_id=topic_id, high_watermark=bases[-1] + 5, indexes=True)
+
+
+def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
+    session: SparkSession, tmp_path: Path
 ) -> None:
-    assert run(DATA / "kafka-4.1.1/logs", remote, warehouse, "--apply") == 0
-    batches = session.read.format("delta").load(str(warehouse / "record_batches"))
-    segments = session.read.format("delta").load(str(warehouse / "segments"))
-    assert batches.count() == segments.agg({"batch_count": "sum"}).collect()[0][0]
-    aborted = batches.where("topic = 'payments' and control_type = 0").count()
-    assert aborted > 0
-    states = session.read.format("delta").load(str(warehouse / "remote_log_segments"))
-    per_segment = {row.segment_id: row.states for row in states.groupBy("segment_id").agg(
-        {"state": "collect_list"}).withColumnRenamed("collect_list(state)", "states").collect()}  # fmt: skip
-    assert per_segment
-    assert all(sorted(each) == ["COPY_SEGMENT_FINISHED", "COPY_SEGMENT_STARTED"] for each in per_segment.values())
+    """Also one that lists other partitions than the run before it."""
+    logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
+    write(logs, "orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0, 5, 10)
+    write(logs, "payments", OTHER_ID, 0, 5)
 
+    def run_topic(topic: str) -> Outcome:
+        places = (str(logs),), str(tmp_path / "remote"), str(warehouse)
+        return run_job(session, RunSettings(*places, topic=topic, apply=True))
 
-def test_no_payload_byte_reaches_a_table(remote: Remote, warehouse: Path, tmp_path: Path) -> None:
-    source = tmp_path / "logs"
-    folder = source / "secret-0"
-    folder.mkdir(parents=True)
-    (folder / f"{0:020d}.log").write_bytes(data_batch(0, 3, 1, 0, 0, payload=b"the-customer-s-name"))
-    assert run(source, remote, warehouse) == 0
-    files = [path for path in warehouse.rglob("*") if path.is_file()]
-    assert any(pq.read_table(path).num_rows for path in files if path.suffix == ".parquet")
-    assert not any(b"the-customer-s-name" in path.read_bytes() for path in files)
+    counted = [(ran.snapshots_written, ran.segments_tiered) for ran in (run_topic("orders"), run_topic("payments"))]
+    assert counted == [(2, 2), (1, 1)]
+    numbers = DeltaTable(str(warehouse / "runs")).to_pyarrow_table()["run"].to_pylist()
+    assert sorted(numbers) == [1, 2]
 
-
-def test_the_local_engine_leaves_the_same_objects_and_the_same_verdicts(
-    remote: Remote, warehouse: Path, tmp_path: Path
-) -> None:
-    source = DATA / "kafka-2.7.2/logs"
-    assert run(source, remote, warehouse, "--apply", "--all") == 0
-    local = tmp_path / "local"
-    target = tmp_path / "remote"
-    assert tiersnap(["-q", "run", "--engine", "local", "--source", str(source), "--remote", str(target), *AS_OF,
-                     "--warehouse", str(local), "--report", str(tmp_path / "r"), "--apply", "--all"]) == 0  # fmt: skip
-    on_s3 = {key: remote.store.get(key) for key in remote.objects() if key.endswith(".snapshot")}
-    on_disk = {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*.snapshot")}
-    assert on_s3 == on_disk
-    assert verdicts(local) == verdicts(warehouse)
+    for path in (warehouse / "segments" / "_delta_log").glob("*.json"):
+        path.write_text("{nonsense")
+    for path in (warehouse / "segments" / "_delta_log").glob("*.crc"):
+        path.unlink()
+    with pytest.raises(CorruptDataError, match="segments: not readable as a Delta table"):
+        run_topic("orders")
 
 
 @pytest.mark.parametrize(
@@ -171,12 +202,29 @@ def test_the_local_engine_leaves_the_same_objects_and_the_same_verdicts(
         (["--spark-conf", "spark.foo"], 2, "expected NAME=VALUE"),
         (["--topic-ids", "/no/such/file"], 2, "/no/such/file"),
         (["--expiration", "soon"], 2, "not a duration"),
+        (["--source", "COPY"], 2, "is in more than one source"),
     ],
 )
 def test_a_wrong_argument_says_what_is_wrong(
-    options: list[str], code: int, said: str, remote: Remote, warehouse: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    code: int,
+    said: str,
+    remote: Remote,
+    warehouse: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if "COPY" in options:
+        options = ["--source", str(shutil.copytree(DATA / "ledger-2.7.2/logs", tmp_path / "copy"))]
     observed = run(DATA / "ledger-2.7.2/logs", remote, warehouse, "--apply", *options)
     captured = capsys.readouterr()
     assert said in captured.err + captured.out
     assert observed == code
+
+
+def test_only_empty_partitions_are_a_wrong_path(
+    remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs" / "orders-0").mkdir(parents=True)
+    assert run(tmp_path / "logs", remote, warehouse) == 2
+    assert "no segments in any of the partitions" in capsys.readouterr().err

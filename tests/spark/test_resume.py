@@ -1,4 +1,4 @@
-"""A real process on a real session and a real HTTP S3, killed without warning while it uploads."""
+"""A real process on a real session and a real HTTP S3, killed without warning between commits and while it uploads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 
 pytestmark = pytest.mark.spark
 
@@ -32,8 +33,8 @@ def options(remote: Remote, warehouse: Path) -> list[str]:
     return ["-q", "run", *places, "--report", str(warehouse.parent / "report"), *AS_OF, "--apply"]
 
 
-def kill_once(remote: Remote, suffix: str, command: list[str]) -> None:
-    """Run it in a process group of its own, and end that as soon as an object of the kind is there."""
+def kill_once(command: list[str], is_time: Callable[[], bool]) -> None:
+    """Run it in a process group of its own, and end that as soon as it is time."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.reference.tiersnap", *command],
         start_new_session=True,
@@ -42,9 +43,9 @@ def kill_once(remote: Remote, suffix: str, command: list[str]) -> None:
     )
     try:
         end = time.monotonic() + SECONDS
-        while not any(key.endswith(suffix) for key in remote.objects()):
+        while not is_time():
             assert process.poll() is None, "it ended before it could be killed"
-            assert time.monotonic() < end, "it uploaded nothing"
+            assert time.monotonic() < end, "it never came so far"
             time.sleep(0.02)
     finally:
         if process.poll() is None:
@@ -52,32 +53,34 @@ def kill_once(remote: Remote, suffix: str, command: list[str]) -> None:
         process.wait(10)
 
 
+@pytest.mark.parametrize("killed_after", ["the commit of segments", "the commit of partitions", "the first manifest"])
 def test_a_killed_run_is_finished_with_one_copy_of_each_segment(
-    spark: SparkSession, remote: Remote, warehouse: Path
+    spark: SparkSession, remote: Remote, warehouse: Path, killed_after: str
 ) -> None:
+    def is_time() -> bool:
+        if killed_after == "the first manifest":
+            return any(key.endswith(".rsm-manifest") for key in remote.objects())
+        table = killed_after.removeprefix("the commit of ")
+        return (warehouse / table / "_delta_log" / f"{0:020d}.json").exists()
+
     command = options(remote, warehouse)
-    kill_once(remote, ".rsm-manifest", command)
+    kill_once(command, is_time)
     assert tiersnap(command) in (0, 4)
     kinds: defaultdict[KeyKind, Counter[tuple[str, int]]] = defaultdict(Counter)
-    attempts = set()
     for key in remote.objects():
         parsed = ObjectKeys().parse(key)
         if parsed.segment_id is not None and parsed.offset is not None:
             kinds[parsed.kind][str(parsed.partition), parsed.offset] += 1
-            attempts.add(parsed.segment_id)
     assert len(kinds[KeyKind.LOG]) == 18
     for kind in (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST):
         assert kinds[kind] == Counter(dict.fromkeys(kinds[KeyKind.LOG], 1)), kind
-    entered = defaultdict(list)
-    for row in DeltaTable(str(warehouse / "remote_log_segments")).to_pyarrow_table().to_pylist():
-        entered[row["segment_id"]].append(SegmentState[row["state"]])
-    for segment_id, states in entered.items():
-        before = None
-        for state in sorted(states):
-            check_transition(before, state)
-            before = state
-        is_there = segment_id in attempts
-        assert before is (SegmentState.COPY_SEGMENT_FINISHED if is_there else SegmentState.DELETE_SEGMENT_FINISHED)
+    # What the killed run copied is found in remote storage, what it left half way is not.
+    rows = DeltaTable(str(warehouse / "remote_log_segments")).to_pyarrow_table().to_pylist()
+    finished = [row["start_offset"] for row in rows if row["state"] == SegmentState.COPY_SEGMENT_FINISHED.name]
+    assert len(finished) == len({row["segment_id"] for row in rows}) == 18
+    (ran,) = DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist()
+    # What it had committed is not done again.
+    assert ran["segments_decoded"] == 0
     objects = remote.objects()
     assert tiersnap(command) in (0, 4)
     assert remote.objects() == objects

@@ -9,14 +9,13 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.reference.command import tiersnap
 from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.snapshot.spark import schemas, transforms
 from tiersnap.snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
-from tiersnap.snapshot.tables import PRODUCER_DELTAS, RECORD_BATCHES
+from tiersnap.snapshot.tables.schemas import PRODUCER_DELTAS, RECORD_BATCHES
 
 pytestmark = pytest.mark.spark
 
@@ -114,27 +113,6 @@ def test_the_fold_of_the_table_is_the_reference_fold_of_each_segment(batches: Da
     read = {base: read_segment(path.read_bytes(), base - 1) for base, path in segments("payments")}
     expected = {base: len(fold(segment.batches)) for base, segment in read.items()}
     assert by_segment == {base: count for base, count in expected.items() if count}
-
-
-def test_the_fold_of_the_tables_files_gives_the_rows_of_the_fold_of_its_rows(
-    spark: SparkSession, batches: DataFrame, tmp_path: Path
-) -> None:
-    warehouse = tmp_path / "a warehouse"
-    ran = tiersnap(
-        *("run", "--source", LOGS, "--warehouse", warehouse, "--remote", tmp_path / "remote"),
-        *("--report", tmp_path / "report", "--engine", "local", "--keep", "headers"),
-    )
-    assert ran.exit_code == 0, ran.err
-    names = [path.name for path in (warehouse / "record_batches").glob("*.parquet")]
-    files = spark.createDataFrame([(name,) for name in names], "path string").repartition(2)
-    folded = transforms.fold_files(files, table=str(warehouse / "record_batches"))
-    assert folded.schema == schemas.PRODUCER_DELTAS
-    key = ("topic", "partition", "run_offset", "producer_id")
-    by_rows = transforms.fold(batches)
-    columns = [name for name in PRODUCER_DELTAS.names if name != "log_dir"]
-    found, expected = (each.select(*columns).orderBy(*key).collect() for each in (folded, by_rows))
-    assert found == expected
-    assert found
 
 
 def test_carrying_the_deltas_gives_the_reference_state_at_every_boundary(batches: DataFrame) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.functions import col
 
 from tests.reference import changes as reference
 from tests.reference.changes import Row, Tables
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 
 LOGS = 10
 # One change in each of the logs between two runs.
-ROUNDS = 3
+ROUNDS = 2
 OPTIONS = CarryOptions(None, TIMESTAMP + DAY // 2, DAY)
 
 
@@ -161,4 +161,4 @@ def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: Spar
     rows = spark.createDataFrame(
         [("a", 2, 1), ("a", 3, 2), ("a", 3, 3), ("b", 1, 4)], "key string, run long, value long"
     )
-    assert sorted(row.value for row in newest(rows, ["key"]).select(F.col("value")).collect()) == [2, 3, 4]
+    assert sorted(row.value for row in newest(rows, ["key"]).select(col("value")).collect()) == [2, 3, 4]

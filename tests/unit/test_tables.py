@@ -1,57 +1,223 @@
-"""The tables of a warehouse read without a JVM: verdicts of the newest carry."""
+"""Rows of the tables and the core's values: each way and back nothing is lost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
-from tiersnap.jobs.tables import readiness
-from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.facts import to_batches
-from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tables.schemas import PARTITIONS
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
-from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.local_input import LocalInput
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.tables import facts as of
+from tiersnap.snapshot.tables import listed
+from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
+from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITIONS
+from tiersnap.snapshot.tasks.list_partitions import mark_tiered
 
 pytestmark = pytest.mark.unit
 
-LOGS = DATA / "kafka-3.9.1" / "logs"
-NOW = 1_795_270_000_000
+KEY = {"log_dir": "/data", "topic": "orders", "partition": 3}
+longs = st.integers(-1, 1 << 62)
+maybe = st.none() | longs
+texts = st.text(max_size=8)
+
+# Unsigned and narrow columns take what fits both NumPy's type and the table's.
+deltas = hnp.arrays(
+    DELTA_DTYPE,
+    st.integers(0, 6),
+    elements=st.tuples(
+        *(
+            st.integers(0, 1)
+            if DELTA_DTYPE[name].kind in "ub"
+            else st.integers(int(np.iinfo(DELTA_DTYPE[name]).min), int(np.iinfo(DELTA_DTYPE[name]).max))
+            for name in DELTA_DTYPE.names
+        )
+    ),
+)
 
 
-def facts(run: int) -> Iterator[pa.RecordBatch]:
-    log_dir = open_log_dir(str(LOGS))
-    for partition in log_dir.partitions():
-        listed = to_row(str(LOGS), partition)
-        rows = LocalInput(log_dir.filesystem, partition, {**listed, "remote_error": None, "copies": []})
-        yield from to_batches(CarryPartition(CarryOptions(), None, run=run, now=NOW).facts(rows))
+@given(st.lists(deltas, max_size=5))
+def test_deltas_come_back_from_their_lists(many: list[np.ndarray]) -> None:
+    assert [back.tolist() for back in from_lists(to_lists(many))] == [each.tolist() for each in many]
 
 
-def warehouse_of(tmp_path: Path, runs: int) -> Path:
-    for run in range(1, runs + 1):
-        rows = pa.RecordBatchReader.from_batches(PARTITIONS, facts(run))
-        write_deltalake(tmp_path / "partitions", rows, mode="append")
-    return tmp_path
+@given(st.lists(deltas, min_size=2, max_size=5), st.data())
+def test_deltas_come_back_from_a_slice_of_a_column_and_null_has_none(
+    many: list[np.ndarray], data: st.DataObject
+) -> None:
+    """Spark hands out slices of what it read."""
+    start = data.draw(st.integers(0, len(many) - 1))
+    column = pa.concat_arrays([to_lists(many), pa.nulls(1, to_lists(many).type)]).slice(start)
+    expected = [each.tolist() for each in many[start:]] + [[]]
+    assert [back.tolist() for back in from_lists(column)] == expected
 
 
-@pytest.mark.parametrize("runs", [1, 2])
-def test_a_report_of_the_tables_counts_each_segment_once_and_says_what_scan_says(tmp_path: Path, runs: int) -> None:
-    ran = tiersnap("report", "--warehouse", warehouse_of(tmp_path, runs), "--now", str(NOW), "--by", "segment")
-    assert ran.exit_code == 0, ran.err
-    scanned = tiersnap("scan", LOGS, "--segments", "--now", str(NOW))
-    assert len(scanned.rows) == 37
-    told = sorted((row["name"], row["base_offset"], row["verdict"]) for row in ran.rows)
-    assert told == sorted((row["partition"], row["base_offset"], row["verdict"]) for row in scanned.rows)
+@pytest.mark.parametrize("size", [0, 1, PART_DELTAS, PART_DELTAS + 1, 3 * PART_DELTAS])
+def test_parts_are_all_of_it_in_order_and_none_is_too_large(size: int) -> None:
+    whole = np.zeros(size, DELTA_DTYPE)
+    whole["producer_id"] = np.arange(size)
+    found = list(parts(whole))
+    assert len(found) == max(1, -(-size // PART_DELTAS))
+    assert max(part.size for part in found) <= PART_DELTAS
+    assert np.concatenate(found).tolist() == whole.tolist()
 
 
-def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
-    with pytest.raises(SourceNotFoundError, match="no partition was carried"):
-        list(readiness(str(tmp_path), JudgePartition(replace=False, now=NOW, producer_expiration=None)))
+comparisons = st.builds(
+    Comparison,
+    st.sampled_from(SnapshotVerdict),
+    texts,
+    **dict.fromkeys(("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until"), longs),
+)
+segment_facts = st.builds(
+    SegmentFacts,
+    base_offset=longs,
+    next_base_offset=maybe,
+    size=longs,
+    modified_ns=longs,
+    digest=texts,
+    crc_checked=st.booleans(),
+    largest_timestamp=longs,
+    damage_kind=st.none() | st.sampled_from(FindingKind),
+    damage=texts,
+    has_gaps=st.booleans(),
+    missing_parts=st.lists(texts, max_size=2).map(tuple),
+    rebuilt_parts=st.lists(texts, max_size=2).map(tuple),
+    snapshot=comparisons,
+)
+partition_facts = st.builds(
+    PartitionFacts,
+    topic_id=st.none() | texts,
+    internal=texts,
+    compacted=texts,
+    log_start_offset=longs,
+    log_end_offset=longs,
+    high_watermark=maybe,
+    last_stable_offset=maybe,
+    unstable_because=texts,
+)
+
+
+def through_the_table(row: of.Row) -> of.Row:
+    (batch,) = of.to_batches([row])
+    assert batch.schema == PARTITIONS
+    return batch.to_pylist()[0]
+
+
+@given(comparisons)
+def test_a_comparison_comes_back_from_its_row(comparison: Comparison) -> None:
+    row = through_the_table(of.fact(KEY, of.FactKind.BOUNDARY, run=1, offset=7, **of.of_comparison(comparison)))
+    assert of.to_comparison(row) == comparison
+
+
+@given(segment_facts)
+def test_what_the_gate_must_know_of_a_segment_comes_back_from_its_row(found: SegmentFacts) -> None:
+    kind = of.FactKind.SEGMENT
+    row = through_the_table(of.fact(KEY, kind, run=1, offset=found.base_offset, **of.of_segment(found)))
+    assert of.to_segment(row, found.snapshot) == found
+
+
+@given(partition_facts)
+def test_what_the_gate_must_know_of_a_partition_comes_back_from_its_row(found: PartitionFacts) -> None:
+    row = through_the_table(of.fact(KEY, of.FactKind.CARRIED, run=1, **of.of_partition(found)))
+    assert of.to_partition(row) == found
+
+
+def test_every_field_of_a_comparison_is_drawn_in_these_tests() -> None:
+    """A new one that no column holds would come back as its default."""
+    assert len(fields(Comparison)) == 8
+
+
+@given(st.lists(st.none() | deltas, max_size=9), st.integers(1, 4))
+def test_facts_come_in_batches_and_in_order_whatever_has_deltas(many: list[np.ndarray | None], size: int) -> None:
+    rows = [
+        of.fact(KEY, of.FactKind.FINDING, run=1, part=number)
+        if each is None
+        else of.fact(KEY, of.FactKind.STATE, run=1, part=number, deltas=each)
+        for number, each in enumerate(many)
+    ]
+    found = [row for batch in of.to_batches(rows, size=size) for row in batch.to_pylist()]
+    assert sorted(row["part"] for row in found) == list(range(len(many)))
+    for row in found:
+        each = many[row["part"]]
+        assert (row["deltas"] is None) == (each is None)
+        if each is not None:
+            assert [tuple(delta.values()) for delta in row["deltas"]] == each.tolist()
+
+
+@pytest.mark.parametrize("broker", ["kafka-2.7.2", "kafka-3.9.1", "kafka-4.1.1", "ledger-2.7.2"])
+def test_a_listed_partition_comes_back_from_its_row(broker: str) -> None:
+    logs = DATA / broker / "logs"
+    found = list(open_log_dir(str(logs)).partitions())
+    table = pa.Table.from_pylist([listed.to_row(str(logs), each) for each in found], schema=listed.LISTED)
+    for partition, row in zip(found, table.to_pylist(), strict=True):
+        back = listed.from_row(str(logs), row)
+        assert listed.to_row(str(logs), back) == listed.to_row(str(logs), partition)
+        assert [each.log for each in back.segments] == [each.log for each in partition.segments]
+        assert (back.path, back.snapshots, back.findings) == (partition.path, partition.snapshots, partition.findings)
+
+
+def chains(row: dict[str, object]) -> dict[int, str]:
+    return {segment["base_offset"]: segment["chain"] for segment in row["segments"]}  # type: ignore[attr-defined]
+
+
+def test_a_change_of_a_file_breaks_the_chain_above_it_and_nowhere_else(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for base in (0, 10, 20, 30):
+        (folder / f"{base:020d}.log").write_bytes(bytes(base))
+    (folder / f"{20:020d}.snapshot").write_bytes(b"1")
+
+    def row() -> dict[str, object]:
+        (partition,) = open_log_dir(str(tmp_path)).partitions()
+        return listed.to_row(str(tmp_path), partition)
+
+    before = row()
+    assert row() == before
+    (folder / f"{10:020d}.log").write_bytes(b"another size")
+    after = row()
+    assert after["fingerprint"] != before["fingerprint"]
+    same = [base for base, chain in chains(before).items() if chains(after)[base] == chain]
+    assert same == [0, 10]
+    # The snapshot at 20 may be what a carry goes on from there.
+    (folder / f"{20:020d}.snapshot").write_bytes(b"22")
+    assert [base for base, chain in chains(after).items() if chains(row())[base] == chain] == [0, 10]
+
+
+def test_a_segment_is_tiered_when_copies_of_its_lineage_hold_all_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for base in (0, 10, 20, 30):
+        (folder / f"{base:020d}.log").touch()
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (partition,) = open_log_dir(str(tmp_path)).partitions()
+
+    def tiered(*copies: tuple[int, int, int, str]) -> list[int]:
+        row = listed.to_row(str(tmp_path), partition)
+        row["copies"] = [
+            {
+                "start_offset": start,
+                "end_offset": end,
+                "leader_epochs": [{"epoch": epoch, "start_offset": start}],
+                "state": state,
+            }
+            for start, end, epoch, state in copies
+        ]
+        mark_tiered(row, partition)
+        return [segment["base_offset"] for segment in row["segments"] if segment["is_tiered"]]
+
+    done = "COPY_SEGMENT_FINISHED"
+    assert tiered((0, 14, 0, done), (15, 19, 0, done)) == [0, 10]
+    assert tiered((0, 14, 0, done)) == [0]
+    assert tiered((0, 19, 7, done)) == []
+    assert tiered((0, 9, 0, done), (10, 19, 0, "COPY_SEGMENT_STARTED")) == [0]
+    assert tiered((0, 99, 0, done)) == [0, 10, 20]

@@ -1,0 +1,190 @@
+"""What Spark tasks do with their rows, and the tables read without a JVM."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyarrow import fs
+
+from tests.reference import changes
+from tests.reference.all_logs import assemble
+from tests.reference.changes import Row, input_batches, key_of
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.pipeline import DAY, Runner
+from tests.reference.recovered import DATA
+from tiersnap.jobs.tables import read_table, readiness
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.deltas import from_lists
+from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
+from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition, segment_end
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+pytestmark = pytest.mark.unit
+
+LOCAL = fs.LocalFileSystem()
+
+
+def partition_rows(tmp_path: Path, *, producers: int = 3) -> list[Row]:
+    """Rows of INPUT of a partition of two segments, the first with more producers than fit in a part."""
+    entries = [data_batch(producer, 1, producer, 0, 0) for producer in range(producers)]
+    segments = {0: entries, producers: [data_batch(producers, 5, 1, 0, 1)]}
+    write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=producers + 5, indexes=True)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    (listed,) = runner(apply=False).listed
+    # As it is carried again from its beginning.
+    return changes.carry_input(listed, {"start_offset": None}, runner.tables)
+
+
+def test_rows_out_of_order_are_an_error_and_no_wrong_state(tmp_path: Path) -> None:
+    """Spark keeps the order of a sort within a group today and promises it nowhere."""
+    rows = partition_rows(tmp_path, producers=2 * PART_DELTAS + 1)
+    parts = [row["part"] for row in rows if "decode" in row and row["offset"] == 0]
+    assert parts == [0, 1, 2]
+    task = CarryPartition(CarryOptions(), None, run=2, now=1)
+    expected = list(task(input_batches(rows, size=100)))
+    assert expected
+    for first, second in ((0, 1), (1, 2), (2, 4)):
+        swapped = list(rows)
+        swapped[first], swapped[second] = swapped[second], swapped[first]
+        with pytest.raises(ValueError, match="did not keep the order of the sort"):
+            list(task(input_batches(swapped)))
+    with pytest.raises(ValueError, match="did not keep the order of the sort"):
+        list(task(input_batches([*rows, rows[-1]])))
+
+
+def test_how_spark_cuts_rows_into_batches_changes_nothing(tmp_path: Path) -> None:
+    rows = partition_rows(tmp_path, producers=PART_DELTAS + 1)
+    task = CarryPartition(CarryOptions(), None, run=2, now=1)
+    found = [pa.Table.from_batches(task(input_batches(rows, size=size))).to_pylist() for size in (1, 2, 100)]
+    assert found[0] == found[1] == found[2]
+    assert [row["part"] for row in found[0] if row["kind"] == "STATE"] == [0, 1]
+
+
+def test_a_segment_without_a_decode_is_skipped_and_the_next_one_found(tmp_path: Path) -> None:
+    rows = [row for row in partition_rows(tmp_path) if row["offset"] != 0 or "decode" not in row]
+    found = PartitionInput(input_batches(rows))
+    assert found.decode(0) is None
+    ended, runs = found.decode(3) or pytest.fail("not found")
+    assert ended["base_offset"] == 3
+    assert [run.start_offset for run in runs] == [3, 8]
+
+
+@pytest.mark.parametrize("broker", ["kafka-2.7.2", "kafka-4.1.1"])
+def test_a_decode_says_in_rows_what_the_fold_of_the_segment_says(broker: str) -> None:
+    logs = DATA / broker / "logs"
+    choice = random.Random(3)
+    for partition in open_log_dir(str(logs)).partitions():
+        listed = to_row(str(logs), partition)
+        for segment, row in zip(partition.segments, listed["segments"], strict=True):
+            last = segment.next_base_offset or segment.base_offset + 50
+            cuts = sorted({choice.randint(segment.base_offset + 1, last) for _ in range(2)})
+            wanted = {**listed, **row, "cuts": cuts}
+            batch = pa.RecordBatch.from_pylist([wanted], schema=WANTED)
+            (found,) = DecodeSegments(check_crc=True, run=7)(iter([batch]))
+            runs, end = fold_segment(LOCAL, segment, cuts=cuts)
+            assert found.schema == SEGMENTS
+            rows = found.to_pylist()
+            assert [row["part"] for row in rows] == list(range(len(rows)))
+            assert segment_end(rows[0], segment.log.path) == end
+            observed = zip(rows, from_lists(found.column("deltas")), strict=True)
+            for run in runs:
+                parts = [deltas for row, deltas in observed_of(observed, run.start_offset, len(run.deltas))]
+                assert np.concatenate(parts).tolist() == run.deltas.tolist()
+            assert {row["run_start_offset"]: row["run_max_timestamp"] for row in rows} == {
+                run.start_offset: run.max_timestamp for run in runs
+            }
+
+
+def observed_of(rows, start: int, size: int):
+    """The next parts, which are those of the run at `start`."""
+    for row, deltas in rows:
+        assert row["run_start_offset"] == start
+        yield row, deltas
+        size -= len(deltas)
+        if size <= 0:
+            return
+
+
+def test_a_file_that_is_gone_is_a_row_with_a_finding(tmp_path: Path) -> None:
+    wanted = {"log_dir": str(tmp_path), "topic": "orders", "partition": 0, "base_offset": 5, "size_bytes": 9}
+    batch = pa.RecordBatch.from_pylist([{**wanted, "modified_ns": 1, "cuts": []}], schema=WANTED)
+    (found,) = DecodeSegments(check_crc=True, run=1)(iter([batch]))
+    (row,) = found.to_pylist()
+    assert (row["finding_kind"], row["base_offset"], row["deltas"]) == ("UNREADABLE_FILE", 5, [])
+
+
+def test_every_boundary_of_the_bundled_logs_is_what_kafkas_own_classes_fold(tmp_path: Path) -> None:
+    expected = assemble(tmp_path / "logs")
+    assert len(expected) == 119
+    runner = Runner(tmp_path, tmp_path / "logs")
+    assert runner(every_boundary=True).errors == []
+    observed = {}
+    for key, data in runner.objects().items():
+        parsed = ObjectKeys().parse(key)
+        if parsed.kind is KeyKind.SNAPSHOT:
+            observed[f"{parsed.partition.topic}-{parsed.partition.partition}", parsed.offset] = data
+    assert expected.keys() <= observed.keys()
+    for boundary, path in expected.items():
+        entries = snapshot_file.decode(observed[boundary])
+        assert entries.tolist() == snapshot_file.decode(path.read_bytes()).tolist(), boundary
+
+
+def test_tasks_can_be_sent_to_executors() -> None:
+    for task in (DecodeSegments(True, 1), CarryPartition(CarryOptions(), None, 1, 2), JudgePartition(False, 1, DAY)):
+        assert pickle.loads(pickle.dumps(task)) == task
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> tuple[str, Runner]:
+    """The tables of three runs as Delta tables."""
+    runner = Runner(tmp_path, tmp_path / "logs")
+    for bases in ((0, 5, 10), (0, 5, 10, 15), (0, 5, 10, 15)):
+        segments = {base: [data_batch(base, 5, 1, 0, base)] for base in bases}
+        for topic, topic_id in (("orders", "lZ6vvmajTWKDBUTV6SQAtQ"), ("payments", "5GXaOJXiRzOuReKRIUWzvw")):
+            high = bases[-1] + 5
+            write_partition(runner.source, topic, 0, segments, topic_id=topic_id, high_watermark=high, indexes=True)
+        runner(every_boundary=True)
+    folder = tmp_path / "warehouse"
+    for name in ("partitions", "remote_log_segments"):
+        rows = pa.Table.from_pylist(getattr(runner.tables, name), schema=schemas.TABLES[name])
+        write_deltalake(str(folder / name), rows)
+    return str(folder), runner
+
+
+def test_verdicts_read_without_a_jvm_are_those_of_the_run(warehouse: tuple[str, Runner]) -> None:
+    folder, runner = warehouse
+    judge = JudgePartition(False, runner.runs, DAY)
+    found = [row for batch in readiness(folder, judge) for row in batch.to_pylist()]
+    expected = runner(every_boundary=True).readiness
+    assert [row["verdict"] for row in expected].count("ALREADY_TIERED") == 6
+    assert found == sorted(expected, key=lambda row: (*key_of(row), row["base_offset"]))
+
+
+def test_a_table_before_its_first_commit_has_no_rows_and_a_warehouse_without_facts_is_a_wrong_path(
+    tmp_path: Path,
+) -> None:
+    assert read_table(str(tmp_path), "segments", ["topic", "run"]).num_rows == 0
+    with pytest.raises(SourceNotFoundError, match="no partition was carried"):
+        list(readiness(str(tmp_path), JudgePartition(False, 1, DAY)))
+
+
+def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
+    folder, _ = warehouse
+    (log,) = Path(folder, "partitions", "_delta_log").glob("*.json")
+    log.write_text("{nonsense")
+    with pytest.raises(CorruptDataError, match="partitions: not readable as a Delta table"):
+        list(readiness(folder, JudgePartition(False, 1, DAY)))
