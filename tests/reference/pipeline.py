@@ -216,15 +216,12 @@ class Runner:
             ready = [row for row in judged() if row["verdict"] == "READY"]
             for row in (row for row in ran.listed if row["remote_error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
-                rows = [
-                    {"cluster_id": row["cluster_id"], **each}
-                    for each in ready_rows(row, tables.facts(key_of(row)), mine)
-                ]
+                rows = list(ready_rows(row, mine))
                 ran.ready += rows
                 batch = pa.RecordBatch.from_pylist(rows, schema=READY)
                 ran.tiered += _rows(TierTask(store, self.layout, tierer)(iter([batch])))
             append("remote_log_segments", [{**row, "is_ours": True, "run": number} for row in ran.tiered])
-        ran.readiness = judged()
+        ran.readiness = [{name: row[name] for name in schemas.READINESS.names} for row in judged()]
         return ran
 
 

@@ -112,13 +112,13 @@ class Stages:
         facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
         copies = self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS)
         readiness = judging.verdicts(facts, copies, JudgePartition(False, now, DAY))
-        frame = tiering.ready_segments(readiness, self.listed, facts, READY)
+        frame = tiering.ready_segments(readiness, self.listed, READY)
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
         facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
         copies = self.table(self.after, "remote_log_segments")
-        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY))
+        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY)).drop("copy")
         assert collected(frame, schemas.READINESS) == plain(self.ran.readiness, schemas.READINESS)
 
 

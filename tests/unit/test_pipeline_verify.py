@@ -48,4 +48,4 @@ def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys:
     assert verify(str(tmp_path)) == 5
     assert "UNREADABLE_FILE" in capsys.readouterr().err
     assert verify(str(LOGS), "--topic", "payments", "--against", str(tmp_path)) == 4
-    assert "Is a directory" in capsys.readouterr().out
+    assert "a folder" in capsys.readouterr().out
