@@ -96,7 +96,7 @@ class Totals:
         elif is_missing:
             yield f"next for missing snapshots: tiersnap repair {self._arguments}"
         if self._verdicts[Verdict.READY]:
-            yield f"next for READY: tiersnap run --source {self._arguments} --remote s3://bucket/prefix"
+            yield f"next for READY: a broker tiers them; where none does: tiersnap tier {self._arguments} --remote s3://bucket/prefix"
 
 
 def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:
