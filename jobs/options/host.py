@@ -19,7 +19,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_partition import Tierer
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import human_bytes
 
 _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -39,6 +39,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         producer_expiration: int | None,
         every_boundary: bool,
         replace: bool,
+        scan: str,
         topic_ids: Path | None,
         topic: str | None,
         check_crc: bool,
@@ -50,7 +51,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             sources=tuple(located(source) for source in sources),
             remote=remote,
             warehouse=located(warehouse),
-            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace),
+            carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
             layout=layout,
             s3=s3,
             topic=topic,
@@ -81,6 +82,14 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     ),
     click.option(
         "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+    ),
+    click.option(
+        "--scan",
+        type=click.Choice([str(scan) for scan in Scan]),
+        default=str(Scan.EXACT),
+        show_default=True,
+        help="exact decodes all that remote storage does not hold; window only what is within --expiration, for a "
+        "first run over a long log.",
     ),
     click.option(
         "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."

@@ -34,10 +34,12 @@ from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
+from tiersnap.snapshot.tasks.carry_options import Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+from tiersnap.snapshot.units import human_bytes
 
 MOST_TOLD = 20
 Talk = Callable[[str], None]
@@ -72,6 +74,7 @@ class _Run:
         self._outcome = Outcome()
         self._number = 0
         self._is_store_checked = False
+        self._is_bounded = settings.carry.scan is Scan.WINDOW
 
     def run(self) -> Outcome:
         """All stages."""
@@ -114,7 +117,8 @@ class _Run:
         self._outcome.finding_count = len(findings)
         look = Observe(self._store, self._layout, self._settings.now)
         return listing.list_partitions(
-            listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids, look)
+            listing.folders(self._spark, found),
+            ListPartitions(self._settings.topic_ids, look, self._settings.carry.since(self._settings.now)),
         )
 
     def _changes(self, listed: DataFrame) -> DataFrame:
@@ -132,6 +136,7 @@ class _Run:
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
             *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
+            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
         ).collect()[0]
@@ -145,6 +150,9 @@ class _Run:
         self._number = self._warehouse.newest_run() + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
         self._talk(f"listed {totals.segment_count} segments of {totals.partitions} partitions")
+        if totals.left_out_count:
+            why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
+            self._talk(f"left out {totals.left_out_count} segments ({human_bytes(totals.left_out_bytes)}): {why}")
         return totals
 
     def _refuse_replicas(self, changed: DataFrame, count: int) -> None:
@@ -181,7 +189,7 @@ class _Run:
         carry = self._settings.carry
         sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
         task = CarryPartition(self._settings.carry, sink, self._number, self._settings.now)
-        rows = carrying.carry(carrying.partition_input(listed, changed, *tables), task)
+        rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = totals.changed
         self._note_carried()
@@ -230,7 +238,7 @@ class _Run:
 
     def _judge(self, facts: DataFrame) -> DataFrame:
         carry = self._settings.carry
-        task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration)
+        task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded)
         return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
 
     def _count_verdicts(self, judged: DataFrame) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 
 def new_run_id() -> str:

@@ -24,7 +24,8 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.tables.facts import FactKind, Row
 from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions, read_properties
 from tiersnap.snapshot.tasks.local_input import LocalInput

@@ -127,7 +127,7 @@ def _snapshot(row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str) ->
         )
     return SnapshotSource(
         offset=offset,
-        provenance=Provenance.BROKER,
+        provenance=Provenance(row["provenance"]),
         verdict=SnapshotVerdict(row["verdict"]),
         crc32c=row["file_crc"],
         file=SourceFile(filesystem, f"{folder}/{file_name(offset)}", row["file_bytes"]),

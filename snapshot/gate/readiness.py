@@ -156,8 +156,9 @@ def _local(
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
     found = segment.snapshot.verdict(now, producer_expiration)
+    is_wrong = found in _SNAPSHOT and not segment.snapshot.is_taken
     reason = segment.snapshot.reason(now, producer_expiration)
-    return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
+    return (_SNAPSHOT[found], reason) if is_wrong else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
 
 
 _SNAPSHOT = {

@@ -18,13 +18,16 @@ from tiersnap.snapshot.tasks.partition_input import Source
 _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
 
 
-def partition_input(listed: DataFrame, changes: DataFrame, segments: DataFrame, partitions: DataFrame) -> DataFrame:
+def partition_input(
+    listed: DataFrame, changes: DataFrame, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
+) -> DataFrame:
     """INPUT rows of the partitions that changed.
 
     Args:
         listed: LISTED rows.
         changes: rows of changes.partition_changes.
         segments, partitions: the tables, with the decodes of this run in them.
+        is_bounded: some partitions were listed with a scan window.
     """
     changed = changes.where("is_changed").select(*PARTITION_KEY, "start_offset")
     ours = listed.join(changed.drop("start_offset"), on=list(PARTITION_KEY), how="left_semi")
@@ -45,7 +48,16 @@ def partition_input(listed: DataFrame, changes: DataFrame, segments: DataFrame, 
     listings = input_columns(Source.LISTED, F.lit(0), F.lit(0), listed=schemas.LISTED.names)
     known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
     decoded = input_columns(Source.DECODES, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names)
-    return ours.select(*listings).unionByName(facts.select(*known)).unionByName(decodes.select(*decoded))
+    # A window is looked through before it is carried, and no task can read its rows twice.
+    from_window = changed.where("start_offset is null").drop("start_offset")
+    windows = ours.where("window_offset is not null").select(*PARTITION_KEY, "window_offset")
+    shown = (
+        decodes.join(windows.join(from_window, on=list(PARTITION_KEY)), on=list(PARTITION_KEY))
+        .where("base_offset >= window_offset")
+        .select(*input_columns(Source.WINDOW, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names))
+    )
+    rows = ours.select(*listings).unionByName(facts.select(*known)).unionByName(decodes.select(*decoded))
+    return rows.unionByName(shown) if is_bounded else rows
 
 
 def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:

@@ -60,7 +60,9 @@ def partition_changes(
         check_crc: decode again what was decoded without.
     Returns:
         PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
-        `segment_count`, `decode_count`, `decode_bytes`, `wanted` (array of the segments to decode: WANTED's columns
+        `segment_count`, `decode_count`, `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run
+        has decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the
+        segments to decode: WANTED's columns
         from base_offset on, with topic_id) and `finding_count`.
     """
     lost = lost_snapshots(remote_log_segments)
@@ -73,21 +75,26 @@ def partition_changes(
     rows = (
         listed_segments(listed)
         .join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
-        .join(with_state.select(*PARTITION_KEY, "start_offset"), on=list(PARTITION_KEY), how="left")
+        .join(with_state.select(*PARTITION_KEY, "start_offset", "window_offset"), on=list(PARTITION_KEY), how="left")
     )
     # What is in remote storage is read only if there is no state beyond it to start from.
     is_needed = ~F.col("is_tiered") | (F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1)))
+    is_needed &= F.coalesce(F.col("base_offset") >= F.col("window_offset"), F.lit(True))
     is_wanted = is_needed & ~_is_as_it_was(check_crc)
+    is_left_out = ~is_needed & F.isnull("known_run")
     wanted = F.struct(
         *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts"),
     )
     per_partition = (
         rows.withColumn("is_wanted", is_wanted)
+        .withColumn("is_left_out", is_left_out)
         .groupBy(*PARTITION_KEY)
         .agg(
             F.count("*").alias("segment_count"),
             F.count_if("is_wanted").alias("decode_count"),
             F.sum(F.when(F.col("is_wanted"), F.col("size_bytes")).otherwise(0)).alias("decode_bytes"),
+            F.count_if("is_left_out").alias("left_out_count"),
+            F.sum(F.when(F.col("is_left_out"), F.col("size_bytes")).otherwise(0)).alias("left_out_bytes"),
             F.array_sort(F.collect_list(F.when(F.col("is_wanted"), wanted))).alias("wanted"),
             F.max("known_run").alias("newest_decode"),
         )
@@ -105,6 +112,8 @@ def partition_changes(
         F.coalesce("segment_count", F.lit(0)).alias("segment_count"),
         F.coalesce("decode_count", F.lit(0)).alias("decode_count"),
         F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
+        F.coalesce("left_out_count", F.lit(0)).alias("left_out_count"),
+        F.coalesce("left_out_bytes", F.lit(0)).alias("left_out_bytes"),
         "wanted",
         F.size("findings").alias("finding_count"),
     )

@@ -55,9 +55,12 @@ class Boundary:
         found: Comparison,
         folded_from: int,
         max_timestamp: int = NONE,
-        open_transactions: Callable[[], tuple[tuple[int, int], ...]] = tuple,
+        open_transactions: Callable[[], tuple[tuple[int, int], ...]] | None = tuple,
     ) -> None:
-        """`entries` computes them when they are asked for: most boundaries need none."""
+        """`entries` computes them when they are asked for: most boundaries need none.
+
+        `open_transactions` is None where nobody knows all of them.
+        """
         self.offset, self.provenance, self.found, self.folded_from = offset, provenance, found, folded_from
         self.max_timestamp = max_timestamp
         self._open_transactions = open_transactions
@@ -80,9 +83,12 @@ class Boundary:
         return self._entries()
 
     @property
-    def open_transactions(self) -> tuple[tuple[int, int], ...]:
-        """(producer id, first offset) of the transactions open here; ask before the carry goes on."""
-        return self._open_transactions()
+    def open_transactions(self) -> tuple[tuple[int, int], ...] | None:
+        """(producer id, first offset) of the transactions open here, None where nobody knows all of them.
+
+        Ask before the carry goes on.
+        """
+        return None if self._open_transactions is None else self._open_transactions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,8 @@ class StartState:
     """State to start from: the deltas of everything below `offset` that the log (or an adopted file) still tells.
 
     Attributes:
-        history_from: batches below this offset may be unknown to `deltas`; 0 = the log was complete.
+        history_from: batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's
+            first offset it is where a scan window began.
         has_adopted: a broker's snapshot already told what the log could not.
     """
 
@@ -128,6 +135,7 @@ class PartitionState:
         self._step = 0
         self.folded_from = log_start
         self.history_from = log_start
+        self._is_window = False
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
@@ -135,13 +143,16 @@ class PartitionState:
         if start is not None:
             self._producers.combine(start.deltas)
             self.history_from = start.history_from
+            self.folded_from = max(log_start, start.history_from)
+            self._is_window = start.history_from > log_start
             self.has_adopted = start.has_adopted
 
     @property
     def provenance(self) -> Provenance:
         """Of the entries computed here."""
-        begins_late = self.folded_from > 0 and not self.has_adopted
-        return Provenance.COMPUTED_FROM_LOG_START if begins_late else Provenance.COMPUTED
+        if self.folded_from == 0 or self.has_adopted:
+            return Provenance.COMPUTED
+        return Provenance.COMPUTED_WITHIN_WINDOW if self._is_window else Provenance.COMPUTED_FROM_LOG_START
 
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
@@ -188,20 +199,9 @@ class PartitionState:
     def _compare(
         self, entries: Callable[[], np.ndarray], offset: int, read_snapshot: ReadSnapshot
     ) -> tuple[Comparison, np.ndarray | None]:
-        name = snapshot_file.file_name(offset)
-        try:
-            found = read_snapshot(offset)
-            if found is None:
-                return Comparison(SnapshotVerdict.MISSING, f"no {name}"), None
-            theirs = snapshot_file.decode(found, name=name)
-        except FileNotFoundError:
-            return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed"), None
-        except FileTooLargeError as error:
-            return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}"), None
-        except OSError as error:
-            return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}"), None
-        except CorruptSnapshotError as error:
-            return Comparison(SnapshotVerdict.CORRUPT, error.message), None
+        theirs = found_at(offset, read_snapshot)
+        if isinstance(theirs, Comparison):
+            return theirs, None
         history_from = 0 if self.has_adopted else self.history_from
         is_cleaned = offset <= self._cleaned_below
         return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs
@@ -221,6 +221,24 @@ class PartitionState:
         """A copy to continue from later."""
         deltas = self._producers.deltas()
         return StartState(offset, deltas, self.history_from, self.has_adopted)
+
+
+def found_at(offset: int, read_snapshot: ReadSnapshot) -> np.ndarray | Comparison:
+    """Entries (ENTRY_DTYPE) of the file at a boundary, or what to say where none can be read."""
+    name = snapshot_file.file_name(offset)
+    try:
+        found = read_snapshot(offset)
+        if found is None:
+            return Comparison(SnapshotVerdict.MISSING, f"no {name}")
+        return snapshot_file.decode(found, name=name)
+    except FileNotFoundError:
+        return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed")
+    except FileTooLargeError as error:
+        return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}")
+    except OSError as error:
+        return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}")
+    except CorruptSnapshotError as error:
+        return Comparison(SnapshotVerdict.CORRUPT, error.message)
 
 
 def carry(

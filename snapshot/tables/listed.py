@@ -32,6 +32,7 @@ SEGMENT_FILES = pa.struct(
         ("cuts", pa.list_(_LONG)),  # offsets inside the segment at which a state is wanted
         ("chain", _TEXT),
         ("is_tiered", pa.bool_()),  # remote storage holds all of it
+        ("largest_timestamp", _LONG),  # ms, by its time index; null where that was not asked or does not say
     ]
 )
 SNAPSHOT_FILE = pa.struct([("end_offset", _LONG), ("size_bytes", _LONG), ("modified_ns", _LONG)])
@@ -65,6 +66,7 @@ LISTED = pa.schema(
         ("log_start_offset", _LONG),
         ("cleaner_offset", _LONG),
         ("findings", pa.list_(FINDING)),
+        ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
         ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
@@ -103,7 +105,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    return row | {"copies": [], "remote_error": None, "is_transient": None}
+    return row | {"window_offset": None, "copies": [], "remote_error": None, "is_transient": None}
 
 
 def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:
@@ -115,6 +117,7 @@ def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any
         "cuts": [cut for cut in inside(cuts, segment) if cut != segment.base_offset],
         "chain": chain,
         "is_tiered": False,
+        "largest_timestamp": None,
     }
     for name in _INDEXES:
         ref: FileRef | None = getattr(segment, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.examine import Examination, conclude
+from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Segment, resolve
@@ -22,7 +22,7 @@ from tiersnap.snapshot.state.carry import Boundary, StartState
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FactKind,
@@ -34,38 +34,13 @@ from tiersnap.snapshot.tables.facts import (
     to_batches,
     to_comparison,
 )
-from tiersnap.snapshot.tables.listed import fingerprint, from_row
+from tiersnap.snapshot.tables.listed import from_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITION_KEY
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
-
-DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True)
-class CarryOptions:
-    """What is written, and what a file that is there is held against.
-
-    Attributes:
-        expiration: ms; producers idle that long are left out of what is written; None keeps all.
-        as_of: ms, the moment that `expiration` counts back from; None reckons at each boundary.
-        producer_expiration: ms, the broker's producer.id.expiration.ms.
-        every_boundary: write every aligned boundary, not only those that lack a snapshot.
-        replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
-    """
-
-    expiration: int | None = 7 * DAY_MS
-    as_of: int | None = None
-    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
-    every_boundary: bool = False
-    replace: bool = False
-
-    def digest(self, *, place: str | None) -> str:
-        """Equal for two runs that would say and write the same of a partition; `place` is where, or None."""
-        return fingerprint(
-            self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace, place
-        )
+from tiersnap.snapshot.tasks.window_start import WindowStart
 
 
 @dataclass(frozen=True)
@@ -114,6 +89,7 @@ class _Carry:
         # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
         self._is_never_tiered = bool(never_tiered_reason(self._partition))
         self._bases = {segment.base_offset for segment in self._partition.segments}
+        self._largest_timestamps = {each["base_offset"]: each["largest_timestamp"] for each in listed["segments"]}
         self._snapshot_file = snapshot_reader(self._source, self._partition)
         self._boundaries: dict[int, Row] = {}
         self._stored: list[StoredSnapshot] = []
@@ -124,7 +100,11 @@ class _Carry:
 
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
-        start = self._start()
+        try:
+            start = self._start() or self._window_start()
+        except TiersnapError as unknown:
+            yield from self._unfinished(unknown)
+            return
         replay, boundaries = replay_partition(
             self._partition,
             self._read_runs,
@@ -142,9 +122,17 @@ class _Carry:
             yield self._fact(FactKind.SEGMENT, offset=segment.base_offset, **of_segment(segment))
         yield from self._findings(examination)
         for number, error in enumerate(self._errors):
-            message = f"{self._partition.name}{error.attrs.get('at', '')}: {error.message}"
-            is_transient = isinstance(error, TransientError)
-            yield self._fact(FactKind.ERROR, part=number, message=message, is_transient=is_transient)
+            yield self._error(number, error)
+
+    def _error(self, number: int, error: TiersnapError) -> Row:
+        message = f"{self._partition.name}{error.attrs.get('at', '')}: {error.message}"
+        return self._fact(FactKind.ERROR, part=number, message=message, is_transient=isinstance(error, TransientError))
+
+    def _unfinished(self, error: TiersnapError) -> Iterator[Row]:
+        """Of a partition of which nothing can be said."""
+        replay, _ = replay_partition(replace(self._partition, segments=()), self._read_runs, self._read_snapshot)
+        yield self._fact(FactKind.CARRIED, fingerprint="", **of_partition(partition_facts(replay)))
+        yield self._error(0, error)
 
     def _fact(self, kind: FactKind, *, offset: int = 0, part: int = 0, **values: object) -> Row:
         return fact(self._key, kind, run=self._task.run, offset=offset, part=part, **values)
@@ -163,6 +151,19 @@ class _Carry:
         deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
         return StartState(offset, deltas, carried["history_from"], carried["has_adopted"])
 
+    def _window_start(self) -> StartState | None:
+        """The state at the edge of the scan window, once what lies before it has been settled."""
+        offset = self._listed["window_offset"]
+        if offset is None:
+            return None
+        window = WindowStart(self._source, self._partition, offset, self._rows.window())
+        tiered_ends = {each["next_base_offset"] for each in self._listed["segments"] if each["is_tiered"]}
+        first = self._partition.segments[0].base_offset
+        ends = {end for end in (*self._bases, *self._partition.snapshots) if end > first} - tiered_ends
+        for boundary in window.boundaries(ends, self._read_snapshot):
+            self._settle(boundary)
+        return window.state
+
     def _read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         found = self._rows.decode(segment.base_offset)
         if found is None:
@@ -171,7 +172,7 @@ class _Carry:
         return runs, segment_end(decode, segment.log.path)
 
     def _undecoded(self, segment: Segment) -> SegmentEnd:
-        """Of a segment that needed no decode: it is in remote storage, below the state that the carry starts from."""
+        """Of a segment that needed no decode: it lies below the state that the carry starts from."""
         end = segment.next_base_offset if segment.next_base_offset is not None else segment.base_offset
         return SegmentEnd(
             size=segment.log.size,
@@ -180,7 +181,7 @@ class _Carry:
             legacy_count=0,
             last_offset=end - 1,
             first_timestamp=-1,
-            max_timestamp=-1,
+            max_timestamp=self._largest_timestamps.get(segment.base_offset) or -1,
             has_gaps=False,
             digest="",
             crc_checked=False,
@@ -314,7 +315,7 @@ class _Carry:
 def _open_transactions(boundary: Boundary) -> list[dict[str, int]] | None:
     """Those open at the boundary, which the transaction index of the next segment is held against."""
     opened = boundary.open_transactions
-    if len(opened) > PART_DELTAS:
+    if opened is None or len(opened) > PART_DELTAS:
         return None
     return [{"producer_id": producer_id, "first_offset": first} for producer_id, first in opened]
 

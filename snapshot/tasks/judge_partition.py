@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed, unverified_is_taken
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
@@ -27,11 +27,13 @@ class JudgePartition:
         replace: a computed object takes the place of a file that is not to be trusted.
         now: ms.
         producer_expiration: ms.
+        is_bounded: the scan left out what lies before a window: a broker's file there is taken without a comparison.
     """
 
     replace: bool
     now: int
     producer_expiration: int | None
+    is_bounded: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
@@ -89,7 +91,7 @@ class JudgePartition:
             "leader_epochs": carried["leader_epochs"],
             # Before the first record of a topic nothing was open.
             "open_transactions": ([] if base == 0 else None) if before is None else before["open_transactions"],
-            "provenance": end["provenance"] if is_object else str(Provenance.BROKER),
+            "provenance": end["provenance"] if is_object else self._provenance(end),
             "file_bytes": end["file_bytes"],
             "file_crc": end["file_crc"],
             "object_key": end["object_key"] if is_object else None,
@@ -106,13 +108,22 @@ class JudgePartition:
         """Of what a bundle would carry: the broker's file, or the object written in its place."""
         if boundary is None:
             return _NOT_REACHED
-        return computed(Provenance(boundary["provenance"])) if self.uses_object(boundary) else to_comparison(boundary)
+        if self.uses_object(boundary):
+            return computed(Provenance(boundary["provenance"]))
+        return unverified_is_taken(to_comparison(boundary)) if self._is_taken(boundary) else to_comparison(boundary)
+
+    def _is_taken(self, boundary: Mapping[str, Any]) -> bool:
+        """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window."""
+        is_read = boundary["file_crc"] is not None
+        return self.is_bounded and is_read and boundary["found"] == SnapshotVerdict.UNVERIFIED
 
     def _provenance(self, boundary: Mapping[str, Any] | None) -> str | None:
         if boundary is None:
             return None
         if self.uses_object(boundary):
             return str(boundary["provenance"])
+        if self._is_taken(boundary):
+            return str(Provenance.BROKER_UNVERIFIED)
         found = to_comparison(boundary).verdict(self.now, self.producer_expiration)
         return str(Provenance.BROKER) if found.is_trusted else None
 

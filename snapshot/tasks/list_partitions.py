@@ -9,11 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from tiersnap.snapshot.errors import CorruptCheckpointError, TiersnapError, TransientError
+from tiersnap.snapshot.errors import CorruptCheckpointError, CorruptIndexError, TiersnapError, TransientError
+from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
 from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, read_partition, read_text
+from tiersnap.snapshot.regular_file import read_bounded
+from tiersnap.snapshot.state.scan_window import window_offset
 from tiersnap.snapshot.tables.listed import LISTED, to_row
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 
@@ -29,10 +32,12 @@ class ListPartitions:
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
         look: at remote storage; None leaves it alone.
+        since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
     look: RemoteLook | None = None
+    since: int | None = None
     _away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +53,10 @@ class ListPartitions:
                 partition = read_partition(source.filesystem, f"{source.path}/{folder}", source.checkpoints)
                 topic_id = partition.topic_id or self.topic_ids.get(partition.topic)
                 known = replace(partition, topic_id=topic_id)
-                rows.append(self.with_remote(to_row(log_dir, known, properties=properties), known))
+                row = self.with_remote(to_row(log_dir, known, properties=properties), known)
+                if self.since is not None:
+                    mark_window(row, source.filesystem, known, self.since)
+                rows.append(row)
             yield pa.RecordBatch.from_pylist(rows, schema=LISTED)
 
     def with_remote(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
@@ -80,6 +88,34 @@ def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | No
         return parse(read_text(filesystem, name), name=name)
     except (OSError, CorruptCheckpointError):
         return None
+
+
+def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Partition, since: int) -> None:
+    """Set `window_offset` of the row, and what the time indexes say of its closed segments."""
+    largest: list[int | None] = []
+    for segment, listed in zip(partition.segments, row["segments"], strict=True):
+        listed["largest_timestamp"] = None if segment.is_active else _largest_timestamp(filesystem, segment)
+        # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
+        written = segment.log.modified_ns // 1_000_000
+        largest.append(None if listed["largest_timestamp"] is None else max(listed["largest_timestamp"], written))
+    bases = [segment.base_offset for segment in partition.segments]
+    found = window_offset(bases, largest, since)
+    if found is not None and partition.high_watermark is not None:
+        # What transactions are open at the high watermark must be known.
+        below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
+        found = min(found, below[-1]) if len(below) > 1 else None
+    row["window_offset"] = found if found is None or found > bases[0] else None
+
+
+def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | None:
+    """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
+    if segment.time_index is None:
+        return None
+    try:
+        entries = decode_time_index(read_bounded(filesystem, segment.time_index.path), base_offset=segment.base_offset)
+    except (OSError, CorruptIndexError):
+        return None
+    return int(entries["timestamp"][-1]) if entries.size and entries["timestamp"][-1] > 0 else None
 
 
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:

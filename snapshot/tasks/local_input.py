@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from pyarrow import fs
 
 from tiersnap.snapshot.log.log_dir import Partition
@@ -28,6 +29,10 @@ class LocalInput:
         self._filesystem, self._check_crc = filesystem, check_crc
         self._segments = {segment.base_offset: segment for segment in partition.segments}
         self._cuts = cut_offsets(partition)
+
+    def window(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Nothing: a host scans all that it holds."""
+        return iter(())
 
     def decode(self, base_offset: int) -> tuple[Mapping[str, Any], Iterator[Run]]:
         """How the decode of a segment ended, as a row of SEGMENTS has it, and its runs."""

@@ -3,6 +3,7 @@
     LISTED    one row: the partition as it was listed
     FACTS     rows of `partitions`: for a carry those that an earlier one left, where it may start from that state
     COPIES    rows of `remote_log_segments`, the newest of each attempt
+    WINDOW    of a partition that is carried from the edge of a scan window: its decodes once more, ahead of them
     DECODES   rows of `segments`, ascending in base offset and part
 
 Rows come sorted by (source, offset, part). Spark sorts them before it groups; nobody promises that grouping keeps the
@@ -30,7 +31,8 @@ class Source(IntEnum):
     LISTED = 0
     FACTS = 1
     COPIES = 2
-    DECODES = 3
+    WINDOW = 3
+    DECODES = 4
 
 
 def _struct(schema: pa.Schema) -> pa.StructType:
@@ -61,7 +63,7 @@ class PartitionInput:
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Read up to the first decode.
+        """Read up to the window or the first decode.
 
         Raises:
             ValueError: the rows are not in order; so `decode` does when it comes to them.
@@ -71,7 +73,7 @@ class PartitionInput:
         self.listed: dict[str, Any] | None = None
         self.facts: list[dict[str, Any]] = []
         self.copies: list[dict[str, Any]] = []
-        while self._next is not None and self._next[0] is not Source.DECODES:
+        while self._next is not None and self._next[0] < Source.WINDOW:
             source, row = self._next
             if source is Source.LISTED:
                 self.listed = row
@@ -79,8 +81,16 @@ class PartitionInput:
                 (self.facts if source is Source.FACTS else self.copies).append(row)
             self._next = next(self._rows, None)
 
+    def window(self) -> Iterator[tuple[int, np.ndarray]]:
+        """(base offset, deltas) of the parts of the window's decodes, ascending; once, before the first `decode`."""
+        while self._next is not None and self._next[0] is Source.WINDOW:
+            yield self._next[1]["base_offset"], self._next[1]["deltas"]
+            self._next = next(self._rows, None)
+
     def decode(self, base_offset: int) -> tuple[dict[str, Any], Iterator[Run]] | None:
         """How the decode of a segment ended, and its runs; None where there is none. Ask in ascending order."""
+        for _ in self.window():
+            pass
         while self._next is not None and self._next[1]["base_offset"] < base_offset:
             self._next = next(self._rows, None)
         if self._next is None or self._next[1]["base_offset"] != base_offset:
@@ -106,11 +116,11 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str,
     last = (-1, -1, -1)
     for batch in batches:
         places = [batch.column(name).to_pylist() for name in ("source", "offset", "part")]
-        names = {Source.FACTS: "fact", Source.COPIES: "copy", Source.DECODES: "decode"}
+        names = {Source.FACTS: "fact", Source.COPIES: "copy", Source.WINDOW: "decode", Source.DECODES: "decode"}
         rows = {source: _Structs(batch, name) for source, name in names.items()}
         for number, place in enumerate(zip(*places, strict=True)):
             source = Source(place[0])
-            if place < last or (place == last and source is Source.DECODES):
+            if place < last or (place == last and source >= Source.WINDOW):
                 raise ValueError(f"row {place} after {last}: Spark did not keep the order of the sort")
             last = place
             if source is Source.LISTED:

@@ -74,10 +74,15 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
     is_lost = carried is not None and lost_run is not None and lost_run >= carried["run"]
     start = None if carried is None or is_lost else _start_offset(listed, carried, options_digest)
     known = {segment["base_offset"]: tables.decodes(key, segment["base_offset"]) for segment in listed["segments"]}
+    left_out = [
+        segment
+        for segment in listed["segments"]
+        if not known[segment["base_offset"]] and not _is_needed(listed, segment, start)
+    ]
     wanted = [
         {"topic_id": listed["topic_id"], **{name: segment[name] for name in _WANTED}}
         for segment in listed["segments"]
-        if not (segment["is_tiered"] and start is not None and segment["next_base_offset"] <= start)
+        if _is_needed(listed, segment, start)
         and not _is_as_it_was(segment, listed["topic_id"], known[segment["base_offset"]], check_crc)
     ]
     newest_decode = max((row["run"] for rows in known.values() for row in rows), default=None)
@@ -95,9 +100,16 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "segment_count": len(listed["segments"]),
         "decode_count": len(wanted),
         "decode_bytes": sum(segment["size_bytes"] for segment in wanted),
+        "left_out_count": len(left_out),
+        "left_out_bytes": sum(segment["size_bytes"] for segment in left_out),
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
     }
+
+
+def _is_needed(listed: Row, segment: Row, start: int | None) -> bool:
+    is_below = segment["is_tiered"] and start is not None and segment["next_base_offset"] <= start
+    return not is_below and segment["base_offset"] >= (listed["window_offset"] or 0)
 
 
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts")
@@ -148,9 +160,12 @@ def carry_input(listed: Row, change: Row, tables: Tables) -> list[Row]:
             is_below = start is not None and row["base_offset"] < start
             if not is_below or row["part"] == 0:
                 decodes.append({**row, "deltas": None if is_below else row["deltas"]})
+    edge = listed["window_offset"] if start is None else None
+    shown = [row for row in decodes if edge is not None and row["base_offset"] >= edge]
     return [
         _input(listed, Source.LISTED, 0, 0, listed=listed),
         *sorted((_input(row, Source.FACTS, row["offset"], row["part"], fact=row) for row in facts), key=_place),
+        *sorted((_input(row, Source.WINDOW, row["base_offset"], row["part"], decode=row) for row in shown), key=_place),
         *sorted(
             (_input(row, Source.DECODES, row["base_offset"], row["part"], decode=row) for row in decodes), key=_place
         ),

@@ -28,7 +28,8 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
@@ -171,11 +172,12 @@ class Runner:
         topic_ids: dict[str, str] | None = None,
         check_crc: bool = True,
         now: int | None = None,
+        scan: Scan = Scan.EXACT,
     ) -> Ran:
         self.runs += 1
         run_id, now = f"run-{self.runs}", self.runs if now is None else now
         store = store or self.store
-        options = CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace)
+        options = CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, scan)
         ran, number, tables = Ran(), self.tables.next_run(), self.tables
 
         def append(name: str, rows: list[Row]) -> None:
@@ -185,12 +187,12 @@ class Runner:
                 ran.commits += 1
 
         def judged() -> list[Row]:
-            task = JudgePartition(replace, now, producer_expiration)
+            task = JudgePartition(replace, now, producer_expiration, scan is Scan.WINDOW)
             inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found, _ = discover(sources or (str(self.source),), topic)
-        look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now))
+        look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now), options.since(now))
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 

@@ -27,7 +27,8 @@ from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 

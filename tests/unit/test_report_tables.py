@@ -17,7 +17,8 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PARTITIONS
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions, CarryPartition
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.local_input import LocalInput
 

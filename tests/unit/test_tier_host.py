@@ -27,7 +27,7 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tasks.carry_partition import CarryOptions
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
 

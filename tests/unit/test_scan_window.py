@@ -1,0 +1,210 @@
+"""`--scan window`: what it writes beside the full replay of the same log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.reference import fold as reference
+from tests.reference import log_builder as lb
+from tests.reference.aging_log import DAY, NOW, AgingLog
+from tests.reference.pipeline import Ran, Runner
+from tests.reference.record_batch import read_segment
+from tests.unit.test_producer_state import as_state
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.state.scan_window import window_offset
+from tiersnap.snapshot.tables.schemas import PARTITIONS
+from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
+from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "8")) * 5
+EMPTY_SNAPSHOT = bytes.fromhex("000148674bc700000000")
+WEEK = 7 * DAY
+SINCE = NOW - WEEK
+
+
+def run(runner: Runner, **options: object) -> Ran:
+    return runner(**{"scan": Scan.WINDOW, "expiration": WEEK, "as_of": None, "now": NOW, **options})  # type: ignore[arg-type]
+
+
+def snapshots(runner: Runner) -> dict[int, reference.State]:
+    """What was written, by offset."""
+    parsed = {ObjectKeys().parse(key): data for key, data in runner.objects().items()}
+    return {
+        key.offset: as_state(snapshot_file.decode(data))
+        for key, data in parsed.items()
+        if key.kind is KeyKind.SNAPSHOT and key.offset is not None
+    }
+
+
+def replayed(log: AgingLog, offset: int) -> reference.State:
+    """The full replay, by the readable fold."""
+    data = b"".join(b"".join(entries) for base, entries in log.segments.items() if base < offset)
+    return reference.fold(read_segment(data, -1).batches)
+
+
+def shown(log: AgingLog, edge: int) -> set[int]:
+    """Producer ids that the window shows."""
+    data = b"".join(b"".join(entries) for base, entries in log.segments.items() if base >= edge)
+    return {batch.producer_id for batch in read_segment(data, edge - 1).batches}
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), days=st.integers(2, 40), producers=st.integers(2, 12))
+def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_again(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, days: int, producers: int
+) -> None:
+    folder = tmp_path_factory.mktemp("window")
+    try:
+        log = AgingLog(seed, days, producers)
+        log.write(folder / "logs")
+        runner = Runner(folder, folder / "logs")
+        ran = run(runner)
+        assert ran.errors == []
+        edge = ran.listed[0]["window_offset"]
+        bases = list(log.segments)
+        assert (edge is None) == (days <= 7)
+        assert [base for _, base in ran.decoded] == [base for base in bases if base >= (edge or 0)]
+        written = snapshots(runner)
+        assert sorted(written) == bases[1:]
+        known = shown(log, edge or 0)
+        for offset, observed in written.items():
+            full = replayed(log, offset)
+            assert {each: full.get(each) for each in observed} == observed, "nothing is wrong"
+            is_before = edge is not None and offset <= edge
+            for producer_id, entry in full.items():
+                is_open = entry.txn_first_offset >= 0 and producer_id in known
+                if is_before and is_open:
+                    # It may have been closed before the window, and nobody looked.
+                    is_open = replayed(log, edge)[producer_id] == entry
+                if is_open or (not is_before and entry.timestamp >= SINCE):
+                    assert producer_id in observed, (offset, entry)
+        assert run(runner).did_nothing
+    finally:
+        shutil.rmtree(folder)
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(seed=st.integers(0, 2**32))
+def test_a_log_within_the_expiration_is_scanned_as_exactly_as_ever(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    folder = tmp_path_factory.mktemp("window")
+    try:
+        AgingLog(seed, 6, 5).write(folder / "logs")
+        bounded, exact = (Runner(folder / str(scan), folder / "logs") for scan in Scan)
+        run(bounded)
+        run(exact, scan=Scan.EXACT)
+        assert snapshots(bounded) == snapshots(exact)
+    finally:
+        shutil.rmtree(folder)
+
+
+def old_log(tmp_path, *, snapshots: dict[int, bytes] | None = None):
+    """Twenty days of one producer; the files at these offsets are the broker's."""
+    log = AgingLog(1, 20, 1)
+    folder = log.write(tmp_path / "logs")
+    for offset, data in (snapshots or {}).items():
+        (folder / f"{offset:020d}.snapshot").write_bytes(data)
+    return log, folder, Runner(tmp_path, tmp_path / "logs")
+
+
+def test_a_broker_s_file_before_the_window_is_uploaded_as_one_that_nobody_compared(tmp_path) -> None:
+    log, folder, runner = old_log(tmp_path)
+    bases = list(log.segments)
+    (folder / f"{bases[2]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
+    (folder / f"{bases[3]:020d}.snapshot").write_bytes(b"no snapshot")
+
+    ran = run(runner)
+
+    rows = {row["base_offset"]: row for row in ran.readiness}
+    assert rows[bases[0]]["verdict"] == rows[bases[1]]["verdict"] == "ALREADY_TIERED"
+    assert rows[bases[0]]["snapshot_provenance"] == "COMPUTED_WITHIN_WINDOW"
+    assert (rows[bases[1]]["snapshot"], rows[bases[1]]["snapshot_provenance"]) == ("UNVERIFIED", "BROKER_UNVERIFIED")
+    assert rows[bases[2]]["verdict"] == "CORRUPT_SNAPSHOT"
+    assert rows[bases[3]]["verdict"] == "GAP_BEFORE"
+    assert ran.segments_tiered == 2
+
+
+def test_without_a_window_a_file_that_nobody_compared_is_never_uploaded(tmp_path) -> None:
+    """The same tables, judged as an exact run judges them."""
+    log, folder, runner = old_log(tmp_path)
+    (folder / f"{list(log.segments)[1]:020d}.snapshot").write_bytes(EMPTY_SNAPSHOT)
+    ran = run(runner, apply=False)
+    (row,) = [row for row in ran.facts if row["kind"] == "BOUNDARY" and row["found"] == "UNVERIFIED"]
+    facts = [{**dict.fromkeys(PARTITIONS.names), **row} for row in ran.facts]
+    bounded, exact = (list(JudgePartition(False, NOW, DAY, scan).verdicts(facts, [])) for scan in (True, False))
+    assert bounded[0]["verdict"] == "READY"
+    assert (exact[0]["verdict"], exact[0]["copy"]) == ("UNVERIFIED_SNAPSHOT", None)
+    assert row["offset"] == bounded[0]["next_base_offset"]
+
+
+def test_a_flipped_bit_before_the_window_is_seen_by_the_upload(tmp_path) -> None:
+    log, folder, runner = old_log(tmp_path)
+    bases = list(log.segments)
+    path = folder / f"{bases[1]:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(NOW * 500_000,) * 2)
+
+    ran = run(runner)
+
+    assert ran.segments_tiered == 1
+    assert len(ran.errors) == 1
+    assert path.name in ran.errors[0]
+
+
+def test_a_producer_that_must_be_followed_through_damage_stops_its_partition(tmp_path) -> None:
+    log = AgingLog(0)
+    log.segments = {
+        0: [lb.data_batch(0, 2, 7, 1, 3, True, NOW - 20 * DAY)],
+        2: [lb.data_batch(2, 1, timestamp=NOW - 19 * DAY)],
+        3: [lb.marker(3, 7, 1, 0, True, NOW)],
+        4: [lb.data_batch(4, 1, timestamp=NOW)],
+    }
+    folder = lb.write_partition(tmp_path / "logs", "orders", 0, log.segments, high_watermark=5, indexes=True)
+    for base, day in ((0, 20), (2, 19)):
+        stem = folder / f"{base:020d}"
+        stem.with_suffix(".timeindex").write_bytes((NOW - day * DAY).to_bytes(8, "big") + bytes(4))
+        os.utime(stem.with_suffix(".log"), ns=((NOW - day * DAY) * 1_000_000,) * 2)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    whole = run(runner, apply=False)
+    assert (whole.errors, whole.listed[0]["window_offset"]) == ([], 3)
+    (state,) = [row for row in whole.facts if row["kind"] == "STATE"]
+    assert [(each["producer_id"], each["last_offset"]) for each in state["deltas"]] == [(7, 1)]
+
+    (folder / f"{2:020d}.log").write_bytes(b"no batch at all, and long enough for a header of one, or so it seems")
+    os.utime(folder / f"{2:020d}.log", ns=((NOW - 19 * DAY) * 1_000_000,) * 2)
+    ran = run(Runner(tmp_path, tmp_path / "logs"))
+
+    assert len(ran.errors) == 1
+    assert "cannot be followed back beyond the window" in ran.errors[0]
+    assert (ran.readiness, ran.segments_tiered) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"),
+    [
+        ([1, 2, 30, 40], 20),
+        ([1, 30, 2, 40], 10),  # times that go back: nothing after the first young segment is left out
+        ([30, 1, 2, 40], None),
+        ([1, None, 2, 40], 10),  # nobody knows how old it is
+        ([1, 2, 3, 4], 30),  # the active segment is always read
+    ],
+)
+def test_the_window_begins_with_the_first_segment_that_may_hold_a_young_record(largest, expected) -> None:
+    assert window_offset([0, 10, 20, 30], largest, since=25) == expected
+
+
+def test_a_window_needs_an_expiration_to_know_how_far_back_it_goes() -> None:
+    with pytest.raises(UsageError, match="needs an expiration"):
+        CarryOptions(expiration=None, scan=Scan.WINDOW)
