@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from tests.reference import changes as reference
+from tests.reference.aging_log import NOW, AgingLog
 from tests.reference.changes import Row, Tables
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP
@@ -27,7 +28,7 @@ from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -68,8 +69,17 @@ def collected(frame: DataFrame, schema: pa.Schema, *without: str) -> list[Row]:
 class Stages:
     """The stages of one run over the tables that were there before it."""
 
-    def __init__(self, spark: SparkSession, before: Tables, after: Tables, ran: Ran, number: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        before: Tables,
+        after: Tables,
+        ran: Ran,
+        number: int,
+        options: CarryOptions = OPTIONS,
+    ) -> None:
         self.spark, self.before, self.after, self.ran, self.number = spark, before, after, ran, number
+        self.options, self.is_bounded = options, options.scan is Scan.WINDOW
         self.listed = self.frame(ran.listed, LISTED).persist()
 
     def frame(self, rows: list[Row], schema: pa.Schema) -> DataFrame:
@@ -81,7 +91,7 @@ class Stages:
     def check_changes(self, place: str) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
         frame = changes.partition_changes(
-            self.listed, *tables, options_digest=OPTIONS.digest(place=place), check_crc=True
+            self.listed, *tables, options_digest=self.options.digest(place=place), check_crc=True
         ).persist()
         observed = [{**row, "wanted": row["wanted"] or []} for row in frame.toArrow().to_pylist()]
         assert sorted(observed, key=repr) == sorted(self.ran.changes, key=repr)
@@ -97,8 +107,9 @@ class Stages:
         """What was put lies there by now, so it is not put by this carry."""
         tables = self.table(self.after, "segments"), self.table(self.before, "partitions")
         sink = StoredSnapshots(runner.store, f"run-{runner.runs}")
-        task = CarryPartition(OPTIONS, sink, self.number, runner.runs)
-        frame = carrying.carry(carrying.partition_input(self.listed, changed, *tables), task)
+        task = CarryPartition(self.options, sink, self.number, runner.runs)
+        rows = carrying.partition_input(self.listed, changed, *tables, is_bounded=self.is_bounded)
+        frame = carrying.carry(rows, task)
         expected = plain(self.ran.facts, schemas.PARTITIONS, "written_by")
         assert collected(frame, schemas.PARTITIONS, "written_by") == expected
 
@@ -112,14 +123,14 @@ class Stages:
     def check_ready(self, found: list[Row], now: int) -> None:
         facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
         copies = self.frame(self.before.remote_log_segments + found, schemas.REMOTE_LOG_SEGMENTS)
-        readiness = judging.verdicts(facts, copies, JudgePartition(False, now, DAY))
+        readiness = judging.verdicts(facts, copies, JudgePartition(False, now, DAY, self.is_bounded))
         frame = tiering.ready_segments(readiness, self.listed, READY)
         assert collected(frame, READY) == plain(self.ran.ready, READY)
 
     def check_verdicts(self, now: int) -> None:
         facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
         copies = self.table(self.after, "remote_log_segments")
-        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY)).drop("copy")
+        frame = judging.verdicts(facts, copies, JudgePartition(False, now, DAY, self.is_bounded)).drop("copy")
         assert collected(frame, schemas.READINESS) == plain(self.ran.readiness, schemas.READINESS)
 
 
@@ -150,6 +161,22 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         stages.listed.unpersist()
     assert tiered > LOGS
     assert decoded > 4 * LOGS
+
+
+def test_a_bounded_scan_says_so_too(spark: SparkSession, tmp_path: Path) -> None:
+    for seed in range(4):
+        AgingLog(seed, 8 + seed * 5).write(tmp_path / f"logs{seed}")
+    sources = tuple(str(tmp_path / f"logs{seed}") for seed in range(4))
+    options = CarryOptions(7 * DAY, NOW, DAY, scan=Scan.WINDOW)
+    runner, before = Runner(tmp_path, tmp_path), Tables()
+    ran = runner(sources=sources, expiration=7 * DAY, as_of=NOW, scan=Scan.WINDOW)
+    assert all(row["window_offset"] for row in ran.listed)
+    stages = Stages(spark, before, runner.tables, ran, 1, options)
+    changed = stages.check_changes(runner.store.uri)
+    stages.check_decodes(changed)
+    stages.check_facts(changed, runner)
+    stages.check_ready(stages.check_differences(), runner.runs)
+    stages.check_verdicts(runner.runs)
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
