@@ -71,6 +71,7 @@ class _Run:
         self._layout = open_layout(settings.layout)
         self._warehouse = Warehouse(spark, settings.warehouse)
         self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
+        self._look = Observe(self._store, self._layout, settings.now)
         self._outcome = Outcome()
         self._number = 0
         self._is_store_checked = False
@@ -115,10 +116,15 @@ class _Run:
         found, findings = discover(self._settings.sources, self._settings.topics)
         self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
         self._outcome.finding_count = len(findings)
-        look = Observe(self._store, self._layout, self._settings.now)
+        is_first = not self._warehouse.exists("partitions")
         return listing.list_partitions(
             listing.folders(self._spark, found),
-            ListPartitions(self._settings.topic_ids, look, self._settings.carry.since(self._settings.now)),
+            ListPartitions(
+                self._settings.topic_ids,
+                self._look,
+                since=self._settings.carry.since(self._settings.now),
+                wants_start=is_first,
+            ),
         )
 
     def _changes(self, listed: DataFrame) -> DataFrame:
@@ -188,7 +194,7 @@ class _Run:
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
         carry = self._settings.carry
         sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
-        task = CarryPartition(self._settings.carry, sink, self._number, self._settings.now)
+        task = CarryPartition(carry, sink, self._number, self._settings.now, self._look)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = totals.changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
+from tiersnap.remote_storage.presence.starts import find_start, read_start
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
 
@@ -31,7 +33,7 @@ class Observe:
         found = look(
             self.store,
             ObjectKeys(),
-            TopicIdPartition(partition.topic, partition.topic_id, partition.partition),
+            _name(partition),
             local=isinstance(self.layout, LocalTieredStorageLayout),
             local_start=partition.segments[0].base_offset,
         )
@@ -64,3 +66,15 @@ class Observe:
             if left.start_offset in in_flight and left.claim is None and not left.is_visible
         ]
         return rows
+
+    def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """See RemoteLook."""
+        return find_start(self.store, _name(partition), copies)
+
+    def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
+        """See RemoteLook."""
+        return read_start(self.store, self.layout, _name(partition), start)
+
+
+def _name(partition: Partition) -> TopicIdPartition:
+    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)

@@ -70,9 +70,10 @@ class HostTier:
 
     def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        look = ListPartitions(look=Observe(self.store, self.layout, self.tierer.now))
+        observe = Observe(self.store, self.layout, self.tierer.now)
+        look = ListPartitions(look=observe, wants_start=True)
         sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
-        carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now)
+        carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now, look=observe)
         properties = read_properties(log_dir.filesystem, log_dir.path)
         for each in found:
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
@@ -140,7 +141,10 @@ def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:
 
 def _complete(facts: list[Row]) -> list[Row]:
     """Rows with every column that verdicts ask for, as a table would give them."""
-    names = ("object_key", "object_crc", "next_base_offset", "finding_kind", "leader_epochs", "open_transactions")
+    names = (
+        *("object_key", "object_crc", "file_bytes", "file_crc", "next_base_offset", "finding_kind"),
+        *("leader_epochs", "open_transactions"),
+    )
     return [{**dict.fromkeys(names), **row} for row in facts]
 
 

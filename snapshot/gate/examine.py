@@ -106,6 +106,8 @@ def unverified(replay: Replay, offset: int) -> Comparison:
     segments = replay.partition.segments
     if segments and offset <= segments[0].base_offset:
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
+    elif offset < replay.started_at:
+        reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:
         reason = f"not comparable: {_trouble(replay.damage)}"
     elif replay.refusal is not None:

@@ -8,7 +8,7 @@ anything is published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -90,6 +90,7 @@ def judge(
     now: int,
     producer_expiration: int | None,
     coverage: RemoteCoverage = NOTHING_REMOTE,
+    unverified: Collection[int] = (),
 ) -> Iterator[Readiness]:
     """Verdicts of a partition's segments, given and returned in ascending base offset.
 
@@ -97,12 +98,15 @@ def judge(
         now: ms.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         coverage: what remote storage holds of the log's lineage.
+        unverified: base offsets of segments that may go with a file that nobody compared, as `--scan window` has it.
     """
     blocked_by: Readiness | None = None
     for segment in segments:
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
             partition, segment, blocked_by, now, producer_expiration
         )
+        if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
+            verdict = Verdict.READY
         readiness = Readiness(segment.base_offset, verdict, reason)
         if blocked_by is None and verdict not in _LETS_PASS:
             blocked_by = readiness
@@ -156,9 +160,8 @@ def _local(
     if segment.missing_parts:
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
     found = segment.snapshot.verdict(now, producer_expiration)
-    is_wrong = found in _SNAPSHOT and not segment.snapshot.is_taken
     reason = segment.snapshot.reason(now, producer_expiration)
-    return (_SNAPSHOT[found], reason) if is_wrong else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
+    return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
 
 
 _SNAPSHOT = {

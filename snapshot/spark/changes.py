@@ -59,18 +59,19 @@ def partition_changes(
         options_digest: CarryOptions.digest of this run.
         check_crc: decode again what was decoded without.
     Returns:
-        PARTITION_KEY, `start_offset` (of the kept state that a carry may start from, or null), `is_changed`,
-        `segment_count`, `decode_count`, `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run
-        has decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the
-        segments to decode: WANTED's columns
-        from base_offset on, with topic_id) and `finding_count`.
+        PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or in remote storage, or null),
+        `is_changed`, `segment_count`, `decode_count`, `decode_bytes`, `left_out_count` and `left_out_bytes` (of
+        segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
+        `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id) and
+        `finding_count`.
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
         listed.join(carried(partitions), on=list(PARTITION_KEY), how="left")
         .join(lost, on=["topic_id", "partition"], how="left")
         .withColumn("is_lost", F.coalesce(F.col("lost_run") >= F.col("carried_run"), F.lit(False)))
-        .withColumn("start_offset", F.when(~F.col("is_lost"), _start_offset(options_digest)))
+        .withColumn("carried_start", F.when(~F.col("is_lost"), _start_offset(options_digest)))
+        .withColumn("start_offset", F.coalesce("carried_start", "start.offset"))
     )
     rows = (
         listed_segments(listed)

@@ -50,11 +50,12 @@ class Warehouse:
             CorruptDataError: what lies there is no Delta table, or one with other columns.
         """
         schema = schemas.TABLES[table]
-        if not self._exists(table):
+        if not self.exists(table):
             return self.spark.createDataFrame([], schema)
         return self.spark.read.format("delta").load(self.path(table)).select(*schema.names)
 
-    def _exists(self, table: str) -> bool:
+    def exists(self, table: str) -> bool:
+        """Whether the table has had a commit; see `read` for what it raises."""
         if table not in self._known:
             try:
                 found = self.spark.read.format("delta").load(self.path(table)).schema
@@ -82,7 +83,7 @@ class Warehouse:
 
     def newest_run(self) -> int:
         """The greatest number of a run in any table, 0 before the first: also of one that was killed half way."""
-        runs = [self.read(table).agg(F.max("run").alias("run")) for table in _NUMBERED if self._exists(table)]
+        runs = [self.read(table).agg(F.max("run").alias("run")) for table in _NUMBERED if self.exists(table)]
         if not runs:
             return 0
         found = reduce(DataFrame.unionByName, runs).agg(F.max("run").alias("run")).collect()[0]

@@ -29,6 +29,7 @@ class Replay:
 
     Attributes:
         ends: how each segment file ended, by base offset, up to the first damaged one.
+        started_at: offset of the state that the replay started from, 0 without one.
         log_end: exclusive end offset of what could be read.
         damage: the finding that stopped the replay, or None.
         refusal: where a broker could not replay the log any further, or None.
@@ -38,6 +39,7 @@ class Replay:
 
     partition: Partition
     ends: dict[int, SegmentEnd] = field(default_factory=dict)
+    started_at: int = 0
     log_end: int = 0
     damage: Finding | None = None
     refusal: Refusal | None = None
@@ -113,7 +115,7 @@ def replay_partition(
     The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
     the offset of `start`.
     """
-    replay = Replay(partition)
+    replay = Replay(partition, started_at=start.offset if start else 0)
     state = PartitionState(
         log_start=partition.segments[0].base_offset if partition.segments else 0,
         cleaned_below=partition.cleaner_offset,

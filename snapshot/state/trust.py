@@ -14,7 +14,7 @@ entry and knows no clock: it is a fact, and facts are stored. What it means toda
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -65,7 +65,6 @@ class Comparison:
             it came back. Its next marker sets the epoch again, and until then no coordinator is fenced by it.
         unexplained: in the file only, although the log still holds everything they could come from.
         extending: values the log no longer holds the batches for.
-        is_taken: the operator gave leave to upload it although nobody compared it (`--scan window`).
         harmful_until: ms, largest timestamp of all that is lacking, differing or unexplained, by either side; NEVER
             where one has an open transaction, -1 where there is none.
     """
@@ -78,7 +77,6 @@ class Comparison:
     unexplained: int = 0
     extending: int = 0
     harmful_until: int = NONE
-    is_taken: bool = False
 
     @property
     def is_start(self) -> bool:
@@ -111,11 +109,6 @@ class Comparison:
         if not (self.lacking or self.differing or self.unexplained):
             return f"{self.says}: harmless, the next marker of each sets it again"
         return f"{self.says}: harmless, a broker that loads the file drops such idle producers anyway"
-
-
-def unverified_is_taken(found: Comparison) -> Comparison:
-    """Of a broker's file that nobody compared and that is uploaded all the same, as the operator asked."""
-    return replace(found, is_taken=True)
 
 
 def computed(provenance: Provenance) -> Comparison:

@@ -51,6 +51,17 @@ COPY = pa.struct(
     ]
 )
 
+# A snapshot in remote storage that a carry may start from: that of a copy which ends at `offset`.
+START = pa.struct(
+    [
+        ("offset", _LONG),  # exclusive
+        ("segment_id", _TEXT),
+        ("segment_start_offset", _LONG),
+        ("crc32c", _LONG),  # of the whole snapshot, by the copy's claim
+        ("provenance", _TEXT),
+    ]
+)
+
 LISTED = pa.schema(
     [
         ("log_dir", _TEXT),
@@ -67,6 +78,7 @@ LISTED = pa.schema(
         ("cleaner_offset", _LONG),
         ("findings", pa.list_(FINDING)),
         ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
+        ("start", START),  # null where nobody asked for one, or none is there
         ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
@@ -105,7 +117,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    return row | {"window_offset": None, "copies": [], "remote_error": None, "is_transient": None}
+    return row | {"window_offset": None, "start": None, "copies": [], "remote_error": None, "is_transient": None}
 
 
 def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, StartState
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.producer_state import from_entries
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FactKind,
@@ -39,6 +40,7 @@ from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
+from tiersnap.snapshot.tasks.remote_look import RemoteLook
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
@@ -50,6 +52,7 @@ class CarryPartition:
     Attributes:
         run: number of the run.
         now: ms, the run's only reading of the clock.
+        look: reads a state of remote storage that a listing names; None where no listing does.
         away: what a sink said that does not answer: it is not asked again, or every boundary of every partition would
             wait for its time-outs.
     """
@@ -58,6 +61,7 @@ class CarryPartition:
     sink: SnapshotSink | None
     run: int
     now: int
+    look: RemoteLook | None = None
     away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +105,7 @@ class _Carry:
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
         try:
-            start = self._start() or self._window_start()
+            start = self._remote_start() or self._start() or self._window_start()
         except TiersnapError as unknown:
             yield from self._unfinished(unknown)
             return
@@ -150,6 +154,30 @@ class _Carry:
                 self._boundaries[row["offset"]] = {**kept, "run": self._task.run}
         deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
         return StartState(offset, deltas, carried["history_from"], carried["has_adopted"])
+
+    def _remote_start(self) -> StartState | None:
+        """The snapshot that went to remote storage with the last segment before those that are not there."""
+        found = self._listed["start"]
+        if found is None or self._task.look is None:
+            return None
+        offset, provenance = found["offset"], Provenance(found["provenance"])
+        entries = snapshot_file.decode(self._task.look.read_start(self._partition, found))
+        opened = entries.compress(entries["current_txn_first_offset"] >= 0)
+        self._boundaries[offset] = self._fact(
+            FactKind.BOUNDARY,
+            offset=offset,
+            **of_comparison(Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has one of its own")),
+            open_transactions=[
+                {"producer_id": producer_id, "first_offset": first}
+                for producer_id, first in opened[["producer_id", "current_txn_first_offset"]].tolist()
+            ],
+            provenance=str(provenance),
+            folded_from=offset,
+        )
+        begins = self._partition.segments[0].base_offset
+        is_complete = provenance is not Provenance.COMPUTED_FROM_LOG_START
+        self._rows.begin_at(offset)
+        return StartState(offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed, unverified_is_taken
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
@@ -52,14 +52,19 @@ class JudgePartition:
             return
         boundaries, segments = kinds[FactKind.BOUNDARY], kinds[FactKind.SEGMENT]
         partition = to_partition(carried)
-        known = [
-            to_segment(row, self._as_tiered(boundaries.get(_end(row, partition.log_end_offset))))
-            for _, row in sorted(segments.items())
-        ]
+        ends = {base: boundaries.get(_end(row, partition.log_end_offset)) for base, row in segments.items()}
+        known = [to_segment(row, self._as_tiered(ends[base])) for base, row in sorted(segments.items())]
         remote = coverage(carried, copies)
-        judged = judge(partition, known, now=self.now, producer_expiration=self.producer_expiration, coverage=remote)
+        judged = judge(
+            partition,
+            known,
+            now=self.now,
+            producer_expiration=self.producer_expiration,
+            coverage=remote,
+            unverified={base for base, end in ends.items() if end is not None and self._is_taken(end)},
+        )
         for segment, readiness in zip(known, judged, strict=True):
-            boundary = boundaries.get(_end(segments[segment.base_offset], partition.log_end_offset))
+            boundary = ends[segment.base_offset]
             yield {
                 **{
                     name: carried[name] for name in (*PARTITION_KEY, "topic_id", "high_watermark", "last_stable_offset")
@@ -108,9 +113,7 @@ class JudgePartition:
         """Of what a bundle would carry: the broker's file, or the object written in its place."""
         if boundary is None:
             return _NOT_REACHED
-        if self.uses_object(boundary):
-            return computed(Provenance(boundary["provenance"]))
-        return unverified_is_taken(to_comparison(boundary)) if self._is_taken(boundary) else to_comparison(boundary)
+        return computed(Provenance(boundary["provenance"])) if self.uses_object(boundary) else to_comparison(boundary)
 
     def _is_taken(self, boundary: Mapping[str, Any]) -> bool:
         """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from tiersnap.snapshot.tables.listed import LISTED, to_row
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 
 _ENDLESS = 1 << 63
+# Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
+_MOST_STARTS = 4
 
 FOLDERS = pa.schema([("log_dir", pa.string()), ("folder", pa.string())])
 
@@ -33,11 +36,13 @@ class ListPartitions:
         topic_ids: ids by topic, for topics that have none on disk.
         look: at remote storage; None leaves it alone.
         since: ms; a bounded scan leaves out the segments before the first one that has a later record. None scans all.
+        wants_start: ask remote storage for a state to start from, since no table has any.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
     look: RemoteLook | None = None
     since: int | None = None
+    wants_start: bool = False
     _away: list[str] = field(default_factory=list)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +68,24 @@ class ListPartitions:
         """A row of LISTED with what remote storage holds of the partition."""
         row |= self._remote(partition)
         mark_tiered(row, partition)
+        if self.wants_start and row["remote_error"] is None:
+            row |= self._start(row, partition)
         return row
+
+    def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
+        """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
+        tiered = takewhile(lambda segment: segment["is_tiered"], row["segments"])
+        ends = {segment["next_base_offset"] for segment in tiered}
+        if partition.high_watermark is not None:
+            ends = {end for end in ends if end <= partition.high_watermark}
+        copies = [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+        copies.sort(key=lambda copy: copy["end_offset"], reverse=True)
+        if self.look is None or not copies:
+            return {}
+        try:
+            return {"start": self.look.find_start(partition, copies[:_MOST_STARTS])}
+        except TiersnapError as error:
+            return {"remote_error": f"{partition.name}: {error.message}", "is_transient": True}
 
     def _remote(self, partition: Partition) -> dict[str, Any]:
         """The columns that say what remote storage holds; after a server that does not answer none is asked again."""
@@ -105,6 +127,8 @@ def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Parti
         below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
         found = min(found, below[-1]) if len(below) > 1 else None
     row["window_offset"] = found if found is None or found > bases[0] else None
+    if row["start"] is not None and row["start"]["offset"] < (row["window_offset"] or 0):
+        row["start"] = None
 
 
 def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | None:
@@ -118,17 +142,20 @@ def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | Non
     return int(entries["timestamp"][-1]) if entries.size and entries["timestamp"][-1] > 0 else None
 
 
+def _copy_facts(copy: Mapping[str, Any]) -> CopyFacts:
+    epochs = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in copy["leader_epochs"])
+    return CopyFacts(copy["start_offset"], copy["end_offset"] + 1, epochs, copy["state"] == "COPY_SEGMENT_FINISHED")
+
+
+def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:
+    """Whether the whole copy is of the log's own lineage."""
+    facts = _copy_facts(copy)
+    return coverage_of([facts], partition.leader_epochs or (), _ENDLESS).covers(facts.start_offset, facts.end_offset)
+
+
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
     """Set `is_tiered` of the segments that the row's copies cover."""
-    copies = [
-        CopyFacts(
-            copy["start_offset"],
-            copy["end_offset"] + 1,
-            tuple((epoch["epoch"], epoch["start_offset"]) for epoch in copy["leader_epochs"]),
-        )
-        for copy in row["copies"]
-        if copy["state"] == "COPY_SEGMENT_FINISHED"
-    ]
+    copies = [_copy_facts(copy) for copy in row["copies"]]
     remote = coverage_of(copies, partition.leader_epochs or (), _ENDLESS)
     for segment in row["segments"]:
         end = segment["next_base_offset"]

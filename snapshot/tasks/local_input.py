@@ -29,13 +29,20 @@ class LocalInput:
         self._filesystem, self._check_crc = filesystem, check_crc
         self._segments = {segment.base_offset: segment for segment in partition.segments}
         self._cuts = cut_offsets(partition)
+        self._begins_at = 0
 
     def window(self) -> Iterator[tuple[int, np.ndarray]]:
         """Nothing: a host scans all that it holds."""
         return iter(())
 
-    def decode(self, base_offset: int) -> tuple[Mapping[str, Any], Iterator[Run]]:
-        """How the decode of a segment ended, as a row of SEGMENTS has it, and its runs."""
+    def begin_at(self, offset: int) -> None:
+        """Decode no segment below the offset."""
+        self._begins_at = offset
+
+    def decode(self, base_offset: int) -> tuple[Mapping[str, Any], Iterator[Run]] | None:
+        """How the decode of a segment ended, as a row of SEGMENTS has it, and its runs; None below the beginning."""
+        if base_offset < self._begins_at:
+            return None
         segment = self._segments[base_offset]
         cuts = inside(self._cuts, segment)
         runs, end = fold_segment(self._filesystem, segment, cuts=cuts, check_crc=self._check_crc)

@@ -81,6 +81,9 @@ class PartitionInput:
                 (self.facts if source is Source.FACTS else self.copies).append(row)
             self._next = next(self._rows, None)
 
+    def begin_at(self, offset: int) -> None:
+        """Nothing: below where a carry begins there are no deltas among the rows."""
+
     def window(self) -> Iterator[tuple[int, np.ndarray]]:
         """(base offset, deltas) of the parts of the window's decodes, ascending; once, before the first `decode`."""
         while self._next is not None and self._next[0] is Source.WINDOW:

@@ -1,7 +1,8 @@
-"""What the listing asks of remote storage."""
+"""What the listing and the carry ask of remote storage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tiersnap.snapshot.log.log_dir import Partition
@@ -15,5 +16,21 @@ class RemoteLook(Protocol):
 
         Raises:
             TiersnapError: it cannot be known.
+        """
+        ...
+
+    def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """A row of listed.START: of the first of these copies (rows of listed.COPY) whose snapshot starts a carry.
+
+        Raises:
+            TiersnapError: it cannot be known.
+        """
+        ...
+
+    def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
+        """The snapshot that a row of listed.START names.
+
+        Raises:
+            TiersnapError: it is gone, or another one.
         """
         ...

@@ -192,7 +192,8 @@ class Runner:
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found, _ = discover(sources or (str(self.source),), topic)
-        look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now), options.since(now))
+        observe = Observe(store, self.layout, now)
+        look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 
@@ -206,7 +207,7 @@ class Runner:
         ran.decoded = [(row["topic"], row["base_offset"]) for row in wanted]
 
         sink = StoredSnapshots(store, run_id, replace) if apply else None
-        carry = CarryPartition(options, sink, number, now)
+        carry = CarryPartition(options, sink, number, now, observe)
         for row, change in zip(ran.listed, ran.changes, strict=True):
             if change["is_changed"]:
                 ran.facts += _rows(carry(input_batches(changes.carry_input(row, change, tables))))

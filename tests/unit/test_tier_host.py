@@ -254,3 +254,40 @@ def test_a_server_that_went_away_is_not_asked_for_every_boundary_of_every_partit
     assert store.asked == 1
     assert [len(each.errors) for each in done] == [1, 1]
     assert all(is_transient for each in done for _, is_transient in each.errors)
+
+
+def test_what_is_tiered_is_not_read_again_and_the_state_goes_on_from_its_snapshot(tmp_path: Path) -> None:
+    whole, remote, alone = tmp_path / "logs", tmp_path / "remote", tmp_path / "alone"
+    first = {base: SEGMENTS[base] for base in (0, 10, 20)}
+    folder = write_partition(whole, "orders", 0, first, high_watermark=30, indexes=True)
+    assert tier(whole, remote, "--apply").exit_code == 0
+    assert copies(remote).total() == 2
+    write_partition(whole, "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
+    assert tier(whole, alone, "--apply", "--all").exit_code == 0
+    for base in (0, 10):
+        path = folder / f"{base:020d}.log"
+        path.write_bytes(bytes(path.stat().st_size))
+
+    done = tier(whole, remote, "--apply", "--all")
+
+    assert (done.exit_code, verdicts(done)) == (0, Counter(ALREADY_TIERED=3, ACTIVE_SEGMENT=1))
+    mine = {key: data for key, (data, _) in files(remote).items() if key.endswith("30.snapshot")}
+    assert mine == {key: data for key, (data, _) in files(alone).items() if key.endswith("30.snapshot")}
+    assert len(mine) == 1
+
+
+def test_a_copy_whose_snapshot_is_not_the_claimed_one_stops_its_partition(tmp_path: Path) -> None:
+    whole, remote = tmp_path / "logs", tmp_path / "remote"
+    first = {base: SEGMENTS[base] for base in (0, 10, 20)}
+    write_partition(whole, "orders", 0, first, high_watermark=30, indexes=True)
+    assert tier(whole, remote, "--apply").exit_code == 0
+    write_partition(whole, "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
+    (indexes,) = [remote / key for key in files(remote) if key.endswith(".indexes") and "00000000000000000010-" in key]
+    data = indexes.read_bytes()
+    indexes.write_bytes(bytes(byte ^ 1 for byte in data))
+
+    done = tier(whole, remote, "--apply")
+
+    assert done.exit_code != 0
+    assert "its claim says" in done.err
+    assert copies(remote).total() == 2

@@ -1,0 +1,84 @@
+"""States that a carry may start from without a table: snapshots that went to remote storage with copies of ours.
+
+A copy counts if its claim says that it finished, and what its snapshot was made of: the log from its beginning, a file
+that was compared, or the log from where it began. The bytes are those of the copy, held against the claim's CRC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
+from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.state.trust import Provenance
+
+_TOLD = frozenset({Provenance.BROKER, Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START})
+
+
+def find_start(
+    store: ObjectStore, partition: TopicIdPartition, copies: Iterable[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """A row of listed.START of the first copy that gives one, None where none does; one request a copy.
+
+    Args:
+        copies: rows of listed.COPY of finished copies, those to be asked first in front.
+    """
+    for copy in copies:
+        segment = ClaimedSegment(partition, copy["start_offset"], copy["leader_epochs"][-1]["epoch"])
+        try:
+            claim = read_claim(store, ObjectKeys(), segment)
+        except CorruptDataError:
+            continue
+        is_finished = claim is not None and claim.finished == copy["segment_id"]
+        if claim is not None and is_finished and claim.snapshot is not None and claim.snapshot.provenance in _TOLD:
+            return {
+                "offset": copy["end_offset"] + 1,
+                "segment_id": copy["segment_id"],
+                "segment_start_offset": copy["start_offset"],
+                "crc32c": claim.snapshot.crc32c,
+                "provenance": claim.snapshot.provenance,
+            }
+    return None
+
+
+def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: Mapping[str, Any]) -> bytes:
+    """The snapshot of a row of listed.START.
+
+    Raises:
+        SnapshotChangedError: it is gone, or another one than the claim says.
+    """
+    segment_id = RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, start["segment_id"])
+    metadata = RemoteLogSegmentMetadata(
+        id=segment_id,
+        start_offset=start["segment_start_offset"],
+        end_offset=start["offset"] - 1,
+        broker_id=-1,
+        max_timestamp=-1,
+        event_timestamp=0,
+        segment_leader_epochs=((0, start["segment_start_offset"]),),
+        segment_size=1,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+    try:
+        data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+    except ObjectNotFoundError as error:
+        data, cause = b"", error.message
+    else:
+        cause = f"its snapshot has CRC {crc32c(data):08x}, its claim says {start['crc32c']:08x}"
+    if crc32c(data) != start["crc32c"]:
+        raise SnapshotChangedError(
+            f"{segment_id}: {cause}", hint="tiersnap restore looks at it", offset=start["offset"], at=""
+        )
+    return data
