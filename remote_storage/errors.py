@@ -20,6 +20,10 @@ class ObjectChangedError(TransientError):
     """Raised when an object that was to be replaced is not the one that was read: another writer was faster."""
 
 
+class LeaseLostError(TransientError):
+    """Raised when another run has taken over a warehouse: this one was not heard of for too long."""
+
+
 class ClaimedError(TransientError):
     """Raised when another attempt holds the claim of a segment; names it."""
 

@@ -1,49 +1,117 @@
-"""A warehouse has one writer at a time."""
+"""A warehouse has one writer at a time: a lock on a local folder, a lease in an object store."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 
 from pyarrow import fs
 
-from tiersnap.snapshot.errors import TransientError, UsageError
+from tiersnap.remote_storage.claims.process import this_process
+from tiersnap.remote_storage.errors import LeaseLostError
+from tiersnap.remote_storage.lease import RENEWED_EACH_S, Holder, Lease, held_by_another
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
 from tiersnap.snapshot.log.log_dir import resolve
+
+LEASE_KEY = "tiersnap-lease.json"
 
 
 @contextmanager
-def only_run(warehouse: str) -> Iterator[None]:
-    """Keep other runs off a warehouse on a local disk, for as long as this process lives.
+def only_run(
+    warehouse: str, run_id: str, s3: S3Settings | None = None, *, renewed_each_s: float = RENEWED_EACH_S
+) -> Iterator[Callable[[], None]]:
+    """Keep other runs off a warehouse for as long as this process lives; gives what to ask before each commit.
 
     A second run would take the copies of the first for those of one that was killed, and delete them under its hands.
-    Nothing is left behind: the lock is on the folder itself. Object stores know no locks; there the scheduler must see
-    to it that runs do not overlap.
+    Other file systems than these two know no locks that are the same everywhere; there the scheduler must see to it
+    that runs do not overlap.
 
     Raises:
-        TransientError: another run is at work.
+        TransientError: another run is at work; so what is given says when another has taken over.
         UsageError: the folder cannot be made.
     """
+    if warehouse.startswith("s3://"):
+        with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
+            yield check
+        return
     filesystem, folder = resolve(warehouse)
     if not isinstance(filesystem, fs.LocalFileSystem):
-        yield
+        yield _nothing
         return
+    with _locked(warehouse, Path(folder), run_id):
+        yield _nothing
+
+
+def _nothing() -> None:
+    """A lock is held until it is given back."""
+
+
+@contextmanager
+def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) -> Iterator[Callable[[], None]]:
+    """A lease that a thread renews."""
+    lease = Lease(open_store(warehouse, s3), LEASE_KEY, run_id)
+    is_over, lost = threading.Event(), list[TransientError]()
+
+    def renew() -> None:
+        while not is_over.wait(renewed_each_s):
+            try:
+                lease.renew()
+            except LeaseLostError as error:
+                lost.append(error)
+                return
+            except TransientError:
+                continue  # the server is away; the next renewal may reach it before the lease is stale
+
+    def check() -> None:
+        if lost:
+            raise lost[0]
+        lease.check()
+
+    thread = threading.Thread(target=renew, name="tiersnap-lease", daemon=True)
+    thread.start()
     try:
-        filesystem.create_dir(folder, recursive=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        yield check
+    finally:
+        is_over.set()
+        thread.join()
+        lease.release()
+
+
+@contextmanager
+def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
+    """A lock on a file that says who has it; the kernel gives it back when the process ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / LEASE_KEY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise UsageError(f"{warehouse}: {error.strerror or error}", hint="--warehouse names a folder") from error
-    try:
+    with open(descriptor, "r+b") as file:  # noqa: PTH123 - a descriptor
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Network file systems may not lock folders.
+            # Some network file systems lock nothing.
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise TransientError(
-                    f"{warehouse}: another run is at work on this warehouse", hint="wait for it, then run this again"
-                ) from error
+                raise _held(file, folder / LEASE_KEY) from error
+        file.truncate()
+        file.write(Holder(run_id, this_process()).encode())
+        file.flush()
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _held(file: BinaryIO, path: Path) -> TransientError:
+    try:
+        holder = Holder.decode(file.read(), name=str(path))
+    except CorruptDataError:
+        return TransientError(
+            f"{path}: another run is at work on this warehouse", hint="wait for it, then run this again"
+        )
+    heard = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+    return held_by_another(str(path), holder, heard, "the lock ends with its process")

@@ -59,17 +59,18 @@ def run(
         UsageError: two sources hold the same partition.
         SourceNotFoundError, NotALogDirError: a source is none.
     """
-    with only_run(settings.warehouse):
-        return _Run(spark, settings, store or open_store(settings.remote, settings.s3), talk).run()
+    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+        warehouse = Warehouse(spark, settings.warehouse, check)
+        return _Run(warehouse, settings, store or open_store(settings.remote, settings.s3), talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(self, spark: SparkSession, settings: RunSettings, store: ObjectStore, talk: Talk) -> None:
-        self._spark, self._settings, self._store, self._talk = spark, settings, store, talk
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, store: ObjectStore, talk: Talk) -> None:
+        self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, store, talk
         self._layout = open_layout(settings.layout)
-        self._warehouse = Warehouse(spark, settings.warehouse)
+        self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout, settings.now)
         self._outcome = Outcome()

@@ -5,7 +5,7 @@ The format version lies in the metadata of each table's first column, where ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -30,11 +30,13 @@ class Warehouse:
     """The tables below one URI.
 
     Attributes:
+        may_commit: asked before each commit; raises where another writer has taken over.
         commits: versions committed through this object.
     """
 
     spark: SparkSession
     uri: str
+    may_commit: Callable[[], None] = lambda: None
     commits: int = field(default=0, init=False)
     _known: dict[str, bool] = field(default_factory=dict, init=False)
 
@@ -91,6 +93,7 @@ class Warehouse:
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
+        self.may_commit()
         schema = schemas.TABLES[table]
         first = schema.fields[0]
         named = [

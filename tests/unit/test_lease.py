@@ -1,0 +1,88 @@
+"""Who may write a warehouse that lies where no file can be locked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tiersnap.remote_storage.claims.process import Process, this_process
+from tiersnap.remote_storage.errors import LeaseLostError
+from tiersnap.remote_storage.lease import Holder, Lease
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+
+pytestmark = pytest.mark.unit
+
+KEY = "tiersnap-lease.json"
+ELSEWHERE = Process("broker-9", 17, "")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path)
+
+
+def held_elsewhere(store: DirectoryStore, *, seconds_ago: float = 0) -> None:
+    """By a run on another host, last heard of so long ago."""
+    store.replace(KEY, Holder("theirs", ELSEWHERE).encode())
+    heard = time.time() - seconds_ago
+    os.utime(Path(store.uri.removeprefix("file://")) / KEY, (heard, heard))
+
+
+def test_who_has_to_wait_is_told_for_whom_and_since_when(store: DirectoryStore) -> None:
+    held_elsewhere(store, seconds_ago=60)
+    told = r"run theirs on broker-9 \(pid 17\) is at work on this warehouse, last heard of at 20\d\d-"
+    with pytest.raises(TransientError, match=told) as raised:
+        Lease(store, KEY, "ours")
+    assert raised.value.exit_code is ExitCode.TRANSIENT
+    assert re.search(r"over in 5[34]\d s", raised.value.hint or "")
+
+
+def test_a_lease_that_nobody_renews_is_taken_over_and_its_holder_stops(store: DirectoryStore) -> None:
+    first = Lease(store, KEY, "first", stale_after_ms=0)
+    first.check()
+    time.sleep(0.01)
+    second = Lease(store, KEY, "second", stale_after_ms=0)
+    second.check()
+    for stop in (first.check, first.renew):
+        with pytest.raises(LeaseLostError, match="another run has taken over"):
+            stop()
+    first.release()
+    second.check()
+
+
+def test_a_renewed_lease_is_young_again(store: DirectoryStore) -> None:
+    held_elsewhere(store, seconds_ago=599)
+    with pytest.raises(TransientError):
+        Lease(store, KEY, "ours")
+    held_elsewhere(store, seconds_ago=601)
+    lease = Lease(store, KEY, "ours")
+    first = store.read(KEY).info.etag
+    lease.renew()
+    lease.check()
+    assert store.read(KEY).info.etag != first
+    assert json.loads(store.get(KEY))["renewals"] == 1
+
+
+def test_a_lease_that_was_given_back_or_whose_process_is_gone_is_free_at_once(store: DirectoryStore) -> None:
+    Lease(store, KEY, "first").release()
+    Lease(store, KEY, "second").release()
+    here = this_process()
+    boot = here.start.rpartition("/")[0]
+    store.replace(KEY, Holder("killed", Process(here.host, here.pid, f"{boot}/1")).encode())
+    Lease(store, KEY, "third").check()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b'{"version":2}', Holder("r", ELSEWHERE).encode().replace(b"17", b'"x"')]
+)
+def test_what_is_no_lease_is_refused_and_not_overwritten(store: DirectoryStore, data: bytes) -> None:
+    store.replace(KEY, data)
+    with pytest.raises(CorruptDataError):
+        Lease(store, KEY, "ours")
+    assert store.get(KEY) == data
