@@ -11,10 +11,11 @@ from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptCheckpointError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
-from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
+from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
 from tiersnap.snapshot.tables.listed import LISTED, to_row
+from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 
 _ENDLESS = 1 << 63
@@ -84,16 +85,7 @@ def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | No
 
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
     """Set `is_tiered` of the segments that the row's copies cover."""
-    copies = [
-        CopyFacts(
-            copy["start_offset"],
-            copy["end_offset"] + 1,
-            tuple((epoch["epoch"], epoch["start_offset"]) for epoch in copy["leader_epochs"]),
-        )
-        for copy in row["copies"]
-        if copy["state"] == "COPY_SEGMENT_FINISHED"
-    ]
-    remote = coverage_of(copies, partition.leader_epochs or (), _ENDLESS)
+    remote = coverage_of(finished_copies(row["copies"]), partition.leader_epochs or (), _ENDLESS)
     for segment in row["segments"]:
         end = segment["next_base_offset"]
         segment["is_tiered"] = end is not None and end <= remote.highest and remote.covers(segment["base_offset"], end)
