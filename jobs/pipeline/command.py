@@ -97,17 +97,18 @@ def tell(
 ) -> None:
     """Emit what a run found and did; `more` ends the summary."""
     counts = {str(verdict): outcome.verdicts[verdict] for verdict in Verdict if outcome.verdicts.get(verdict)}
+    done = outcome.counts
     output.rows(
         command,
         [{"verdict": verdict, "segments": count} for verdict, count in counts.items()],
         columns=("verdict", "segments"),
         summary={
             "run_id": settings.run_id,
-            "segments_decoded": outcome.segments_decoded,
-            "snapshots_written": outcome.snapshots_written,
-            "segments_tiered": outcome.segments_tiered,
-            "bytes_tiered": human_bytes(outcome.bytes_tiered),
-            "delta_commits": outcome.commits,
+            "segments_decoded": done.segments_decoded,
+            "snapshots_written": done.snapshots_written,
+            "segments_tiered": done.segments_tiered,
+            "bytes_tiered": human_bytes(done.bytes_tiered),
+            "delta_commits": done.delta_commits,
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
             **(more or {}),
         },

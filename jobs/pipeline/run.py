@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -99,7 +100,7 @@ class _Run:
             self._report(judged)
         for persisted in (judged, changed, listed):
             persisted.unpersist()
-        self._outcome.commits = self._warehouse.commits
+        self._outcome.counts.delta_commits = self._warehouse.commits
         return self._outcome
 
     @contextmanager
@@ -168,7 +169,8 @@ class _Run:
             bytes_each=bytes_each,
         )
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
-        self._outcome.segments_decoded, self._outcome.bytes_decoded = totals.decode_count, totals.decode_bytes
+        counts = self._outcome.counts
+        counts.segments_decoded, counts.bytes_decoded = totals.decode_count, totals.decode_bytes
         self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
 
     def _carry(self, listed: DataFrame, changed: DataFrame, totals: Row) -> None:
@@ -185,7 +187,7 @@ class _Run:
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = totals.changed
         self._note_carried()
-        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.snapshots_written} snapshots")
+        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
 
     def _check_store(self) -> None:
         """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
@@ -202,7 +204,7 @@ class _Run:
             F.count_if(F.col("kind") == str(FactKind.ERROR)).alias("errors"),
             F.every(F.coalesce("is_transient", F.lit(True))).alias("is_transient"),
         ).collect()[0]
-        self._outcome.snapshots_written = counts.written
+        self._outcome.counts.snapshots_written = counts.written
         self._outcome.finding_count += counts.findings
         self._outcome.error_count += counts.errors
         self._outcome.is_transient &= counts.is_transient
@@ -259,7 +261,8 @@ class _Run:
             F.count_if(F.col("error").isNotNull()).alias("errors"),
             F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
         ).collect()[0]
-        self._outcome.segments_tiered, self._outcome.bytes_tiered = counts.segments, counts.bytes
+        done = self._outcome.counts
+        done.segments_tiered, done.bytes_tiered = counts.segments, counts.bytes
         self._outcome.error_count += counts.errors
         if counts.errors:
             self._outcome.is_transient &= counts.is_transient
@@ -280,18 +283,14 @@ class _Run:
             warehouse=settings.warehouse,
             version=__version__,
             applied=settings.apply,
-            segments_decoded=outcome.segments_decoded,
-            bytes_decoded=outcome.bytes_decoded,
-            snapshots_written=outcome.snapshots_written,
-            segments_tiered=outcome.segments_tiered,
-            bytes_tiered=outcome.bytes_tiered,
-            delta_commits=self._warehouse.commits,
+            counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
 
     def _record(self) -> None:
         """One row in `runs`."""
         outcome, settings = self._outcome, self._settings
+        counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
         row = {
             "run": self._number,
             "run_id": settings.run_id,
@@ -299,7 +298,8 @@ class _Run:
             "settings": json.dumps(settings.as_dict(), default=str),
             "started_at": settings.now,
             "finished_at": int(time.time() * 1000),
-            **{name: getattr(outcome, name) for name in RUNS.names if hasattr(outcome, name)},
+            "partitions_carried": outcome.partitions_carried,
+            **counts,
             "errors": outcome.error_count,
         }
         rows = self._spark.createDataFrame(pa.Table.from_pylist([row], schema=RUNS))
