@@ -14,6 +14,8 @@ class Outcome:
 
     Attributes:
         verdicts: segments by verdict, after the run.
+        ready_elsewhere: READY segments of collected sources, by the log directory where their bytes lie and from which
+            alone they can be tiered.
         counts: of what the run did.
         seconds: by stage.
         is_transient: all errors may pass, so that the same command may succeed later.
@@ -29,6 +31,7 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     is_transient: bool = True
     verdicts: dict[Verdict, int] = field(default_factory=dict)
+    ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     info: RunInfo | None = None
     report: Report | None = None

@@ -73,6 +73,7 @@ class _Run:
         self._outcome = Outcome()
         self._number = 0
         self._is_store_checked = False
+        self._collected: dict[str, str] = {}
 
     def run(self) -> Outcome:
         """All stages."""
@@ -110,12 +111,13 @@ class _Run:
         self._outcome.seconds[stage] = time.monotonic() - started
 
     def _list(self) -> DataFrame:
-        found, findings = discover(self._settings.sources, self._settings.topics)
-        self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
-        self._outcome.finding_count = len(findings)
+        found = discover(self._settings.sources, self._settings.topics)
+        self._collected = found.collected
+        self._outcome.findings = [str(finding) for finding in found.findings[:MOST_TOLD]]
+        self._outcome.finding_count = len(found.findings)
         look = Observe(self._store, self._layout, self._settings.now)
         return listing.list_partitions(
-            listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids, look)
+            listing.folders(self._spark, found.folders), ListPartitions(self._settings.topic_ids, look)
         )
 
     def _changes(self, listed: DataFrame) -> DataFrame:
@@ -238,14 +240,20 @@ class _Run:
     def _count_verdicts(self, judged: DataFrame) -> None:
         counts = summary.verdict_counts(judged).collect()
         self._outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
+        if self._collected:
+            is_elsewhere = (F.col("verdict") == str(Verdict.READY)) & F.col("log_dir").isin(list(self._collected))
+            rows = judged.where(is_elsewhere).groupBy("log_dir").count().collect()
+            self._outcome.ready_elsewhere = {self._collected[row.log_dir]: row["count"] for row in rows}
 
     def _tier(self, judged: DataFrame, listed: DataFrame) -> bool:
-        """Copy what is READY; whether there was any."""
-        if not self._settings.apply or not self._outcome.verdicts.get(Verdict.READY):
+        """Copy what is READY and lies in a source; whether there was any."""
+        ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
+        if not self._settings.apply or not ready_here:
             return False
         self._check_store()
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
-        ready = tiering.ready_segments(judged, listed, READY)
+        here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
+        ready = tiering.ready_segments(judged, here, READY)
         done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)

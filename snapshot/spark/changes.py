@@ -79,7 +79,7 @@ def partition_changes(
     is_needed = ~F.col("is_tiered") | (F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1)))
     is_wanted = is_needed & ~_is_as_it_was(check_crc)
     wanted = F.struct(
-        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts"),
+        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode"),
     )
     per_partition = (
         rows.withColumn("is_wanted", is_wanted)
@@ -87,7 +87,10 @@ def partition_changes(
         .agg(
             F.count("*").alias("segment_count"),
             F.count_if("is_wanted").alias("decode_count"),
-            F.sum(F.when(F.col("is_wanted"), F.col("size_bytes")).otherwise(0)).alias("decode_bytes"),
+            # A host that collects has read the bytes already.
+            F.sum(F.when(F.col("is_wanted") & F.isnull("decode"), F.col("size_bytes")).otherwise(0)).alias(
+                "decode_bytes"
+            ),
             F.array_sort(F.collect_list(F.when(F.col("is_wanted"), wanted))).alias("wanted"),
             F.max("known_run").alias("newest_decode"),
         )

@@ -38,7 +38,8 @@ def task_bytes(total: int) -> int:
 def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: int) -> DataFrame:
     """WANTED -> SEGMENTS. Neighbouring segments of a partition go together, several such packs to a task."""
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
-    weight = F.sum(F.col("size_bytes") + SEGMENT_OVERHEAD_BYTES).over(before)
+    bytes_to_read = F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
+    weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / bytes_each).cast("long"))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

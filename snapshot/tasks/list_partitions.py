@@ -1,22 +1,21 @@
-"""Folders of log directories -> LISTED rows: partitions with their segments, and what remote storage holds of them."""
+"""Folders of sources -> LISTED rows: partitions with their segments, and what remote storage holds of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
-from tiersnap.snapshot.errors import CorruptCheckpointError, TiersnapError, TransientError
-from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
-from tiersnap.snapshot.tables.listed import LISTED, to_row
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
+from tiersnap.snapshot.tasks.sources import PartitionSource, open_source
 
 _ENDLESS = 1 << 63
 
@@ -38,18 +37,13 @@ class ListPartitions:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """List each folder; one that vanished or may not be read is a row with a finding."""
-        opened: dict[str, tuple[LogDir, MetaProperties | None]] = {}
+        opened: dict[str, PartitionSource] = {}
         for batch in batches:
             rows = []
             for log_dir, folder in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if log_dir not in opened:
-                    found = open_log_dir(log_dir)
-                    opened[log_dir] = found, read_properties(found.filesystem, found.path)
-                source, properties = opened[log_dir]
-                partition = read_partition(source.filesystem, f"{source.path}/{folder}", source.checkpoints)
-                topic_id = partition.topic_id or self.topic_ids.get(partition.topic)
-                known = replace(partition, topic_id=topic_id)
-                rows.append(self.with_remote(to_row(log_dir, known, properties=properties), known))
+                    opened[log_dir] = open_source(log_dir)
+                rows.append(self.with_remote(*opened[log_dir].listed(folder, self.topic_ids)))
             yield pa.RecordBatch.from_pylist(rows, schema=LISTED)
 
     def with_remote(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
@@ -72,15 +66,6 @@ class ListPartitions:
             if is_transient:
                 self._away.append(error.message)
             return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
-
-
-def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
-    """What `meta.properties` of a log directory says; None where there is none that can be read."""
-    name = f"{path}/{META_PROPERTIES}"
-    try:
-        return parse(read_text(filesystem, name), name=name)
-    except (OSError, CorruptCheckpointError):
-        return None
 
 
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:

@@ -94,13 +94,13 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "is_changed": not is_as_carried,
         "segment_count": len(listed["segments"]),
         "decode_count": len(wanted),
-        "decode_bytes": sum(segment["size_bytes"] for segment in wanted),
+        "decode_bytes": sum(segment["size_bytes"] for segment in wanted if segment["decode"] is None),
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
     }
 
 
-_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts")
+_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
 
 
 def _start_offset(listed: Row, carried: Row, options_digest: str) -> int | None:

@@ -189,9 +189,9 @@ class Runner:
             inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
-        found, _ = discover(sources or (str(self.source),), topic)
+        found = discover(sources or (str(self.source),), topic)
         look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now))
-        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
+        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 
         digest = options.digest(place=store.uri if apply else None)

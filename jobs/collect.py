@@ -1,0 +1,92 @@
+"""`tiersnap collect`: the decodes of one host's log directory, shipped to where a fleet's run reads them."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.collect.collect import Collected, Collection
+from tiersnap.remote_storage.collect.folder import CollectedFolder
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.conditions import check_conditions
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, TransientError
+from tiersnap.snapshot.log.log_dir import located, open_log_dir
+from tiersnap.snapshot.log.selection import selected_folders
+from tiersnap.snapshot.tasks.sources import read_properties
+from tiersnap.snapshot.units import human_bytes
+
+_COLUMNS = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
+
+
+@click.command()
+@click.argument("source", metavar="LOGDIR", envvar="TIERSNAP_SOURCE")
+@click.option("--to", required=True, help="Folder of shared storage, one for each log directory: s3://… or a path.")
+@click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
+@params.topic_option
+@params.now_option
+@s3_options
+@click.option("--apply", is_flag=True, help="Decode and ship; without it the plan is shown.")
+@params.output_option
+@click.pass_obj
+def collect(
+    output: Output,
+    source: str,
+    to: str,
+    headers: bool,
+    topic: re.Pattern[str] | None,
+    now: int,
+    s3: S3Settings,
+    apply: bool,
+) -> int:
+    """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.
+
+    LOGDIR is one entry of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
+    directory; the upload needs the segments and stays with this host. Run it again whenever you like: only what is new
+    or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
+    broker runs.
+    """
+    store, log_dir = open_store(to, s3), open_log_dir(source)
+    if apply:
+        check_conditions(store, ObjectKeys())
+    properties = read_properties(log_dir.filesystem, log_dir.path)
+    collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
+    done = list(collection.partitions(selected_folders(log_dir, source, topic)))
+    plans = [each.plan for each in done if each.plan is not None and each.error is None]
+    read = sum(plan.bytes_to_read for plan in plans)
+    summary = {
+        "segments_decoded" if apply else "segments_to_decode": sum(len(plan.segments) for plan in plans),
+        "bytes_read" if apply else "bytes_to_read": human_bytes(read),
+        "snapshots_shipped" if apply else "snapshots_to_ship": sum(len(plan.snapshot_files) for plan in plans),
+    }
+    output.rows("collect", map(_row, done), columns=_COLUMNS, summary=summary, findings=log_dir.findings)
+    if not apply:
+        output.talk("nothing was shipped: give --apply")
+    elif not any(plan.is_changed for plan in plans):
+        output.talk("nothing to do: what was shipped is what is there")
+    return _exit_code(done)
+
+
+def _row(done: Collected) -> dict[str, object]:
+    plan, error = done.plan, done.error
+    return {
+        "partition": done.folder,
+        "segments": None if plan is None else len(plan.partition.segments),
+        "to_decode": None if plan is None else len(plan.segments),
+        "to_read": None if plan is None else human_bytes(plan.bytes_to_read),
+        "snapshots": None if plan is None else len(plan.snapshot_files),
+        "gone": None if plan is None else len(plan.gone),
+        "error": None if error is None else error.message,
+    }
+
+
+def _exit_code(done: list[Collected]) -> ExitCode:
+    errors = [each.error for each in done if each.error is not None]
+    if not errors:
+        return ExitCode.OK
+    return ExitCode.TRANSIENT if all(isinstance(error, TransientError) for error in errors) else ExitCode.PARTIAL
