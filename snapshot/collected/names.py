@@ -6,7 +6,9 @@ import re
 import uuid
 from enum import StrEnum
 
-MARKER = "collected.json"
+from tiersnap.snapshot.log.log_dir import COLLECTED
+
+MARKER = COLLECTED
 LISTING = "listing.parquet"
 
 
