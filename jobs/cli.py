@@ -36,6 +36,7 @@ COMMANDS = {
     "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
+    "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),

@@ -42,7 +42,7 @@ class DecodePart:
         return self._log_bytes >= MOST_LOG_BYTES or self._delta_bytes >= MOST_DELTA_BYTES
 
     def add_batches(self, rows: np.ndarray, identity: Mapping[str, object]) -> None:
-        """Take decoded batches (RECORD_BATCH_DTYPE) under the constant columns of record_batches.IDENTITY."""
+        """Take decoded batches (RECORD_BATCH_DTYPE) under the columns of `identity` that no header has."""
         self._batches.write(to_batch(rows, identity))
 
     def add(self, identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> None:
