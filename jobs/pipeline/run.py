@@ -291,6 +291,7 @@ class _Run:
             warehouse=settings.warehouse,
             version=__version__,
             applied=settings.apply,
+            ready_elsewhere=outcome.ready_elsewhere,
             counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 # user:password@ in a URI: these pages are mailed around.
@@ -40,6 +41,7 @@ class RunInfo:
         warehouse: as given to --warehouse, "" when no tables are kept.
         version: of tiersnap.
         applied: False when the run only planned; then nothing was written.
+        ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
         counts: of what it did.
     """
 
@@ -51,12 +53,14 @@ class RunInfo:
     warehouse: str
     version: str
     applied: bool
+    ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
     counts: RunCounts = field(default_factory=RunCounts)
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
-        return replace(self, source=source, remote=remote, warehouse=warehouse)
+        elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
+        return replace(self, source=source, remote=remote, warehouse=warehouse, ready_elsewhere=elsewhere)
 
     def as_dict(self) -> dict[str, object]:
         """The facts as plain data, keys in the order above, the counts among them."""

@@ -130,9 +130,11 @@ def test_what_was_collected_to_s3_is_read_from_there(session: SparkSession, remo
     assert tiersnap(["-q", "collect", str(logs), "--to", to, *options, "--apply"]) == 0
     host = remote.url.removeprefix("http://")
     source = f"{to}?scheme=http&endpoint_override={host}&region=us-east-1"
-    of_log, of_collected = run(session, settings(logs, tmp_path / "a")), run(session, settings(source, tmp_path / "b"))
-    assert snapshots(tmp_path / "b") == snapshots(tmp_path / "a")
-    assert sum(of_collected.ready_elsewhere.values()) == of_log.counts.segments_tiered > 0
+    done = run(session, settings(source, tmp_path / "fleet"))
+    host = ["--remote", str(tmp_path / "host/remote"), "--all", "--expiration", "none", "--apply"]
+    assert tiersnap(["-q", "tier", str(logs), *host]) == 0
+    assert snapshots(tmp_path / "fleet") == snapshots(tmp_path / "host")
+    assert done.ready_elsewhere == {str(logs): 9}
 
 
 def test_headers_that_were_collected_fold_to_the_entries_of_the_log(session: SparkSession, tmp_path: Path) -> None:
