@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import click
 
@@ -56,37 +57,58 @@ def collect(
         check_conditions(store, ObjectKeys())
     properties = read_properties(log_dir.filesystem, log_dir.path)
     collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
-    done = list(collection.partitions(selected_folders(log_dir, source, topic)))
-    plans = [each.plan for each in done if each.plan is not None and each.error is None]
-    read = sum(plan.bytes_to_read for plan in plans)
-    summary = {
-        "segments_decoded" if apply else "segments_to_decode": sum(len(plan.segments) for plan in plans),
-        "bytes_read" if apply else "bytes_to_read": human_bytes(read),
-        "snapshots_shipped" if apply else "snapshots_to_ship": sum(len(plan.snapshot_files) for plan in plans),
-    }
-    output.rows("collect", map(_row, done), columns=_COLUMNS, summary=summary, findings=log_dir.findings)
+    totals = _Totals()
+    rows = [totals.add(each) for each in collection.partitions(selected_folders(log_dir, source, topic))]
+    output.rows("collect", rows, columns=_COLUMNS, summary=totals.summary(apply), findings=log_dir.findings)
     if not apply:
         output.talk("nothing was shipped: give --apply")
-    elif not any(plan.is_changed for plan in plans):
+    elif not totals.changed:
         output.talk("nothing to do: what was shipped is what is there")
-    return _exit_code(done)
+    return totals.exit_code
 
 
-def _row(done: Collected) -> dict[str, object]:
-    plan, error = done.plan, done.error
-    return {
-        "partition": done.folder,
-        "segments": None if plan is None else len(plan.partition.segments),
-        "to_decode": None if plan is None else len(plan.segments),
-        "to_read": None if plan is None else human_bytes(plan.bytes_to_read),
-        "snapshots": None if plan is None else len(plan.snapshot_files),
-        "gone": None if plan is None else len(plan.gone),
-        "error": None if error is None else error.message,
-    }
+@dataclass
+class _Totals:
+    """What was collected, partition after partition; a plan with its rows is let go of when it is counted."""
 
+    changed: int = 0
+    segments: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    errors: int = 0
+    is_transient: bool = True
 
-def _exit_code(done: list[Collected]) -> ExitCode:
-    errors = [each.error for each in done if each.error is not None]
-    if not errors:
-        return ExitCode.OK
-    return ExitCode.TRANSIENT if all(isinstance(error, TransientError) for error in errors) else ExitCode.PARTIAL
+    def add(self, done: Collected) -> dict[str, object]:
+        """Count a partition; its row."""
+        plan, error = done.plan, done.error
+        if error is not None:
+            self.errors += 1
+            self.is_transient &= isinstance(error, TransientError)
+        elif plan is not None:
+            self.changed += plan.is_changed
+            self.segments += len(plan.segments)
+            self.bytes += plan.bytes_to_read
+            self.snapshots += len(plan.snapshot_files)
+        return {
+            "partition": done.folder,
+            "segments": None if plan is None else len(plan.partition.segments),
+            "to_decode": None if plan is None else len(plan.segments),
+            "to_read": None if plan is None else human_bytes(plan.bytes_to_read),
+            "snapshots": None if plan is None else len(plan.snapshot_files),
+            "gone": None if plan is None else len(plan.gone),
+            "error": None if error is None else error.message,
+        }
+
+    def summary(self, applied: bool) -> dict[str, object]:
+        """The counts by name."""
+        names = ("segments_decoded", "bytes_read", "snapshots_shipped")
+        planned = ("segments_to_decode", "bytes_to_read", "snapshots_to_ship")
+        values = (self.segments, human_bytes(self.bytes), self.snapshots)
+        return dict(zip(names if applied else planned, values, strict=True))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """OK, or that some partitions stay as they were."""
+        if not self.errors:
+            return ExitCode.OK
+        return ExitCode.TRANSIENT if self.is_transient else ExitCode.PARTIAL

@@ -1,8 +1,8 @@
 """`listing.parquet`: one row that says what a collected partition holds, and in which objects.
 
-The row is that of tables.listed.LISTED, as the log directory was listed on its host. `decodes` names the decode of each
-segment; while a first collection is under way it holds more than the row lists. `superseded` are objects that the row
-no longer names, which who reads by an older listing may still need.
+The row is that of tables.listed.LISTED, as the log directory was listed on its host; its segments and snapshots name
+their objects. `decodes` says more of the decodes, for the next collection; while one is under way, they are ahead of
+the row. `superseded` are objects that the row no longer names, which who reads by an older listing may still need.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class Listing:
     def objects(self) -> frozenset[str]:
         """Names of the objects that it needs."""
         of_decodes = (decode[kind] for decode in self.decodes.values() for kind in ("object", "batches"))
+        of_segments = (segment["decode"] for segment in self.row["segments"])
         of_snapshots = (file["object"] for file in self.row["snapshots"])
-        return frozenset(name for name in (*of_decodes, *of_snapshots) if name is not None)
+        return frozenset(name for name in (*of_decodes, *of_segments, *of_snapshots) if name is not None)
 
     def encode(self) -> bytes:
         """The bytes of a Parquet file."""

@@ -63,9 +63,10 @@ class CollectedSource:
         found = from_row(self.path, listing.row)
         partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
         row = to_row(self.uri, partition, properties=self.marker.properties)
+        decodes = {segment["base_offset"]: segment["decode"] for segment in listing.row["segments"]}
         objects = {file["end_offset"]: file["object"] for file in listing.row["snapshots"]}
         for segment in row["segments"]:
-            segment["decode"] = listing.decodes[segment["base_offset"]]["object"]
+            segment["decode"] = decodes[segment["base_offset"]]
         for file in row["snapshots"]:
             file["object"] = objects[file["end_offset"]]
         return row, partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -136,6 +137,35 @@ def test_a_collection_killed_at_any_step_and_run_again_ends_as_a_fresh_one(
         assert seen(to) == expected
         assert objects(to) == needed(to)
     assert steps > 20
+
+
+def test_what_a_reader_sees_of_a_killed_collection_is_what_was_there_before_or_what_is_there_now(
+    logs: Path, to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_LOG_BYTES", 1)
+    collect(logs, to)
+    shipped, before = to.rename(logs.parent / "shipped"), seen(logs.parent / "shipped")
+    for number in (0, 1):
+        folder = logs / f"orders-{number}"
+        # The second segment is another one, the last has grown, and a new one follows.
+        (folder / f"{10:020d}.log").write_bytes(data_batch(10, 10, 2, 0, 10))
+        with (folder / f"{30:020d}.log").open("ab") as file:
+            file.write(data_batch(40, 5, 1, 0, 40))
+        (folder / f"{45:020d}.log").write_bytes(data_batch(45, 5, 1, 0, 45))
+    collect(logs, shutil.copytree(shipped, logs.parent / "fresh"))
+    after = seen(logs.parent / "fresh")
+    for steps in itertools.count():
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(shipped, to)
+        try:
+            collect(logs, to, store=KillableStore(DirectoryStore(to), Clock(steps)))
+        except KilledError:
+            found = seen(to)
+            assert all(row in (old, new) for row, old, new in zip(found, before, after, strict=True)), steps
+        else:
+            break
+    assert seen(to) == after
+    assert steps > 10
 
 
 def test_a_killed_collection_reads_no_segment_again_that_a_listing_of_progress_names(
