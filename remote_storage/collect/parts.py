@@ -19,6 +19,8 @@ from tiersnap.snapshot.tasks.decode_segments import segment_rows
 
 # Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.
 MOST_DELTA_BYTES = 32 << 20
+# Of headers, compressed, which are kept until the object is shipped.
+MOST_HEADER_BYTES = 32 << 20
 # Of segment files: what a collection that is killed has to read again.
 MOST_LOG_BYTES = 4 << 30
 _ROW_GROUP_BYTES = 4 << 20
@@ -32,18 +34,24 @@ class DecodePart:
         self.batches_name = new_name(base_offset, Part.BATCHES) if with_batches else None
         self.decodes: dict[int, Row] = {}
         self._rows = _ParquetBytes(SEGMENTS)
-        self._batches = _ParquetBytes(RECORD_BATCHES)
+        self._batches = _ParquetBytes(RECORD_BATCHES) if with_batches else None
         self._log_bytes = 0
         self._delta_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """Whether the next segment belongs to another object."""
-        return self._log_bytes >= MOST_LOG_BYTES or self._delta_bytes >= MOST_DELTA_BYTES
+        header_bytes = 0 if self._batches is None else self._batches.size
+        return (
+            self._log_bytes >= MOST_LOG_BYTES
+            or self._delta_bytes >= MOST_DELTA_BYTES
+            or header_bytes >= MOST_HEADER_BYTES
+        )
 
     def add_batches(self, rows: np.ndarray, identity: Mapping[str, object]) -> None:
         """Take decoded batches (RECORD_BATCH_DTYPE) under the columns of `identity` that no header has."""
-        self._batches.write(to_batch(rows, identity))
+        if self._batches is not None:
+            self._batches.write(to_batch(rows, identity))
 
     def add(self, identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> None:
         """Take the decode of a segment; `identity` holds the columns of WANTED."""
@@ -66,7 +74,7 @@ class DecodePart:
     def objects(self) -> dict[str, bytes]:
         """The content of each object by its name; nothing can be added any more."""
         objects = {self.name: self._rows.finish()}
-        if self.batches_name is not None:
+        if self.batches_name is not None and self._batches is not None:
             objects[self.batches_name] = self._batches.finish()
         return objects
 
@@ -80,6 +88,11 @@ class _ParquetBytes:
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_page_checksum=True)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, compressed."""
+        return int(self._sink.tell())
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; several batches make a row group."""
