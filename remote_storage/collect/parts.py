@@ -88,11 +88,7 @@ class _ParquetBytes:
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_page_checksum=True)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes so far, compressed."""
-        return int(self._sink.tell())
+        self.size = 0  # bytes so far, compressed
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; several batches make a row group."""
@@ -104,7 +100,7 @@ class _ParquetBytes:
     def _end_row_group(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema))
-            self._waiting, self._bytes = [], 0
+            self._waiting, self._bytes, self.size = [], 0, self._sink.tell()
 
     def finish(self) -> bytes:
         """The bytes of the file."""
