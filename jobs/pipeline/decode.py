@@ -74,7 +74,7 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to decode",
-            hint="tiersnap collect --headers ships the same rows: spark.read.parquet('TO/*/*.batches.parquet')",
+            hint="tiersnap collect --headers ships headers, and snapshot.spark.collected.collected_batches reads them",
         )
     outcome = DecodeOutcome(findings=[str(finding) for finding in found.findings])
     with only_run(settings.warehouse):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import LISTING, MARKER, is_part
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import ObjectExistsError, UsageError
 
 _LARGEST = 1 << 30
 
@@ -58,7 +58,7 @@ class CollectedFolder:
         """Replace `collected.json`, if it is still what was read.
 
         Raises:
-            ObjectExistsError, ObjectChangedError: another collection was faster.
+            ObjectChangedError: another collection was faster.
         """
         return Read(marker, self._put(MARKER, marker.encode(), before.etag))
 
@@ -96,5 +96,10 @@ class CollectedFolder:
         return not keys or not self.store.delete(keys)
 
     def _put(self, key: str, data: bytes, etag: str) -> str:
-        put = self.store.replace_if(key, data, etag) if etag else self.store.put_if_absent(key, data)
+        try:
+            put = self.store.replace_if(key, data, etag) if etag else self.store.put_if_absent(key, data)
+        except ObjectExistsError as error:
+            raise ObjectChangedError(
+                f"{self.store.uri}{key}: another collection wrote it first", hint="run the same command again"
+            ) from error
         return put.etag

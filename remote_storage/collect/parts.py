@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tiersnap.snapshot.collected.listing import Row
-from tiersnap.snapshot.collected.names import Part, new_name
+from tiersnap.snapshot.collected.names import Part, batches_of, new_name
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.tables.record_batches import to_batch
@@ -31,7 +31,7 @@ class DecodePart:
 
     def __init__(self, base_offset: int, *, with_batches: bool) -> None:
         self.name = new_name(base_offset, Part.SEGMENTS)
-        self.batches_name = new_name(base_offset, Part.BATCHES) if with_batches else None
+        self.batches_name = batches_of(self.name) if with_batches else None
         self.decodes: dict[int, Row] = {}
         self._rows = _ParquetBytes(SEGMENTS)
         self._batches = _ParquetBytes(RECORD_BATCHES) if with_batches else None

@@ -28,6 +28,11 @@ def new_name(offset: int, part: Part) -> str:
     return f"{offset:020d}-{uuid.uuid4().hex[:12]}{part}"
 
 
+def batches_of(name: str) -> str:
+    """The object with the headers of the segments whose decodes are in the object `name`."""
+    return f"{name.removesuffix(Part.SEGMENTS)}{Part.BATCHES}"
+
+
 def is_part(name: str) -> bool:
     """Whether the name is one of `new_name`."""
     return _PART.fullmatch(name) is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +15,13 @@ from pyarrow import fs
 
 from tiersnap.snapshot.collected.listing import Listing, Row
 from tiersnap.snapshot.collected.marker import Marker
-from tiersnap.snapshot.collected.names import LISTING, MARKER
+from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Partition, resolve, split_folder_name
 from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.tables.listed import from_row, to_row
-from tiersnap.snapshot.tables.schemas import SEGMENTS
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,34 @@ class CollectedSource:
         for file in row["snapshots"]:
             file["object"] = objects[file["end_offset"]]
         return row, partition
+
+    def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
+        """Rows of RECORD_BATCHES of the segments that a partition's listing names.
+
+        Raises:
+            OSError: an object cannot be read.
+            SourceNotFoundError: headers were not collected, or not of every segment.
+        """
+        listing, _ = self._read(folder)
+        segments = [] if listing is None else listing.row["segments"]
+        for name, group in groupby(segments, key=itemgetter("decode")):
+            path = f"{self.path}/{folder}/{batches_of(name)}"
+            bases = pa.array([segment["base_offset"] for segment in group], pa.int64())
+            try:
+                yield from self._batches(path, bases)
+            except FileNotFoundError as error:
+                raise SourceNotFoundError(
+                    f"{path}: no headers were collected", hint="tiersnap collect LOGDIR --to URI --headers --apply"
+                ) from error
+
+    def _batches(self, path: str, bases: pa.Array) -> Iterator[pa.RecordBatch]:
+        with self.filesystem.open_input_file(path) as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            for batch in parquet.iter_batches(columns=RECORD_BATCHES.names):
+                kept = batch.filter(pc.is_in(batch["segment_base_offset"], bases))
+                log_dirs = pa.repeat(pa.scalar(self.uri, pa.string()), kept.num_rows)
+                columns = [log_dirs, *(kept[name] for name in RECORD_BATCHES.names[1:])]
+                yield pa.RecordBatch.from_arrays(columns, schema=RECORD_BATCHES)
 
     def _read(self, folder: str) -> tuple[Listing | None, Finding | None]:
         path = f"{self.path}/{folder}/{LISTING}"

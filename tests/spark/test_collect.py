@@ -26,6 +26,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.spark import transforms
+from tiersnap.snapshot.spark.collected import collected_batches
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 
@@ -141,7 +142,7 @@ def test_headers_that_were_collected_fold_to_the_entries_of_the_log(session: Spa
     to = tmp_path / "to"
     logs = DATA / "kafka-3.9.1/logs"
     assert tiersnap(["-q", "collect", str(logs), "--to", str(to), "--headers", "--apply"]) == 0
-    deltas = transforms.fold(session.read.parquet(f"{to}/*/*.batches.parquet"))
+    deltas = transforms.fold(collected_batches(session, str(to)))
     entries: dict[tuple[str, int, int], list[Any]] = {}
     for row in transforms.carry(deltas).orderBy("producer_id").toArrow().to_pylist():
         values = tuple(row.values())[4:]

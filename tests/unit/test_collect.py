@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +25,9 @@ from tiersnap.remote_storage.collect import parts
 from tiersnap.remote_storage.collect.plan import GRACE_MS
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.names import LISTING, MARKER
-from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.collected.source import open_collected
+from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.state.producer_state import ProducerFold
@@ -223,20 +222,27 @@ def test_partitions_that_were_not_asked_for_stay_as_they_were_collected(logs: Pa
 def test_headers_that_are_shipped_fold_to_the_deltas_that_are_shipped(to: Path, tmp_path: Path) -> None:
     source = shutil.copytree(DATA / "kafka-3.9.1/logs", tmp_path / "logs")
     collect(source, to)
+    without = open_collected(str(to))
+    assert without is not None
+    with pytest.raises(SourceNotFoundError, match="no headers were collected"):
+        list(without.batches("orders-0"))
     collect(source, to, with_batches=True)
-    log_dir = open_log_dir(str(source))
-    checked = 0
+    # One that is rolled over and over has headers of it as it was, too.
+    segment = max((source / "orders-0").glob("*.log"))
+    segment.write_bytes(segment.read_bytes() + data_batch(745, 5, 7, 0, 40))
+    collect(source, to, with_batches=True)
+    log_dir, shipped, checked = open_log_dir(str(source)), open_collected(str(to)), 0
+    assert shipped is not None
     for partition in log_dir.partitions():
-        folder = to / partition.name
-        decodes = Listing.decode((folder / LISTING).read_bytes(), name="").decodes
-        for segment in partition.segments:
-            found = pq.read_table(folder / decodes[segment.base_offset]["batches"])
-            rows = [row for row in found.to_pylist() if row["segment_base_offset"] == segment.base_offset]
+        found = [row for batch in shipped.batches(partition.name) for row in batch.to_pylist()]
+        assert {row["log_dir"] for row in found} <= {str(to)}
+        for each in partition.segments:
+            rows = [row for row in found if row["segment_base_offset"] == each.base_offset]
             names = RECORD_BATCH_DTYPE.names or ()
             folded = ProducerFold()
             folded.add_batches(np.array([tuple(row[name] for name in names) for row in rows], RECORD_BATCH_DTYPE))
-            (run,), _ = fold_segment(log_dir.filesystem, segment)
-            assert folded.deltas().tolist() == run.deltas.tolist()
+            (run,), end = fold_segment(log_dir.filesystem, each)
+            assert (folded.deltas().tolist(), len(rows)) == (run.deltas.tolist(), end.batch_count)
             checked += run.deltas.size
     assert checked > 100
 
@@ -283,9 +289,19 @@ def test_another_log_directory_is_refused_and_another_collection_at_work_is_told
                 collect(logs, to)
             return super().put_if_absent(key, *args, **kwargs)
 
+    class First(DirectoryStore):
+        """Another collection makes the folder just before this one."""
+
+        def put_if_absent(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            collect(logs, to, now=1)
+            return super().put_if_absent(key, *args, **kwargs)
+
     first, second = collect(logs, to, store=Faster(to))
     assert isinstance(first.error, ObjectChangedError)
     assert second.error is None
+    shutil.rmtree(to)
+    with pytest.raises(ObjectChangedError, match="another collection wrote it first"):
+        collect(logs, to, store=First(to))
 
 
 def test_a_damaged_or_newer_folder_is_refused_by_name(logs: Path, to: Path) -> None:
