@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from tiersnap.snapshot.errors import CorruptDataError, MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.tables.facts import JUDGED
+from tiersnap.snapshot.tables.remote_log_segments import newest_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
-_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 # Readers need none of the deltas, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != "deltas"]
 
@@ -87,14 +87,9 @@ def _by_partition(facts: pa.Table) -> Iterator[list[dict[str, Any]]]:
         yield current
 
 
-def _newest_copies(rows: pa.Table) -> Mapping[tuple[str | None, int], list[dict[str, Any]]]:
+def _newest_copies(rows: pa.Table) -> Mapping[tuple[str | None, int], list[Mapping[str, Any]]]:
     """The newest state of each attempt, by topic id and partition."""
-    newest: dict[str, dict[str, Any]] = {}
-    for row in rows.to_pylist():
-        known = newest.get(row["segment_id"])
-        if row["state"] and (known is None or _STATES.index(known["state"]) < _STATES.index(row["state"])):
-            newest[row["segment_id"]] = row
-    found: defaultdict[tuple[str | None, int], list[dict[str, Any]]] = defaultdict(list)
-    for row in newest.values():
+    found: defaultdict[tuple[str | None, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in newest_states(rows.to_pylist()):
         found[row["topic_id"], row["partition"]].append(row)
     return found

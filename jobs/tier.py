@@ -22,7 +22,7 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
-from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.units import human_bytes
 
@@ -63,9 +63,11 @@ def tier(output: Output, source: str, request: HostRequest, every_boundary: bool
         warehouse="",
         version=__version__,
         applied=host.apply,
-        snapshots_written=sum(each.snapshots_written for each in done),
-        segments_tiered=len(tiered),
-        bytes_tiered=sum(row["bytes"] for row in tiered),
+        counts=RunCounts(
+            snapshots_written=sum(each.snapshots_written for each in done),
+            segments_tiered=len(tiered),
+            bytes_tiered=sum(row["bytes"] for row in tiered),
+        ),
     )
     if report is not None:
         from tiersnap.snapshot.report import summarise, write_report
@@ -91,16 +93,16 @@ def _tell(
     ]
     summary = {
         "run_id": info.run_id,
-        "snapshots_written": info.snapshots_written,
-        "segments_tiered": info.segments_tiered,
-        "bytes_tiered": human_bytes(info.bytes_tiered),
+        "snapshots_written": info.counts.snapshots_written,
+        "segments_tiered": info.counts.segments_tiered,
+        "bytes_tiered": human_bytes(info.counts.bytes_tiered),
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     output.rows("tier", rows, columns=("partition", "segments", "tiered", "verdicts", "findings"), summary=summary)
     tell_troubles(output, done, of_log_dir)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
-    elif not info.segments_tiered and not info.snapshots_written:
+    elif not info.counts.segments_tiered and not info.counts.snapshots_written:
         output.talk("nothing to do: no object was written")
 
 

@@ -22,6 +22,7 @@ _PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
     "jobs/pipeline/run.py": "counts, and the first few findings and failures",
+    "jobs/pipeline/decode.py": "counts, and the first few segments with rows that end early",
     "snapshot/spark/warehouse.py": "the number of the newest run",
     "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }

@@ -69,7 +69,11 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
 
 _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (
     click.option(
-        "--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:."
+        "--source",
+        "sources",
+        multiple=True,
+        required=True,
+        help="A log directory, or what `tiersnap collect` shipped of one: path, file:, s3: or hdfs:.",
     ),
     click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory."),
     click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."),
@@ -106,22 +110,29 @@ def tell(
 ) -> None:
     """Emit what a run found and did; `more` ends the summary."""
     counts = {str(verdict): outcome.verdicts[verdict] for verdict in Verdict if outcome.verdicts.get(verdict)}
+    done = outcome.counts
     output.rows(
         command,
         [{"verdict": verdict, "segments": count} for verdict, count in counts.items()],
         columns=("verdict", "segments"),
         summary={
             "run_id": settings.run_id,
-            "segments_decoded": outcome.segments_decoded,
-            "snapshots_written": outcome.snapshots_written,
-            "segments_tiered": outcome.segments_tiered,
-            "bytes_tiered": human_bytes(outcome.bytes_tiered),
-            "delta_commits": outcome.commits,
+            "segments_decoded": done.segments_decoded,
+            "snapshots_written": done.snapshots_written,
+            "segments_tiered": done.segments_tiered,
+            "bytes_tiered": human_bytes(done.bytes_tiered),
+            "delta_commits": done.delta_commits,
+            **({"ready_elsewhere": outcome.ready_elsewhere} if outcome.ready_elsewhere else {}),
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
             **(more or {}),
         },
     )
     tell_troubles(output, outcome)
+    for place, count in outcome.ready_elsewhere.items():
+        output.talk(
+            f"READY and not tiered by this run: {count} segments of which only decodes were collected; their bytes lie "
+            f"in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
+        )
     if not settings.apply:
         output.talk("nothing was written to remote storage: give --apply")
     elif outcome.did_nothing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.report import Report, RunInfo
+from tiersnap.snapshot.report import Report, RunCounts, RunInfo
 
 
 @dataclass
@@ -14,26 +14,24 @@ class Outcome:
 
     Attributes:
         verdicts: segments by verdict, after the run.
-        commits: Delta versions committed.
+        ready_elsewhere: READY segments of collected sources, by the log directory where their bytes lie and from which
+            alone they can be tiered.
+        counts: of what the run did.
         seconds: by stage.
         is_transient: all errors may pass, so that the same command may succeed later.
     """
 
     partitions: int = 0
     segments: int = 0
-    segments_decoded: int = 0
-    bytes_decoded: int = 0
     partitions_carried: int = 0
-    snapshots_written: int = 0
-    segments_tiered: int = 0
-    bytes_tiered: int = 0
-    commits: int = 0
+    counts: RunCounts = field(default_factory=RunCounts)
     finding_count: int = 0
     findings: list[str] = field(default_factory=list)
     error_count: int = 0
     errors: list[str] = field(default_factory=list)
     is_transient: bool = True
     verdicts: dict[Verdict, int] = field(default_factory=dict)
+    ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     info: RunInfo | None = None
     report: Report | None = None
@@ -41,4 +39,5 @@ class Outcome:
     @property
     def did_nothing(self) -> bool:
         """Whether the run wrote no object and committed no version."""
-        return self.commits == 0 and not self.snapshots_written and not self.segments_tiered
+        counts = self.counts
+        return not (counts.delta_commits or counts.snapshots_written or counts.segments_tiered)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -77,6 +78,7 @@ class _Run:
         self._number = 0
         self._is_store_checked = False
         self._is_bounded = settings.carry.scan is Scan.WINDOW
+        self._collected: dict[str, str] = {}
 
     def run(self) -> Outcome:
         """All stages."""
@@ -104,7 +106,7 @@ class _Run:
             self._report(judged)
         for persisted in (judged, changed, listed):
             persisted.unpersist()
-        self._outcome.commits = self._warehouse.commits
+        self._outcome.counts.delta_commits = self._warehouse.commits
         return self._outcome
 
     @contextmanager
@@ -114,12 +116,13 @@ class _Run:
         self._outcome.seconds[stage] = time.monotonic() - started
 
     def _list(self) -> DataFrame:
-        found, findings = discover(self._settings.sources, self._settings.topics)
-        self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
-        self._outcome.finding_count = len(findings)
+        found = discover(self._settings.sources, self._settings.topics)
+        self._collected = found.collected
+        self._outcome.findings = [str(finding) for finding in found.findings[:MOST_TOLD]]
+        self._outcome.finding_count = len(found.findings)
         is_first = not self._warehouse.exists("partitions")
         return listing.list_partitions(
-            listing.folders(self._spark, found),
+            listing.folders(self._spark, found.folders),
             ListPartitions(
                 self._settings.topic_ids,
                 self._look,
@@ -183,7 +186,8 @@ class _Run:
             bytes_each=bytes_each,
         )
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
-        self._outcome.segments_decoded, self._outcome.bytes_decoded = totals.decode_count, totals.decode_bytes
+        counts = self._outcome.counts
+        counts.segments_decoded, counts.bytes_decoded = totals.decode_count, totals.decode_bytes
         self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
 
     def _carry(self, listed: DataFrame, changed: DataFrame, totals: Row) -> None:
@@ -200,7 +204,7 @@ class _Run:
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = totals.changed
         self._note_carried()
-        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.snapshots_written} snapshots")
+        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
 
     def _check_store(self) -> None:
         """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
@@ -217,7 +221,7 @@ class _Run:
             F.count_if(F.col("kind") == str(FactKind.ERROR)).alias("errors"),
             F.every(F.coalesce("is_transient", F.lit(True))).alias("is_transient"),
         ).collect()[0]
-        self._outcome.snapshots_written = counts.written
+        self._outcome.counts.snapshots_written = counts.written
         self._outcome.finding_count += counts.findings
         self._outcome.error_count += counts.errors
         self._outcome.is_transient &= counts.is_transient
@@ -251,14 +255,20 @@ class _Run:
     def _count_verdicts(self, judged: DataFrame) -> None:
         counts = summary.verdict_counts(judged).collect()
         self._outcome.verdicts = {Verdict(row.verdict): row.segments for row in counts}
+        if self._collected:
+            is_elsewhere = (F.col("verdict") == str(Verdict.READY)) & F.col("log_dir").isin(list(self._collected))
+            rows = judged.where(is_elsewhere).groupBy("log_dir").count().collect()
+            self._outcome.ready_elsewhere = {self._collected[row.log_dir]: row["count"] for row in rows}
 
     def _tier(self, judged: DataFrame, listed: DataFrame) -> bool:
-        """Copy what is READY; whether there was any."""
-        if not self._settings.apply or not self._outcome.verdicts.get(Verdict.READY):
+        """Copy what is READY and lies in a source; whether there was any."""
+        ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
+        if not self._settings.apply or not ready_here:
             return False
         self._check_store()
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
-        ready = tiering.ready_segments(judged, listed, READY)
+        here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
+        ready = tiering.ready_segments(judged, here, READY)
         done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
@@ -274,7 +284,8 @@ class _Run:
             F.count_if(F.col("error").isNotNull()).alias("errors"),
             F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
         ).collect()[0]
-        self._outcome.segments_tiered, self._outcome.bytes_tiered = counts.segments, counts.bytes
+        done = self._outcome.counts
+        done.segments_tiered, done.bytes_tiered = counts.segments, counts.bytes
         self._outcome.error_count += counts.errors
         if counts.errors:
             self._outcome.is_transient &= counts.is_transient
@@ -295,18 +306,15 @@ class _Run:
             warehouse=settings.warehouse,
             version=__version__,
             applied=settings.apply,
-            segments_decoded=outcome.segments_decoded,
-            bytes_decoded=outcome.bytes_decoded,
-            snapshots_written=outcome.snapshots_written,
-            segments_tiered=outcome.segments_tiered,
-            bytes_tiered=outcome.bytes_tiered,
-            delta_commits=self._warehouse.commits,
+            ready_elsewhere=outcome.ready_elsewhere,
+            counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
 
     def _record(self) -> None:
         """One row in `runs`."""
         outcome, settings = self._outcome, self._settings
+        counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
         row = {
             "run": self._number,
             "run_id": settings.run_id,
@@ -314,7 +322,8 @@ class _Run:
             "settings": json.dumps(settings.as_dict(), default=str),
             "started_at": settings.now,
             "finished_at": int(time.time() * 1000),
-            **{name: getattr(outcome, name) for name in RUNS.names if hasattr(outcome, name)},
+            "partitions_carried": outcome.partitions_carried,
+            **counts,
             "errors": outcome.error_count,
         }
         rows = self._spark.createDataFrame(pa.Table.from_pylist([row], schema=RUNS))

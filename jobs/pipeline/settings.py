@@ -22,7 +22,7 @@ class RunSettings:
     """Settings of a run; all but the first three have defaults.
 
     Attributes:
-        sources: log directories, one replica of a partition each.
+        sources: log directories and collected folders, one replica of a partition each.
         remote: URI of remote storage.
         warehouse: URI of the folder with the Delta tables.
         topic: a regular expression for whole topic names; None for all.

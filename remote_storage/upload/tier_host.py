@@ -27,8 +27,9 @@ from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.list_partitions import ListPartitions, read_properties
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.tasks.local_input import LocalInput
+from tiersnap.snapshot.tasks.sources import read_properties
 
 
 @dataclass

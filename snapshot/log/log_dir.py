@@ -35,6 +35,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+COLLECTED = "collected.json"  # not Kafka's: see snapshot.collected
 INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 # In the order of the fields of Checkpoints.
@@ -217,6 +218,11 @@ def open_log_dir(uri: str) -> LogDir:
                 folders.append(entry.name)
             else:
                 others.append(OtherFolder(entry.name, "unknown"))
+    if COLLECTED in files:
+        raise NotALogDirError(
+            f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
+            hint="tiersnap run --source takes it; other commands need the log directory on its own host",
+        )
     if not folders:
         hint = "a log directory holds folders named <topic>-<partition>; is this its parent, or one partition?"
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)

@@ -41,6 +41,15 @@ def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterat
         )
 
 
+def selected_folders(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> list[str]:
+    """Names of the folders of the partitions that `selected` gives; raises what it raises."""
+    for partition in selected(log_dir, uri, topic):
+        if partition.segments or partition.findings:
+            break
+    names = ((folder, split_folder_name(folder) or ("", -1)) for folder in log_dir.folders)
+    return [folder for folder, name in names if matches_topic(name[0], topic)]
+
+
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
     """List, one by one, those of the named partitions that are there."""
     for folder in log_dir.folders:

@@ -8,7 +8,7 @@ from tiersnap.snapshot.report.files import CSV_COLUMNS, SCHEMA_VERSION, to_csv, 
 from tiersnap.snapshot.report.html_page import to_html
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.rows import COLUMNS, By, partition_rows, segment_rows, topic_rows
-from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.report.severity import LEVEL, MEANING, SEVERITY, Level
 from tiersnap.snapshot.report.summary import DEFAULT_DETAILS, summarise
 from tiersnap.snapshot.report.write import write_report
@@ -24,6 +24,7 @@ __all__ = [
     "By",
     "Level",
     "Report",
+    "RunCounts",
     "RunInfo",
     "partition_rows",
     "segment_rows",

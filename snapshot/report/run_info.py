@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 # user:password@ in a URI: these pages are mailed around.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
 _USER_INFO = re.compile(USER_INFO)
 
 
+@dataclass(slots=True)
+class RunCounts:
+    """What one run did, counted; not what is there.
+
+    Attributes:
+        bytes_decoded: of segment files that were read.
+        bytes_tiered: of segment files, without their indexes.
+        delta_commits: to all tables.
+    """
+
+    segments_decoded: int = 0
+    bytes_decoded: int = 0
+    snapshots_written: int = 0
+    segments_tiered: int = 0
+    bytes_tiered: int = 0
+    delta_commits: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Facts of one run; counts are of what this run did, not of what is there.
+    """Facts of one run.
 
     Attributes:
         started_at: epoch ms.
@@ -22,9 +41,8 @@ class RunInfo:
         warehouse: as given to --warehouse, "" when no tables are kept.
         version: of tiersnap.
         applied: False when the run only planned; then nothing was written.
-        bytes_decoded: of segment files that were read.
-        bytes_tiered: of segment files, without their indexes.
-        delta_commits: to all tables.
+        ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
+        counts: of what it did.
     """
 
     run_id: str
@@ -35,21 +53,20 @@ class RunInfo:
     warehouse: str
     version: str
     applied: bool
-    segments_decoded: int = 0
-    bytes_decoded: int = 0
-    snapshots_written: int = 0
-    segments_tiered: int = 0
-    bytes_tiered: int = 0
-    delta_commits: int = 0
+    ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
+    counts: RunCounts = field(default_factory=RunCounts)
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
-        return replace(self, source=source, remote=remote, warehouse=warehouse)
+        elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
+        return replace(self, source=source, remote=remote, warehouse=warehouse, ready_elsewhere=elsewhere)
 
     def as_dict(self) -> dict[str, object]:
-        """The facts as plain data, keys in the order above."""
-        return asdict(self)
+        """The facts as plain data, keys in the order above, the counts among them."""
+        facts: dict[str, object] = asdict(self)
+        del facts["counts"]
+        return facts | asdict(self.counts)
 
 
 def without_user(uri: str) -> str:

@@ -84,7 +84,7 @@ def partition_changes(
     is_wanted = is_needed & ~_is_as_it_was(check_crc)
     is_left_out = ~is_needed & F.isnull("known_run")
     wanted = F.struct(
-        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts"),
+        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode"),
     )
     per_partition = (
         rows.withColumn("is_wanted", is_wanted)
@@ -93,7 +93,10 @@ def partition_changes(
         .agg(
             F.count("*").alias("segment_count"),
             F.count_if("is_wanted").alias("decode_count"),
-            F.sum(F.when(F.col("is_wanted"), F.col("size_bytes")).otherwise(0)).alias("decode_bytes"),
+            # A host that collects has read the bytes already.
+            F.sum(F.when(F.col("is_wanted") & F.isnull("decode"), F.col("size_bytes")).otherwise(0)).alias(
+                "decode_bytes"
+            ),
             F.count_if("is_left_out").alias("left_out_count"),
             F.sum(F.when(F.col("is_left_out"), F.col("size_bytes")).otherwise(0)).alias("left_out_bytes"),
             F.array_sort(F.collect_list(F.when(F.col("is_wanted"), wanted))).alias("wanted"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
-from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 
 # A file system's seek and a row of the table cost about as much as reading this much.
 SEGMENT_OVERHEAD_BYTES = 1 << 18
@@ -35,10 +35,21 @@ def task_bytes(total: int) -> int:
     return min(max(total // _FEW_TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
 
 
-def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: int) -> DataFrame:
-    """WANTED -> SEGMENTS. Neighbouring segments of a partition go together, several such packs to a task."""
+def decode(
+    wanted: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    *,
+    tasks: int,
+    bytes_each: int,
+    schema: StructType = schemas.SEGMENTS,
+) -> DataFrame:
+    """WANTED -> rows of `schema`, by tasks.DecodeSegments or tasks.DecodeBatches.
+
+    Neighbouring segments of a partition go together, several such packs to a task.
+    """
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
-    weight = F.sum(F.col("size_bytes") + SEGMENT_OVERHEAD_BYTES).over(before)
+    bytes_to_read = F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
+    weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)
     packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / bytes_each).cast("long"))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,5 +59,5 @@ def decode(wanted: DataFrame, task: DecodeSegments, *, tasks: int, bytes_each: i
         packed.repartition(tasks, *PARTITION_KEY, "_pack")
         .sortWithinPartitions(*PARTITION_KEY, "base_offset")
         .select(*schemas.WANTED.names)
-        .mapInArrow(run, schemas.SEGMENTS)
+        .mapInArrow(run, schema)
     )

@@ -1,35 +1,54 @@
-"""Names of the partition folders below log directories: all that the driver lists itself."""
+"""Names of the partition folders of sources: all that the driver lists itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tiersnap.snapshot.errors import NotALogDirError
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import open_log_dir, split_folder_name
+from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.tasks.sources import open_source
 
 
-def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> tuple[list[tuple[str, str]], list[Finding]]:
-    """(log directory, folder name) of the partitions that `topic` selects, and what is wrong with the directories.
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What sources hold.
+
+    Attributes:
+        folders: (source, folder name) of the partitions that are selected.
+        findings: what is wrong with the sources as a whole.
+        collected: of each source that holds decodes only, the log directory where its segments lie.
+    """
+
+    folders: list[tuple[str, str]]
+    findings: list[Finding]
+    collected: dict[str, str]
+
+
+def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovered:
+    """The partitions of the sources that `topic` selects.
 
     Raises:
         SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
+        UsageError, CorruptDataError: a collected folder cannot be read.
     """
-    found: list[tuple[str, str]] = []
-    findings: list[Finding] = []
+    found = Discovered([], [], {})
     names = list(sources)
-    for source in names:
-        log_dir = open_log_dir(source)
-        findings.extend(log_dir.findings)
-        for folder in log_dir.folders:
+    for uri in names:
+        source = open_source(uri)
+        found.findings.extend(source.findings)
+        if source.collected_from is not None:
+            found.collected[uri] = source.collected_from
+        for folder in source.folders:
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):
-                found.append((source, folder))
-    if not found:
+                found.folders.append((uri, folder))
+    if not found.folders:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
             hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",
         )
-    return found, findings
+    return found

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.remote_log_segments import (
+    ATTEMPT_KEY,
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    STATES,
+)
 
-# In the order of KIP-405's states, which only move forward.
-_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
-_KEY = ("topic_id", "partition", "segment_id")
-_GONE = _STATES[3]
+
+def state_order() -> Column:
+    """How far the state of a row has come, from 1 on."""
+    return F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
 
 
 def current(remote_log_segments: DataFrame) -> DataFrame:
     """The newest state of every attempt: states only move forward, so the greatest is the newest."""
-    code = F.array_position(F.array(*(F.lit(state) for state in _STATES)), F.col("state"))
     rows = remote_log_segments.where("segment_id is not null and state is not null")
-    newest = rows.groupBy(*_KEY).agg(F.max_by(F.struct(*schemas.REMOTE_LOG_SEGMENTS.names), code).alias("row"))
+    newest = rows.groupBy(*ATTEMPT_KEY).agg(
+        F.max_by(F.struct(*schemas.REMOTE_LOG_SEGMENTS.names), state_order()).alias("row")
+    )
     return newest.select("row.*")
 
 
@@ -27,7 +34,7 @@ def observed(listed: DataFrame, *, run: int) -> DataFrame:
     rows = listed.where("topic_id is not null").select(
         "topic", "topic_id", "partition", F.explode("copies").alias("copy")
     )
-    found = rows.select("topic", "topic_id", "partition", "copy.*").dropDuplicates(list(_KEY))
+    found = rows.select("topic", "topic_id", "partition", "copy.*").dropDuplicates(list(ATTEMPT_KEY))
     nothing = {name: F.lit(None) for name in ("error", "error_type", "hint", "is_transient")}
     return found.withColumns({"is_ours": F.lit(False), "bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schemas.REMOTE_LOG_SEGMENTS)
@@ -41,18 +48,18 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     """
     known = current(remote_log_segments)
     found = observed(listed, run=run)
-    states = known.select(*_KEY, F.col("state").alias("_known"))
-    is_new = F.col("_known").isNull() | ((F.col("_known") == _STATES[0]) & (F.col("state") == _STATES[1]))
-    came = found.join(states, on=list(_KEY), how="left").where(is_new)
+    states = known.select(*ATTEMPT_KEY, F.col("state").alias("_known"))
+    is_new = F.col("_known").isNull() | ((F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED))
+    came = found.join(states, on=list(ATTEMPT_KEY), how="left").where(is_new)
     looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0").select(
         "topic_id", "partition", F.col("segments")[0]["base_offset"].alias("_local_start")
     )
     gone = (
-        known.where(F.col("state").isin(list(_STATES[:2])))
+        known.where(F.col("state").isin(COPY_STARTED, COPY_FINISHED))
         .join(looked_at.dropDuplicates(["topic_id", "partition"]), on=["topic_id", "partition"])
         .where("end_offset >= _local_start")
-        .join(found.select(*_KEY), on=list(_KEY), how="left_anti")
-        .withColumns({"state": F.lit(_GONE), "run": F.lit(run).cast("long")})
+        .join(found.select(*ATTEMPT_KEY), on=list(ATTEMPT_KEY), how="left_anti")
+        .withColumns({"state": F.lit(DELETE_FINISHED), "run": F.lit(run).cast("long")})
     )
     names = schemas.REMOTE_LOG_SEGMENTS.names
     return came.select(*names).unionByName(gone.select(*names))
@@ -63,6 +70,3 @@ def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
     return tiered.withColumns({"is_ours": F.lit(True), "run": F.lit(run).cast("long")}).select(
         *schemas.REMOTE_LOG_SEGMENTS.names
     )
-
-
-__all__ = ["PARTITION_KEY", "current", "differences", "observed", "tiered_rows"]

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
@@ -33,9 +34,17 @@ SEGMENT_FILES = pa.struct(
         ("chain", _TEXT),
         ("is_tiered", pa.bool_()),  # remote storage holds all of it
         ("largest_timestamp", _LONG),  # ms, by its time index; null where that was not asked or does not say
+        ("decode", _TEXT),  # of a collected folder: the object that holds its decode; null where the log file lies
     ]
 )
-SNAPSHOT_FILE = pa.struct([("end_offset", _LONG), ("size_bytes", _LONG), ("modified_ns", _LONG)])
+SNAPSHOT_FILE = pa.struct(
+    [
+        ("end_offset", _LONG),
+        ("size_bytes", _LONG),
+        ("modified_ns", _LONG),
+        ("object", _TEXT),  # of a collected folder: the object that holds its bytes; null where the file lies
+    ]
+)
 FINDING = pa.struct([("kind", _TEXT), ("path", _TEXT), ("position", _LONG), ("message", _TEXT)])
 
 COPY = pa.struct(
@@ -106,7 +115,8 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
             for segment, chain in zip(partition.segments, chains(partition), strict=True)
         ],
         "snapshots": [
-            {"end_offset": offset, "size_bytes": ref.size, "modified_ns": ref.modified_ns} for offset, ref in snapshots
+            {"end_offset": offset, "size_bytes": ref.size, "modified_ns": ref.modified_ns, "object": None}
+            for offset, ref in snapshots
         ],
         "leader_epochs": None
         if partition.leader_epochs is None
@@ -130,6 +140,7 @@ def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any
         "chain": chain,
         "is_tiered": False,
         "largest_timestamp": None,
+        "decode": None,
     }
     for name in _INDEXES:
         ref: FileRef | None = getattr(segment, name)
@@ -158,7 +169,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def from_row(path: str, row: Mapping[str, Any]) -> Partition:
-    """The inverse of `to_row`; `path` is the log directory inside its filesystem."""
+    """The inverse of `to_row`; `path` is the log directory inside its filesystem, or the collected folder."""
     folder = f"{path}/{row['topic']}-{row['partition']}"
     epochs = row["leader_epochs"]
     return Partition(
@@ -169,7 +180,7 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
         segments=tuple(_segment(folder, segment) for segment in row["segments"]),
         snapshots={
             file["end_offset"]: FileRef(
-                f"{folder}/{file['end_offset']:020d}.snapshot", file["size_bytes"], file["modified_ns"]
+                f"{folder}/{file['object'] or file_name(file['end_offset'])}", file["size_bytes"], file["modified_ns"]
             )
             for file in row["snapshots"]
         },

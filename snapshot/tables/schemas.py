@@ -172,9 +172,27 @@ RUNS = _schema(
     ("errors", _LONG),
 )
 
+# Batch headers without the identity of their file, as spark.read.format("kafkasegment") and `collect --headers` give.
 RECORD_BATCHES = pa.schema(
     [
         *_schema(*_PARTITION, ("segment_base_offset", _LONG)),
+        *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
+    ]
+)
+
+# The table, which only `tiersnap decode` writes: a row a batch header, with the identity of the segment file that it
+# was read from. Of the rows of one segment (_PARTITION, segment_base_offset) those with the greatest `run` count: a
+# segment that grew is decoded again as a whole.
+RECORD_BATCHES_TABLE = pa.schema(
+    [
+        *_schema(
+            *_PARTITION,
+            ("segment_base_offset", _LONG),
+            ("run", _LONG),  # number of the decode, ascending; not that of a run of the pipeline
+            ("topic_id?", _TEXT),
+            ("segment_size_bytes", _LONG),
+            ("segment_modified_ns", _LONG),
+        ),
         *(pa.field(name, kind, nullable=False) for name, kind in RECORD_BATCH_FIELDS),
     ]
 )
@@ -228,5 +246,5 @@ TABLES = {
     "partitions": PARTITIONS,
     "remote_log_segments": REMOTE_LOG_SEGMENTS,
     "runs": RUNS,
-    "record_batches": RECORD_BATCHES,
+    "record_batches": RECORD_BATCHES_TABLE,
 }

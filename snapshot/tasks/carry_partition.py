@@ -289,9 +289,11 @@ class _Carry:
 
     def _note_vanished(self, replay: Replay) -> None:
         """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""
-        for end in replay.ends.values():
+        decodes = {segment["base_offset"]: segment["decode"] for segment in self._listed["segments"]}
+        for base_offset, end in replay.ends.items():
             if end.finding is not None and end.finding.kind is FindingKind.UNREADABLE_FILE:
-                path = end.finding.path
+                name = decodes[base_offset]
+                path = end.finding.path if name is None else f"{self._partition.path}/{name}"
                 if self._source.get_file_info(path).type is fs.FileType.NotFound:
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 

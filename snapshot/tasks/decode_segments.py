@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import fs
 
+from tiersnap.snapshot.collected.source import read_decodes
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, resolve
-from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.tables.deltas import parts, to_lists
+from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.schemas import SEGMENTS
 
 WANTED = pa.schema(
@@ -19,6 +24,7 @@ WANTED = pa.schema(
         *(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("topic_id", pa.string())),
         *(("base_offset", pa.int64()), ("next_base_offset", pa.int64())),
         *(("size_bytes", pa.int64()), ("modified_ns", pa.int64()), ("cuts", pa.list_(pa.int64()))),
+        ("decode", pa.string()),  # of a collected folder: the object that holds the decode
     ]
 )
 
@@ -35,18 +41,44 @@ class DecodeSegments:
     run: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode each segment; a file that cannot be read is a row with a finding."""
-        for batch in batches:
-            for wanted in batch.to_pylist():
-                yield self._decode(wanted)
+        """Decode each segment, or take the decode that its host made; what cannot be read is a row with a finding."""
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for place, wanted in groupby(rows, key=itemgetter("log_dir", "topic", "partition", "decode")):
+            if place[-1] is None:
+                yield from map(self._decode, wanted)
+            else:
+                yield from self._take(place[-1], list(wanted))
+
+    def _take(self, name: str, wanted: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
+        filesystem, folder = _folder(wanted[0])
+        path = f"{folder}/{name}"
+        try:
+            yield from list(read_decodes(filesystem, path, wanted, run=self.run))
+        except OSError as error:
+            for row in wanted:
+                yield self._unread(row, Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)))
+
+    def _unread(self, wanted: Mapping[str, Any], finding: Finding) -> pa.RecordBatch:
+        following = wanted["next_base_offset"]
+        base_offset = wanted["base_offset"]
+        walk = SegmentWalk("", base_offset=base_offset, next_base_offset=following, check_crc=False, keep_rows=False)
+        identity = {**wanted, "run": self.run, "crc_checked": False}
+        return segment_rows(identity, walk.end(0, finding), [Run(base_offset, NO_DELTAS, -1)])
 
     def _decode(self, wanted: Mapping[str, Any]) -> pa.RecordBatch:
-        filesystem, path = resolve(wanted["log_dir"])
-        name = f"{path.rstrip('/')}/{wanted['topic']}-{wanted['partition']}/{wanted['base_offset']:020d}.log"
+        filesystem, folder = _folder(wanted)
+        name = f"{folder}/{wanted['base_offset']:020d}.log"
         log = FileRef(name, wanted["size_bytes"], wanted["modified_ns"])
         segment = Segment(wanted["base_offset"], wanted["next_base_offset"], log)
         runs, end = fold_segment(filesystem, segment, cuts=wanted["cuts"], check_crc=self.check_crc)
         return segment_rows({**wanted, "run": self.run, "crc_checked": self.check_crc}, end, runs)
+
+
+def _folder(wanted: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    """The folder of the partition, and its filesystem."""
+    filesystem, path = resolve(wanted["log_dir"])
+    return filesystem, f"{path.rstrip('/')}/{wanted['topic']}-{wanted['partition']}"
 
 
 def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> pa.RecordBatch:

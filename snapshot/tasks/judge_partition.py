@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.gate.coverage import RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
+from tiersnap.snapshot.tables.remote_log_segments import COPY_STARTED, finished_copies, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -138,12 +139,7 @@ def _end(segment: Mapping[str, Any], log_end_offset: int) -> int:
 
 def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
     """What remote storage holds of the partition's lineage, from rows of `remote_log_segments`."""
-    finished, in_flight = [], []
-    for row in copies:
-        if row["state"] == "COPY_SEGMENT_FINISHED":
-            epochs = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in row["leader_epochs"])
-            finished.append(CopyFacts(row["start_offset"], row["end_offset"] + 1, epochs))
-        elif row["state"] == "COPY_SEGMENT_STARTED" and not row["is_ours"]:
-            in_flight.append(row["start_offset"])
-    lineage = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in carried["leader_epochs"] or ())
-    return coverage_of(finished, lineage, carried["log_end_offset"], in_flight=in_flight)
+    found = list(copies)
+    in_flight = [row["start_offset"] for row in found if row["state"] == COPY_STARTED and not row["is_ours"]]
+    lineage = to_leader_epochs(carried["leader_epochs"])
+    return coverage_of(finished_copies(found), lineage, carried["log_end_offset"], in_flight=in_flight)

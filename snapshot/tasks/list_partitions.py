@@ -1,25 +1,23 @@
-"""Folders of log directories -> LISTED rows: partitions with their segments, and what remote storage holds of them."""
+"""Folders of sources -> LISTED rows: partitions with their segments, and what remote storage holds of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
-from tiersnap.snapshot.errors import CorruptCheckpointError, CorruptIndexError, TiersnapError, TransientError
-from tiersnap.snapshot.formats.indexes import decode_time_index
-from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
-from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, open_log_dir, read_partition, read_text
-from tiersnap.snapshot.regular_file import read_bounded
-from tiersnap.snapshot.state.scan_window import window_offset
-from tiersnap.snapshot.tables.listed import LISTED, to_row
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
+from tiersnap.snapshot.tasks.scan_window import mark_window
+from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
 
 _ENDLESS = 1 << 63
 # Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
@@ -47,20 +45,18 @@ class ListPartitions:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """List each folder; one that vanished or may not be read is a row with a finding."""
-        opened: dict[str, tuple[LogDir, MetaProperties | None]] = {}
+        opened: dict[str, PartitionSource] = {}
         for batch in batches:
             rows = []
             for log_dir, folder in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if log_dir not in opened:
-                    found = open_log_dir(log_dir)
-                    opened[log_dir] = found, read_properties(found.filesystem, found.path)
-                source, properties = opened[log_dir]
-                partition = read_partition(source.filesystem, f"{source.path}/{folder}", source.checkpoints)
-                topic_id = partition.topic_id or self.topic_ids.get(partition.topic)
-                known = replace(partition, topic_id=topic_id)
-                row = self.with_remote(to_row(log_dir, known, properties=properties), known)
-                if self.since is not None:
-                    mark_window(row, source.filesystem, known, self.since)
+                    opened[log_dir] = open_source(log_dir)
+                source = opened[log_dir]
+                listed, partition = source.listed(folder, self.topic_ids)
+                row = self.with_remote(listed, partition)
+                # What was collected is decoded already.
+                if self.since is not None and isinstance(source, LogDirSource):
+                    mark_window(row, source.log_dir.filesystem, partition, self.since)
                 rows.append(row)
             yield pa.RecordBatch.from_pylist(rows, schema=LISTED)
 
@@ -103,60 +99,15 @@ class ListPartitions:
             return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
 
 
-def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
-    """What `meta.properties` of a log directory says; None where there is none that can be read."""
-    name = f"{path}/{META_PROPERTIES}"
-    try:
-        return parse(read_text(filesystem, name), name=name)
-    except (OSError, CorruptCheckpointError):
-        return None
-
-
-def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Partition, since: int) -> None:
-    """Set `window_offset` of the row, and what the time indexes say of its closed segments."""
-    largest: list[int | None] = []
-    for segment, listed in zip(partition.segments, row["segments"], strict=True):
-        listed["largest_timestamp"] = None if segment.is_active else _largest_timestamp(filesystem, segment)
-        # A time index that lost its end tells too early a time. Then the file's own time, if it was kept, is later.
-        written = segment.log.modified_ns // 1_000_000
-        largest.append(None if listed["largest_timestamp"] is None else max(listed["largest_timestamp"], written))
-    bases = [segment.base_offset for segment in partition.segments]
-    found = window_offset(bases, largest, since)
-    if found is not None and partition.high_watermark is not None:
-        # What transactions are open at the high watermark must be known.
-        below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
-        found = min(found, below[-1]) if len(below) > 1 else None
-    row["window_offset"] = found if found is None or found > bases[0] else None
-    if row["start"] is not None and row["start"]["offset"] < (row["window_offset"] or 0):
-        row["start"] = None
-
-
-def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | None:
-    """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
-    if segment.time_index is None:
-        return None
-    try:
-        entries = decode_time_index(read_bounded(filesystem, segment.time_index.path), base_offset=segment.base_offset)
-    except (OSError, CorruptIndexError):
-        return None
-    return int(entries["timestamp"][-1]) if entries.size and entries["timestamp"][-1] > 0 else None
-
-
-def _copy_facts(copy: Mapping[str, Any]) -> CopyFacts:
-    epochs = tuple((epoch["epoch"], epoch["start_offset"]) for epoch in copy["leader_epochs"])
-    return CopyFacts(copy["start_offset"], copy["end_offset"] + 1, epochs, copy["state"] == "COPY_SEGMENT_FINISHED")
-
-
 def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:
-    """Whether the whole copy is of the log's own lineage."""
-    facts = _copy_facts(copy)
-    return coverage_of([facts], partition.leader_epochs or (), _ENDLESS).covers(facts.start_offset, facts.end_offset)
+    """Whether the whole copy is finished, and of the log's own lineage."""
+    remote = coverage_of(finished_copies([copy]), partition.leader_epochs or (), _ENDLESS)
+    return remote.covers(copy["start_offset"], copy["end_offset"] + 1)
 
 
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
     """Set `is_tiered` of the segments that the row's copies cover."""
-    copies = [_copy_facts(copy) for copy in row["copies"]]
-    remote = coverage_of(copies, partition.leader_epochs or (), _ENDLESS)
+    remote = coverage_of(finished_copies(row["copies"]), partition.leader_epochs or (), _ENDLESS)
     for segment in row["segments"]:
         end = segment["next_base_offset"]
         segment["is_tiered"] = end is not None and end <= remote.highest and remote.covers(segment["base_offset"], end)

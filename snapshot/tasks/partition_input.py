@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists
+from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, REMOTE_LOG_SEGMENTS, SEGMENTS
 
@@ -146,6 +146,3 @@ class _Structs:
                 for field, child in zip(self._column.type, self._column.flatten(), strict=True)
             }
         return {name: values[number] for name, values in self._columns.items()}
-
-
-__all__ = ["INPUT", "NO_DELTAS", "PartitionInput", "Source"]

@@ -58,7 +58,7 @@ def measured(spark: SparkSession, chosen: RunSettings) -> Ran:
     outcome = run(spark, chosen)
     if outcome.error_count:
         raise RuntimeError(f"failed: {outcome.errors}")
-    return Ran(cpu_of_tree() - cpu, time.perf_counter() - began, outcome.segments_decoded)
+    return Ran(cpu_of_tree() - cpu, time.perf_counter() - began, outcome.counts.segments_decoded)
 
 
 def cpu_of_tree() -> float:

@@ -101,7 +101,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "is_changed": not is_as_carried,
         "segment_count": len(listed["segments"]),
         "decode_count": len(wanted),
-        "decode_bytes": sum(segment["size_bytes"] for segment in wanted),
+        "decode_bytes": sum(segment["size_bytes"] for segment in wanted if segment["decode"] is None),
         "left_out_count": len(left_out),
         "left_out_bytes": sum(segment["size_bytes"] for segment in left_out),
         "wanted": wanted,
@@ -114,7 +114,7 @@ def _is_needed(listed: Row, segment: Row, start: int | None) -> bool:
     return not is_below and segment["base_offset"] >= (listed["window_offset"] or 0)
 
 
-_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts")
+_WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
 
 
 def _start_offset(listed: Row, carried: Row, options_digest: str) -> int | None:

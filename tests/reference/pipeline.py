@@ -191,10 +191,10 @@ class Runner:
             inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
-        found, _ = discover(sources or (str(self.source),), topic)
+        found = discover(sources or (str(self.source),), topic)
         observe = Observe(store, self.layout, now)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
-        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
+        folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 
         digest = options.digest(place=store.uri if apply else None)
@@ -216,7 +216,8 @@ class Runner:
 
         if apply:
             tierer = Tierer(run_id, now, warehouse=str(self.folder), wait=0, pause=lambda _: None)
-            ready = [row for row in judged() if row["verdict"] == "READY"]
+            # The bytes of what was collected lie elsewhere.
+            ready = [row for row in judged() if row["verdict"] == "READY" and row["log_dir"] not in found.collected]
             for row in (row for row in ran.listed if row["remote_error"] is None):
                 mine = [each for each in ready if key_of(each) == key_of(row)]
                 rows = list(ready_rows(row, mine))

@@ -30,7 +30,8 @@ again = run(spark, RunSettings(**settings))
 spark.dataSource.register(KafkaSegmentDataSource)
 batches = spark.read.format("kafkasegment").load(source)
 deltas = transforms.fold(batches)
-print(first.segments_decoded, first.snapshots_written, first.segments_tiered, again.did_nothing, batches.count(),
+done = first.counts
+print(done.segments_decoded, done.snapshots_written, done.segments_tiered, again.did_nothing, batches.count(),
       deltas.select("producer_id").distinct().count(), transforms.carry(deltas).count())
 spark.stop()
 """

@@ -445,6 +445,6 @@ def test_only_the_new_segment_is_decoded_and_only_what_it_closed_is_tiered(runne
 
 def test_the_findings_of_the_directory_itself_are_found_with_its_folders(runner: Runner) -> None:
     (runner.source / "replication-offset-checkpoint").write_text("0\n7\n")
-    found, findings = discover([str(runner.source)], None)
-    assert found == [(str(runner.source), "orders-0")]
-    assert [finding.kind for finding in findings] == [FindingKind.CORRUPT_CHECKPOINT]
+    found = discover([str(runner.source)], None)
+    assert found.folders == [(str(runner.source), "orders-0")]
+    assert [finding.kind for finding in found.findings] == [FindingKind.CORRUPT_CHECKPOINT]

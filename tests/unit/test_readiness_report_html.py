@@ -199,6 +199,16 @@ def test_headline_numbers_causes_and_commands_are_on_the_page(html: str, page: P
     assert "applied" in text
 
 
+def test_segments_whose_decodes_were_collected_are_said_to_be_tiered_on_their_own_host() -> None:
+    rows = table(segments_of("t", 0, "READY ACTIVE_SEGMENT"))
+    said = " ".join("".join(Page(to_html(summarise(rows, RUN))).text).split())
+    assert "the next run with --apply tiers them" in said
+    elsewhere = replace(RUN, ready_elsewhere={"/var/lib/<kafka> of broker 7": 3})
+    said = " ".join("".join(Page(to_html(summarise(rows, elsewhere))).text).split())
+    assert "3 segments READY in /var/lib/<kafka> of broker 7" in said
+    assert "the next run with --apply tiers them" not in said
+
+
 def test_a_plan_does_not_read_like_something_done() -> None:
     text = "".join(Page(to_html(summarise(sample_table(), replace(RUN, applied=False)))).text)
     assert "nothing was written to remote storage" in text

@@ -1,0 +1,62 @@
+"""`tiersnap decode`: batch headers into a Delta table, on Spark."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.session import open_session
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.units import human_bytes
+
+
+@click.command()
+@click.option("--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:.")
+@click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables.")
+@params.topic_option
+@params.crc_option
+@s3_options
+@spark_options
+@click.option("--apply", is_flag=True, help="Append to the table; without it the segments are counted.")
+@params.output_option
+@click.pass_obj
+def decode(
+    output: Output,
+    sources: tuple[str, ...],
+    warehouse: str,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    s3: S3Settings,
+    master: str | None,
+    conf: dict[str, str],
+    apply: bool,
+) -> int:
+    """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
+
+    Run again, it appends what is new or has changed: of a segment that grew, the rows of the greatest `run` count.
+    """
+    from tiersnap.jobs.pipeline.decode import DecodeSettings
+    from tiersnap.jobs.pipeline.decode import decode as decode_batches
+
+    places = tuple(located(source) for source in sources), located(warehouse)
+    done = decode_batches(open_session(master, conf), DecodeSettings(*places, topic, check_crc, apply, s3))
+    row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
+    output.rows("decode", [row], columns=("segments", "size", "batches"))
+    for line in (*done.findings, *done.unread):
+        output.warn(line)
+    if done.unread_count:
+        output.warn(
+            f"{done.unread_count} segments have old entries or damage: tiersnap scan LOGDIR --segments says which"
+        )
+    if not apply:
+        output.talk("nothing was written: give --apply")
+    elif not done.segments:
+        output.talk("nothing to do: every segment is in the table as it is now")
+    return ExitCode.OK

@@ -1,0 +1,214 @@
+"""A log directory collected: partition by partition, each listing replaced when all that it names is there.
+
+Killed anywhere, the next collection goes on: it ships what no listing names yet, and what the killed one left is
+deleted when its day is over. A segment whose file has not changed is read and shipped once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
+from tiersnap.remote_storage.collect.parts import DecodePart
+from tiersnap.remote_storage.collect.plan import GRACE_MS, PartitionPlan, plan_partition
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.snapshot.collected.listing import Listing
+from tiersnap.snapshot.collected.marker import Marker
+from tiersnap.snapshot.collected.names import Part, new_name
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
+from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
+from tiersnap.snapshot.state.partition_replay import cut_offsets
+from tiersnap.snapshot.state.replay import fold_segment
+
+# Retention and rolls change a partition while it is read.
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One partition after its turn.
+
+    Attributes:
+        plan: what there was to do, None where that could not be known.
+        error: why it is as it was shipped before, None where it is as it is on disk.
+    """
+
+    folder: str
+    plan: PartitionPlan | None = None
+    error: TiersnapError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """One run of `tiersnap collect`.
+
+    Attributes:
+        uri: the log directory, as its rows name it.
+        with_batches: ship batch headers, too.
+        now: epoch ms; the run's only reading of the clock.
+        apply: write; without it plans are made.
+    """
+
+    to: CollectedFolder
+    uri: str
+    log_dir: LogDir
+    properties: MetaProperties | None
+    with_batches: bool
+    now: int
+    apply: bool
+
+    def partitions(self, selected: list[str]) -> Iterator[Collected]:
+        """Collect the partition folders `selected`, one after the other; what cannot be collected is an error in it.
+
+        Raises:
+            UsageError: another log directory was collected into this folder.
+            TransientError: another collection is at work on it.
+        """
+        marker = self.to.marker_of(Marker.of(self.uri, self.properties))
+        if self.apply:
+            marker = self._announce(marker, selected)
+        complete = set()
+        for folder in selected:
+            done = self._partition(folder)
+            if done.error is None:
+                complete.add(folder)
+            yield done
+        if self.apply:
+            self._finish(marker, complete)
+
+    def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
+        """Name the folders before their first object, so that whatever becomes of them is found again."""
+        marker = before.value or Marker.of(self.uri, self.properties)
+        new = [folder for folder in selected if folder not in {*marker.partitions, *marker.absent}]
+        if before.value is not None and not new:
+            return before
+        announced = replace(marker, absent={**marker.absent, **dict.fromkeys(new, self.now)})
+        return self.to.put_marker(announced, before)
+
+    def _finish(self, before: Read[Marker], complete: set[str]) -> None:
+        """Say which partitions there are, and delete those that have been gone for a day."""
+        assert before.value is not None
+        marker, on_disk = before.value, set(self.log_dir.folders)
+        partitions = {folder for folder in marker.partitions if folder in on_disk} | complete
+        absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
+        absent |= {folder: self.now for folder in marker.partitions if folder not in on_disk}
+        for folder, since in list(absent.items()):
+            is_due = folder not in on_disk and since + GRACE_MS <= self.now
+            if is_due and self.to.delete_partition(folder):
+                del absent[folder]
+        after = replace(marker, partitions=tuple(sorted(partitions)), absent=absent)
+        if after != marker:
+            self.to.put_marker(after, before)
+
+    def _partition(self, folder: str) -> Collected:
+        done = Collected(folder)
+        for _ in range(_ATTEMPTS):
+            try:
+                before = self.to.listing(folder)
+                plan = self._plan(folder, before.value)
+                done = Collected(folder, plan)
+                if self.apply and plan.is_changed:
+                    self._ship(folder, plan, before)
+            except _MovedError as error:
+                done = replace(done, error=error)
+                continue
+            except TiersnapError as error:
+                return replace(done, error=error)
+            return done
+        return done
+
+    def _plan(self, folder: str, before: Listing | None) -> PartitionPlan:
+        path = f"{self.log_dir.path}/{folder}"
+        partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
+        for finding in partition.findings:
+            if finding.kind is FindingKind.PERMISSION_DENIED or finding.path == path:
+                raise _unread(finding.path, finding.kind, finding.message)
+        return plan_partition(
+            self.uri,
+            partition,
+            before,
+            properties=self.properties,
+            with_batches=self.with_batches,
+            now=self.now,
+        )
+
+    def _ship(self, folder: str, plan: PartitionPlan, before: Read[Listing]) -> None:
+        for part in self._decoded(plan):
+            for name, data in part.objects().items():
+                self.to.put_part(folder, name, data)
+            plan = replace(plan, decodes={**plan.decodes, **part.decodes})
+            if part.is_full:
+                before = self.to.put_listing(folder, plan.progress, before)
+        snapshots = dict(plan.snapshots)
+        for offset, file in plan.snapshot_files.items():
+            snapshots[offset] = new_name(offset, Part.SNAPSHOT)
+            self.to.put_part(folder, snapshots[offset], self._snapshot(file))
+        listing = replace(plan, snapshots=snapshots).listing
+        others = self.to.parts(folder) - listing.objects
+        superseded = {name: listing.superseded.get(name, self.now) for name in others}
+        due = {name for name, since in superseded.items() if since + GRACE_MS <= self.now}
+        left = {name: since for name, since in superseded.items() if name not in due}
+        self.to.put_listing(folder, replace(listing, superseded=left), before)
+        self.to.delete_parts(folder, due)
+
+    def _decoded(self, plan: PartitionPlan) -> Iterator[DecodePart]:
+        """The segments that are to be shipped, decoded, neighbours together; the active one, which changes, alone."""
+        part: DecodePart | None = None
+        rows = {row["base_offset"]: row for row in plan.row["segments"]}
+        for segment in plan.segments:
+            if part is not None and (part.is_full or segment.is_active):
+                yield part
+                part = None
+            part = part or DecodePart(segment.base_offset, with_batches=self.with_batches)
+            self._decode(plan.partition, segment, {**plan.row, **rows[segment.base_offset]}, part)
+        if part is not None:
+            yield part
+
+    def _decode(self, partition: Partition, segment: Segment, identity: dict[str, Any], part: DecodePart) -> None:
+        of_batches = {**identity, "segment_base_offset": segment.base_offset}
+        runs, end = fold_segment(
+            self.log_dir.filesystem,
+            segment,
+            cuts=cut_offsets(partition),
+            on_rows=(lambda rows: part.add_batches(rows, of_batches)) if self.with_batches else None,
+        )
+        self._check_read(segment, end)
+        part.add(identity, end, runs)
+
+    def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
+        finding = end.finding
+        if finding is not None and finding.kind in _UNREAD:
+            if not self.log_dir.filesystem.get_file_info(segment.log.path).is_file:
+                raise _MovedError(
+                    f"{segment.log.path} was deleted while it was to be read", hint="run the same command again"
+                )
+            raise _unread(segment.log.path, finding.kind, finding.message)
+
+    def _snapshot(self, file: FileRef) -> bytes:
+        if file.size > SMALL_FILE_BYTES:
+            raise UsageError(f"{file.path}: {file.size} bytes, and no snapshot has as many", hint="look at the file")
+        try:
+            return SourceFile(self.log_dir.filesystem, file.path, file.size).read()
+        except TransientError as error:
+            raise _MovedError(error.message, hint=error.hint) from error
+
+
+_UNREAD = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
+
+
+class _MovedError(TransientError):
+    """Raised when a file is not what was listed a moment ago; the partition is listed again."""
+
+
+def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
+    if kind is FindingKind.PERMISSION_DENIED:
+        return UsageError(f"{path}: {message}", hint="run it as the user that runs the broker")
+    return TransientError(
+        f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here"
+    )

@@ -1,0 +1,105 @@
+"""A collected folder in a store: read, and written so that every reader sees a whole listing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.collected.listing import Listing
+from tiersnap.snapshot.collected.marker import Marker
+from tiersnap.snapshot.collected.names import LISTING, MARKER, is_part
+from tiersnap.snapshot.errors import ObjectExistsError, UsageError
+
+_LARGEST = 1 << 30
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[_T]):
+    """What was read and the `etag` that it is replaced by; None and "" where there is nothing."""
+
+    value: _T | None = None
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedFolder:
+    """The objects of snapshot.collected below one URI."""
+
+    store: ObjectStore
+
+    def marker(self) -> Read[Marker]:
+        """`collected.json`; raises CorruptDataError and UsageError as Marker.decode."""
+        try:
+            found = self.store.read(MARKER, limit=_LARGEST)
+        except ObjectNotFoundError:
+            return Read()
+        return Read(Marker.decode(found.data, name=f"{self.store.uri}{MARKER}"), found.info.etag)
+
+    def marker_of(self, mine: Marker) -> Read[Marker]:
+        """`collected.json` of the log directory `mine`.
+
+        Raises:
+            UsageError: another log directory was collected here.
+        """
+        found = self.marker()
+        if found.value is not None and not found.value.is_same_disk(mine):
+            raise UsageError(
+                f"{self.store.uri} holds what was collected of {found.value.place}, and this is {mine.place}",
+                hint="give each log directory a folder of its own as --to",
+            )
+        return found
+
+    def put_marker(self, marker: Marker, before: Read[Marker]) -> Read[Marker]:
+        """Replace `collected.json`, if it is still what was read.
+
+        Raises:
+            ObjectChangedError: another collection was faster.
+        """
+        return Read(marker, self._put(MARKER, marker.encode(), before.etag))
+
+    def listing(self, partition: str) -> Read[Listing]:
+        """The listing of a partition folder; raises CorruptDataError and UsageError as Listing.decode."""
+        key = f"{partition}/{LISTING}"
+        try:
+            found = self.store.read(key, limit=_LARGEST)
+        except ObjectNotFoundError:
+            return Read()
+        return Read(Listing.decode(found.data, name=f"{self.store.uri}{key}"), found.info.etag)
+
+    def put_listing(self, partition: str, listing: Listing, before: Read[Listing]) -> Read[Listing]:
+        """Replace the listing of a partition folder, if it is still what was read; raises as `put_marker`."""
+        return Read(listing, self._put(f"{partition}/{LISTING}", listing.encode(), before.etag))
+
+    def put_part(self, partition: str, name: str, data: bytes) -> None:
+        """Ship one object, whose name nobody else gives."""
+        self.store.put_if_absent(f"{partition}/{name}", data)
+
+    def parts(self, partition: str) -> set[str]:
+        """Names of the objects of a partition, those of killed attempts among them."""
+        names = (info.key.rpartition("/")[2] for info in self.store.list(f"{partition}/"))
+        return {name for name in names if is_part(name)}
+
+    def delete_parts(self, partition: str, names: set[str]) -> None:
+        """Delete objects; one that stays is found by the next collection."""
+        if names:
+            self.store.delete([f"{partition}/{name}" for name in sorted(names)])
+
+    def delete_partition(self, partition: str) -> bool:
+        """Delete a partition's objects, its listing first; whether none is left."""
+        keys = [info.key for info in self.store.list(f"{partition}/")]
+        keys.sort(key=lambda key: not key.endswith(f"/{LISTING}"))
+        return not keys or not self.store.delete(keys)
+
+    def _put(self, key: str, data: bytes, etag: str) -> str:
+        try:
+            put = self.store.replace_if(key, data, etag) if etag else self.store.put_if_absent(key, data)
+        except ObjectExistsError as error:
+            raise ObjectChangedError(
+                f"{self.store.uri}{key}: another collection wrote it first", hint="run the same command again"
+            ) from error
+        return put.etag

@@ -1,0 +1,109 @@
+"""Decodes of neighbouring segments, and their batch headers, as the bytes of Parquet objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tiersnap.snapshot.collected.listing import Row
+from tiersnap.snapshot.collected.names import Part, batches_of, new_name
+from tiersnap.snapshot.log.segment_walk import SegmentEnd
+from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.tables.record_batches import to_batch
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
+from tiersnap.snapshot.tasks.decode_segments import segment_rows
+
+# Of deltas, not compressed: what a run's task holds at once. A segment with more has an object of its own.
+MOST_DELTA_BYTES = 32 << 20
+# Of headers, compressed, which are kept until the object is shipped.
+MOST_HEADER_BYTES = 32 << 20
+# Of segment files: what a collection that is killed has to read again.
+MOST_LOG_BYTES = 4 << 30
+_ROW_GROUP_BYTES = 4 << 20
+
+
+class DecodePart:
+    """One object with rows of SEGMENTS, and one with rows of RECORD_BATCHES if they are asked for."""
+
+    def __init__(self, base_offset: int, *, with_batches: bool) -> None:
+        self.name = new_name(base_offset, Part.SEGMENTS)
+        self.batches_name = batches_of(self.name) if with_batches else None
+        self.decodes: dict[int, Row] = {}
+        self._rows = _ParquetBytes(SEGMENTS)
+        self._batches = _ParquetBytes(RECORD_BATCHES) if with_batches else None
+        self._log_bytes = 0
+        self._delta_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next segment belongs to another object."""
+        header_bytes = 0 if self._batches is None else self._batches.size
+        return (
+            self._log_bytes >= MOST_LOG_BYTES
+            or self._delta_bytes >= MOST_DELTA_BYTES
+            or header_bytes >= MOST_HEADER_BYTES
+        )
+
+    def add_batches(self, rows: np.ndarray, identity: Mapping[str, object]) -> None:
+        """Take decoded batches (RECORD_BATCH_DTYPE) under the columns of `identity` that no header has."""
+        if self._batches is not None:
+            self._batches.write(to_batch(rows, identity))
+
+    def add(self, identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> None:
+        """Take the decode of a segment; `identity` holds the columns of WANTED."""
+        rows = segment_rows({**identity, "run": 0, "crc_checked": end.crc_checked}, end, runs)
+        self._rows.write(rows)
+        self._log_bytes += end.size
+        self._delta_bytes += rows.nbytes
+        self.decodes[identity["base_offset"]] = {
+            "base_offset": identity["base_offset"],
+            "object": self.name,
+            "batches": self.batches_name,
+            "next_base_offset": identity["next_base_offset"],
+            "size_bytes": identity["size_bytes"],
+            "modified_ns": identity["modified_ns"],
+            "valid_bytes": end.valid_bytes,
+            "log_end_offset": end.last_offset + 1,
+            "run_starts": [run.start_offset for run in runs],
+        }
+
+    def objects(self) -> dict[str, bytes]:
+        """The content of each object by its name; nothing can be added any more."""
+        objects = {self.name: self._rows.finish()}
+        if self.batches_name is not None and self._batches is not None:
+            objects[self.batches_name] = self._batches.finish()
+        return objects
+
+
+class _ParquetBytes:
+    """A Parquet file in memory, compressed as it grows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_page_checksum=True)
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self.size = 0  # bytes so far, compressed
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; several batches make a row group."""
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._end_row_group()
+
+    def _end_row_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, schema=self._schema))
+            self._waiting, self._bytes, self.size = [], 0, self._sink.tell()
+
+    def finish(self) -> bytes:
+        """The bytes of the file."""
+        self._end_row_group()
+        self._writer.close()
+        return bytes(self._sink.getvalue())

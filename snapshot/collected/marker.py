@@ -1,0 +1,104 @@
+"""`collected.json`: whose log directory a collected folder is of, and which partitions it holds now.
+
+    version       1
+    logDir        as `tiersnap collect` was given it
+    nodeId, clusterId, directoryId    of meta.properties; null where it does not say
+    partitions    names of the partition folders whose listings are complete, ascending
+    absent        folders that may have objects here and are no partition now, or not yet: since when (epoch ms)
+
+One line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.log.log_dir import split_folder_name
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What `collected.json` says."""
+
+    log_dir: str
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None
+    partitions: tuple[str, ...] = ()
+    absent: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
+        """The marker of a log directory before anything was collected from it."""
+        if properties is None:
+            return cls(log_dir, None, None, None)
+        return cls(log_dir, properties.node_id, properties.cluster_id, properties.directory_id)
+
+    @property
+    def properties(self) -> MetaProperties | None:
+        """What meta.properties said; None where there was none."""
+        return None if self.cluster_id is None else MetaProperties(self.cluster_id, self.node_id, self.directory_id)
+
+    @property
+    def place(self) -> str:
+        """The log directory and its broker, for people."""
+        return self.log_dir if self.node_id is None else f"{self.log_dir} of broker {self.node_id}"
+
+    def is_same_disk(self, other: Marker) -> bool:
+        """Whether both are of one log directory; where it has no id of its own, broker and path must be the same."""
+        if self.directory_id is not None and other.directory_id is not None:
+            return self.directory_id == other.directory_id
+        return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)
+
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(
+            {
+                "version": VERSION,
+                "logDir": self.log_dir,
+                "nodeId": self.node_id,
+                "clusterId": self.cluster_id,
+                "directoryId": self.directory_id,
+                "partitions": sorted(self.partitions),
+                "absent": dict(sorted(self.absent.items())),
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> Marker:
+        """The inverse of `encode`.
+
+        Raises:
+            UsageError: a newer tiersnap wrote it.
+            CorruptDataError: it is no such file.
+        """
+        try:
+            found = json.loads(data)
+            version = found["version"]
+            if isinstance(version, int) and version > VERSION:
+                raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
+            marker = cls(
+                found["logDir"],
+                found["nodeId"],
+                found["clusterId"],
+                found["directoryId"],
+                tuple(found["partitions"]),
+                dict(found["absent"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise _corrupt(name, repr(error)) from error
+        if version != VERSION or not all(map(split_folder_name, (*marker.partitions, *marker.absent))):
+            raise _corrupt(name, f"version {version}, or a partition that has no such name")
+        return marker
+
+
+def _corrupt(name: str, reason: str) -> CorruptDataError:
+    hint = "give an empty folder as --to and collect again"
+    return CorruptDataError(f"{name}: not what tiersnap collect writes: {reason}", hint=hint)

@@ -1,0 +1,170 @@
+"""A collected folder as a source of a fleet's run: the listings that its host made, read through pyarrow.fs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tiersnap.snapshot.collected.listing import Listing, Row
+from tiersnap.snapshot.collected.marker import Marker
+from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
+from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
+from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.log_dir import Partition, resolve, split_folder_name
+from tiersnap.snapshot.regular_file import read_bounded
+from tiersnap.snapshot.tables.listed import from_row, to_row
+from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedSource:
+    """A collected folder.
+
+    Attributes:
+        uri: as the user named it; the `log_dir` of its rows.
+        path: inside the filesystem.
+        marker: what `collected.json` said when it was opened.
+    """
+
+    uri: str
+    filesystem: fs.FileSystem
+    path: str
+    marker: Marker
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of the partition folders that it holds now."""
+        return self.marker.partitions
+
+    @property
+    def collected_from(self) -> str:
+        """The log directory that holds the segments themselves."""
+        return self.marker.place
+
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[Row, Partition]:
+        """The row of LISTED and the partition; one whose listing cannot be read has a finding and no segments.
+
+        Args:
+            topic_ids: ids by topic, for topics that have none on disk.
+        """
+        listing, finding = self._read(folder)
+        if listing is None:
+            topic, number = split_folder_name(folder) or ("", -1)
+            path = f"{self.path}/{folder}"
+            partition = Partition(path, topic, number, (), {}, findings=() if finding is None else (finding,))
+            return to_row(self.uri, partition, properties=self.marker.properties), partition
+        found = from_row(self.path, listing.row)
+        partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
+        row = to_row(self.uri, partition, properties=self.marker.properties)
+        decodes = {segment["base_offset"]: segment["decode"] for segment in listing.row["segments"]}
+        objects = {file["end_offset"]: file["object"] for file in listing.row["snapshots"]}
+        for segment in row["segments"]:
+            segment["decode"] = decodes[segment["base_offset"]]
+        for file in row["snapshots"]:
+            file["object"] = objects[file["end_offset"]]
+        return row, partition
+
+    def batches(self, folder: str) -> Iterator[pa.RecordBatch]:
+        """Rows of RECORD_BATCHES of the segments that a partition's listing names.
+
+        Raises:
+            OSError: an object cannot be read.
+            SourceNotFoundError: headers were not collected, or not of every segment.
+        """
+        listing, _ = self._read(folder)
+        segments = [] if listing is None else listing.row["segments"]
+        for name, group in groupby(segments, key=itemgetter("decode")):
+            path = f"{self.path}/{folder}/{batches_of(name)}"
+            bases = pa.array([segment["base_offset"] for segment in group], pa.int64())
+            try:
+                yield from self._batches(path, bases)
+            except FileNotFoundError as error:
+                raise SourceNotFoundError(
+                    f"{path}: no headers were collected", hint="tiersnap collect LOGDIR --to URI --headers --apply"
+                ) from error
+
+    def _batches(self, path: str, bases: pa.Array) -> Iterator[pa.RecordBatch]:
+        with self.filesystem.open_input_file(path) as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            for batch in parquet.iter_batches(columns=RECORD_BATCHES.names):
+                kept = batch.filter(pc.is_in(batch["segment_base_offset"], bases))
+                log_dirs = pa.repeat(pa.scalar(self.uri, pa.string()), kept.num_rows)
+                columns = [log_dirs, *(kept[name] for name in RECORD_BATCHES.names[1:])]
+                yield pa.RecordBatch.from_arrays(columns, schema=RECORD_BATCHES)
+
+    def _read(self, folder: str) -> tuple[Listing | None, Finding | None]:
+        path = f"{self.path}/{folder}/{LISTING}"
+        try:
+            return Listing.decode(read_bounded(self.filesystem, path), name=path), None
+        except OSError as error:
+            return None, unreadable(path, error)
+        except CorruptDataError as error:
+            return None, Finding(FindingKind.UNREADABLE_FILE, path, -1, error.message)
+
+
+def open_collected(uri: str) -> CollectedSource | None:
+    """The collected folder at a URI or path, None where there is no `collected.json`.
+
+    Raises:
+        SourceNotFoundError: nothing can be read there.
+        UsageError: a newer tiersnap wrote it.
+        CorruptDataError: `collected.json` is no such file.
+        NotALogDirError: nothing was collected yet.
+    """
+    filesystem, path = resolve(uri)
+    path = path.rstrip("/")
+    name = f"{path}/{MARKER}"
+    try:
+        data = read_bounded(filesystem, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="see that it may be read here") from error
+    marker = Marker.decode(data, name=name)
+    if not marker.partitions:
+        raise NotALogDirError(
+            f"{uri}: no partition of {marker.place} was collected yet",
+            hint="tiersnap collect LOGDIR --to URI --apply on that host",
+        )
+    return CollectedSource(uri, filesystem, path, marker)
+
+
+def read_decodes(
+    filesystem: fs.FileSystem, path: str, wanted: Sequence[Mapping[str, Any]], *, run: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of SEGMENTS out of one object of decodes, in the order in which it has them.
+
+    Args:
+        path: of the object.
+        wanted: rows of decode_segments.WANTED whose decodes lie in it, ascending.
+        run: number of the run that takes them.
+
+    Raises:
+        OSError: it cannot be read, or it is damaged.
+    """
+    by_base = {row["base_offset"]: row for row in wanted}
+    bases = pa.array(list(by_base), pa.int64())
+    with filesystem.open_input_file(path) as file:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        for batch in parquet.iter_batches(batch_size=64, columns=SEGMENTS.names):
+            kept = batch.filter(pc.is_in(batch["base_offset"], bases))
+            if kept.num_rows:
+                yield _of_run(kept, [by_base[base] for base in kept["base_offset"].to_pylist()], run)
+
+
+def _of_run(rows: pa.RecordBatch, wanted: Sequence[Mapping[str, Any]], run: int) -> pa.RecordBatch:
+    """The rows with the identity that this run lists them by."""
+    identity = ("log_dir", "topic", "partition", "topic_id", "next_base_offset", "size_bytes", "modified_ns")
+    columns = {name: rows[name] for name in SEGMENTS.names}
+    columns |= {name: pa.array([row[name] for row in wanted], SEGMENTS.field(name).type) for name in identity}
+    columns["run"] = pa.repeat(pa.scalar(run, pa.int64()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([columns[name] for name in SEGMENTS.names], schema=SEGMENTS)

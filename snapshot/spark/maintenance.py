@@ -1,0 +1,112 @@
+"""Rows that no reader of the tables asks for any more: deleted by MERGE, files compacted and vacuumed by Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.snapshot.spark.remote import state_order
+from tiersnap.snapshot.spark.warehouse import Warehouse, newest
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What there is to do in one table, or was done.
+
+    Attributes:
+        rows: of the table, before.
+        superseded: of them, rows that no reader asks for any more.
+        files, size: of the newest version: files, bytes; after the work where there was any.
+    """
+
+    table: str
+    rows: int
+    superseded: int
+    files: int
+    size: int
+
+
+def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
+    """SEGMENT_KEY and run of decodes: not the newest of their segment, or of segments that were gone at a later carry."""
+    keys = segments.select(*SEGMENT_KEY, "run").distinct()
+    last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
+    older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
+    facts = newest(partitions, PARTITION_KEY)
+    carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, F.col("run").alias("_carried"))
+    there = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(
+        *PARTITION_KEY, F.col("offset").alias("base_offset")
+    )
+    gone = (
+        keys.join(carried, on=list(PARTITION_KEY))
+        .where("run < _carried")
+        .join(there, on=list(SEGMENT_KEY), how="left_anti")
+        .select(*SEGMENT_KEY, "run")
+    )
+    return older.unionByName(gone).distinct()
+
+
+def superseded_partitions(partitions: DataFrame) -> DataFrame:
+    """PARTITION_KEY and run of carries that are not the newest of their partition."""
+    keys = partitions.select(*PARTITION_KEY, "run").distinct()
+    last = F.max("run").over(Window.partitionBy(*PARTITION_KEY))
+    return keys.withColumn("_last", last).where("run < _last").select(*PARTITION_KEY, "run")
+
+
+def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
+    """ATTEMPT_KEY, state and run of states that an attempt has left."""
+    rows = remote_log_segments.where("segment_id is not null and state is not null")
+    code = state_order()
+    last = F.max(code).over(Window.partitionBy(*ATTEMPT_KEY))
+    left = rows.withColumn("_code", code).withColumn("_last", last).where("_code < _last")
+    return left.select(*ATTEMPT_KEY, "state", "run").distinct()
+
+
+def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[Maintained]:
+    """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
+
+    Args:
+        vacuum_after_hours: files of older versions go after that long; Delta refuses less than 168 without a setting
+            of its own, because a reader or a writer may still be at them.
+    """
+    if not warehouse.exists("partitions"):
+        return
+    partitions = warehouse.read("partitions")
+    plans: list[tuple[str, Sequence[str], DataFrame]] = [
+        ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
+        (
+            "remote_log_segments",
+            (*ATTEMPT_KEY, "state", "run"),
+            superseded_states(warehouse.read("remote_log_segments")),
+        ),
+        # Last: what is superseded elsewhere is told by it.
+        ("partitions", (*PARTITION_KEY, "run"), superseded_partitions(partitions)),
+    ]
+    for table, key, doomed in plans:
+        if warehouse.exists(table):
+            yield _one(warehouse, table, key, doomed, apply, vacuum_after_hours)
+
+
+def _one(
+    warehouse: Warehouse, table: str, key: Sequence[str], doomed: DataFrame, apply: bool, vacuum_after_hours: float
+) -> Maintained:
+    rows = warehouse.read(table)
+    before, superseded = rows.count(), rows.join(doomed, on=list(key), how="left_semi").count()
+    delta = DeltaTable.forPath(warehouse.spark, warehouse.path(table))
+    if apply:
+        warehouse.may_commit()
+        if superseded:
+            same = " and ".join(f"t.{name} = d.{name}" for name in key)
+            delta.alias("t").merge(doomed.alias("d"), same).whenMatchedDelete().execute()
+        delta.optimize().executeCompaction()
+        delta.vacuum(vacuum_after_hours)
+    detail = delta.detail().select("numFiles", "sizeInBytes").first()
+    files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
+    return Maintained(table, before, superseded, files, size)

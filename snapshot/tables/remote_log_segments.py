@@ -1,0 +1,45 @@
+"""Rows of `remote_log_segments`: KIP-405's states, the newest of each attempt, and copies as the gate takes them.
+
+Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.coverage import CopyFacts
+
+COPY_STARTED = "COPY_SEGMENT_STARTED"
+COPY_FINISHED = "COPY_SEGMENT_FINISHED"
+DELETE_STARTED = "DELETE_SEGMENT_STARTED"
+DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
+# In the order in which an attempt enters them: states only move forward, so the furthest is the newest.
+STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
+ATTEMPT_KEY = ("topic_id", "partition", "segment_id")
+
+
+def newest_states(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The row with the newest state of each attempt; snapshot.spark.remote.current says the same of a DataFrame."""
+    newest: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in rows:
+        if row["segment_id"] is None or row["state"] is None:
+            continue
+        attempt = tuple(row[name] for name in ATTEMPT_KEY)
+        known = newest.get(attempt)
+        if known is None or STATES.index(known["state"]) < STATES.index(row["state"]):
+            newest[attempt] = row
+    return list(newest.values())
+
+
+def finished_copies(rows: Iterable[Mapping[str, Any]]) -> Iterator[CopyFacts]:
+    """The complete copies among rows of REMOTE_LOG_SEGMENTS or of listed.COPY; `end_offset` becomes exclusive."""
+    for row in rows:
+        if row["state"] == COPY_FINISHED:
+            yield CopyFacts(row["start_offset"], row["end_offset"] + 1, to_leader_epochs(row["leader_epochs"]))
+
+
+def to_leader_epochs(rows: Iterable[Mapping[str, Any]] | None) -> LeaderEpochs:
+    """Ascending (epoch, start offset), of a list of LEADER_EPOCH; none for null."""
+    return tuple((row["epoch"], row["start_offset"]) for row in rows or ())

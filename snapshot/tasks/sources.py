@@ -1,0 +1,96 @@
+"""The two kinds of source of a run: log directories, and what `tiersnap collect` shipped of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyarrow import fs
+
+from tiersnap.snapshot.collected.source import open_collected
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
+from tiersnap.snapshot.tables.listed import to_row
+
+
+class PartitionSource(Protocol):
+    """Where partitions are listed."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of its partition folders."""
+        ...
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the source as a whole."""
+        ...
+
+    @property
+    def collected_from(self) -> str | None:
+        """The log directory that holds the segments, where this source has no more than their decodes; else None."""
+        ...
+
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[dict[str, Any], Partition]:
+        """The row of LISTED and the partition; one that cannot be read has a finding and no segments.
+
+        Args:
+            topic_ids: ids by topic, for topics that have none on disk.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirSource:
+    """A log directory."""
+
+    uri: str
+    log_dir: LogDir
+    properties: MetaProperties | None
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """See PartitionSource."""
+        return self.log_dir.folders
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """See PartitionSource."""
+        return self.log_dir.findings
+
+    @property
+    def collected_from(self) -> str | None:
+        """See PartitionSource."""
+        return None
+
+    def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[dict[str, Any], Partition]:
+        """See PartitionSource."""
+        found = read_partition(self.log_dir.filesystem, f"{self.log_dir.path}/{folder}", self.log_dir.checkpoints)
+        partition = replace(found, topic_id=found.topic_id or topic_ids.get(found.topic))
+        return to_row(self.uri, partition, properties=self.properties), partition
+
+
+def open_source(uri: str) -> PartitionSource:
+    """The source at a URI or path, whichever kind it is.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError: it is neither.
+        UsageError, CorruptDataError: it is a collected folder that cannot be read.
+    """
+    collected = open_collected(uri)
+    if collected is not None:
+        return collected
+    log_dir = open_log_dir(uri)
+    return LogDirSource(uri, log_dir, read_properties(log_dir.filesystem, log_dir.path))
+
+
+def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
+    """What `meta.properties` of a log directory says; None where there is none that can be read."""
+    name = f"{path}/{META_PROPERTIES}"
+    try:
+        return parse(read_text(filesystem, name), name=name)
+    except (OSError, CorruptCheckpointError):
+        return None

@@ -1,0 +1,66 @@
+"""`tiersnap maintain tables`: nothing that a reader asks for goes, everything else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.reference.living_log import LivingLog
+from tests.reference.pipeline import Runner
+from tiersnap.snapshot.spark.maintenance import maintain
+from tiersnap.snapshot.spark.remote import current
+from tiersnap.snapshot.spark.schemas import of_arrow
+from tiersnap.snapshot.spark.warehouse import Warehouse, newest
+from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+pytestmark = pytest.mark.spark
+NAMES = ("segments", "partitions", "remote_log_segments")
+
+
+def read(warehouse: Warehouse) -> list[list[str]]:
+    """What a run, and a report, read of the tables."""
+    segments, partitions, remote = (warehouse.read(name) for name in NAMES)
+    asked = newest(segments, SEGMENT_KEY), newest(partitions, PARTITION_KEY), current(remote)
+    return [sorted(repr(row.asDict(recursive=True)) for row in rows.collect()) for rows in asked]
+
+
+def frame(spark: SparkSession, rows: list[dict], name: str) -> DataFrame:
+    schema = schemas.TABLES[name]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema), of_arrow(schema))
+
+
+def test_what_readers_ask_for_stays_and_all_else_goes(spark: SparkSession, tmp_path: Path) -> None:
+    log = LivingLog(tmp_path / "logs", 3)
+    runner = Runner(tmp_path, log.log_dir)
+    for _ in range(4):
+        log.roll_and_append()
+        log.high_watermark = log.end
+        log.write_checkpoints()
+        runner()
+    first = log.bases()[0]
+    for path in (log.log_dir / "orders-0").glob(f"{first:020d}.*"):
+        path.unlink()
+    runner()
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    for name in NAMES:
+        warehouse.append(name, frame(spark, getattr(runner.tables, name), name), run_id="before")
+    before = read(warehouse)
+    gone = [row for row in before[0] if f"'base_offset': {first}," in row]
+    assert gone
+
+    planned = {each.table: each for each in maintain(warehouse, apply=False)}
+    assert read(warehouse) == before
+    done = {each.table: each for each in maintain(warehouse, apply=True)}
+
+    assert {table: each.superseded for table, each in done.items()} == {
+        table: each.superseded for table, each in planned.items()
+    }
+    assert read(warehouse) == [[row for row in before[0] if row not in gone], *before[1:]]
+    for name, rows in zip(NAMES, read(warehouse), strict=True):
+        assert warehouse.read(name).count() == len(rows), name
+        assert done[name].rows == len(getattr(runner.tables, name))
+    assert [each.superseded for each in maintain(warehouse, apply=True)] == [0, 0, 0]
