@@ -35,6 +35,8 @@ COMMANDS = {
     "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
+    "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
+    "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),

@@ -5,7 +5,7 @@
     tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply
     |------command-----|  |--------words-------| |----------command-----------|
 
-A command is `tiersnap`, a subcommand, and then only options and UPPER CASE placeholders. `tiersnap run` gets the run's
+A command is `tiersnap`, a subcommand (two words of `transactions`), and then only options and UPPER CASE placeholders. `tiersnap run` gets the run's
 own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the log directory, the source and the segment
 file. What is not known keeps its placeholder, and the command counts as incomplete.
 """
@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from tiersnap.snapshot.report.run_info import RunInfo
 
-_COMMAND = re.compile(r"tiersnap [a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+_COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
 
