@@ -40,6 +40,19 @@ from tiersnap.snapshot.transactions.rows import hanging_row, state_row
 from tiersnap.snapshot.transactions.transaction_log import TransactionLog, read_transaction_log
 
 _COMMANDS_SAID = 10
+_HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
+
+\b
+list          every transactional id and the state of its transaction
+describe      one of them in full
+find-hanging  open transactions that nobody will end, which segments each keeps
+              from being tiered (ABOVE_LSO), and the command that aborts it
+
+Needs no broker and no Java, and reading is safe while the broker runs. Name every log directory of the host, or of
+several hosts: without all partitions of __transaction_state nobody can tell which producers no transactional id
+has, and then nothing is called hanging for want of one. Exits 4 when a transaction hangs, 5 when something is
+damaged, 6 when partitions of __transaction_state are missing or may not be read.
+"""
 
 
 class Question(StrEnum):
@@ -50,7 +63,7 @@ class Question(StrEnum):
     FIND_HANGING = "find-hanging"
 
 
-@click.command()
+@click.command(help=_HELP)
 @click.argument(
     "question", metavar="[list|describe|find-hanging]", type=click.Choice([each.value for each in Question])
 )
@@ -89,19 +102,7 @@ def transactions(
     check_crc: bool,
     form: str | None,
 ) -> int:
-    """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
-
-    \b
-    list          every transactional id and the state of its transaction
-    describe      one of them in full
-    find-hanging  open transactions that nobody will end, which segments each keeps
-                  from being tiered (ABOVE_LSO), and the command that aborts it
-
-    Needs no broker and no Java, and reading is safe while the broker runs. Name every log directory of the host, or of
-    several hosts: without all partitions of __transaction_state nobody can tell which producers no transactional id
-    has, and then nothing is called hanging for want of one. Exits 4 when a transaction hangs, 5 when something is
-    damaged, 6 when partitions of __transaction_state are missing or may not be read.
-    """
+    """Rows are those of snapshot.transactions.rows."""
     chosen, asked = chosen_form(output, form), Question(question)
     if (transactional_id is not None) != (asked is Question.DESCRIBE):
         raise UsageError(

@@ -12,6 +12,7 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import matches_topic, selected
+from tiersnap.snapshot.tasks.list_partitions import read_properties
 
 log_dirs_argument: Decorator = click.argument(
     "sources", metavar="LOGDIR...", nargs=-1, required=True, envvar="TIERSNAP_SOURCE"
@@ -29,8 +30,20 @@ partition_option: Decorator = click.option("--partition", type=click.IntRange(mi
 
 
 def opened(sources: Sequence[str]) -> tuple[LogDir, ...]:
-    """The log directories; a host with several disks has several."""
-    return tuple(map(open_log_dir, sources))
+    """The log directories; a host with several disks has several.
+
+    Raises:
+        UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
+    """
+    log_dirs = tuple(map(open_log_dir, sources))
+    properties = [read_properties(each.filesystem, each.path) for each in log_dirs]
+    clusters = {each.cluster_id for each in properties if each is not None}
+    if len(clusters) > 1:
+        raise UsageError(
+            f"{', '.join(sources)}: of {len(clusters)} clusters, {', '.join(sorted(clusters))}",
+            hint="name the log directories of one cluster",
+        )
+    return log_dirs
 
 
 def partitions_of(

@@ -63,15 +63,16 @@ def _bounded(data: bytes, largest: int) -> bytes:
 def _snappy(data: bytes, largest: int) -> bytes:
     if not data.startswith(_SNAPPY_JAVA):
         return _snappy_block(data, largest)
-    blocks, position = [], _SNAPPY_JAVA_HEADER
+    blocks, size, position = [], 0, _SNAPPY_JAVA_HEADER
     while position < len(data):
         (length,) = struct.unpack_from(">i", data, position)
         position += 4
         if not 0 <= length <= len(data) - position:
             raise ValueError(f"a snappy block of {length} bytes, {len(data) - position} are left")
-        block = _snappy_block(data[position : position + length], largest)
-        largest -= len(block)
-        blocks.append(block)
+        blocks.append(_snappy_block(data[position : position + length], largest))
+        size += len(blocks[-1])
+        if size > largest:
+            raise ValueError(f"more than {largest} bytes")
         position += length
     return b"".join(blocks)
 

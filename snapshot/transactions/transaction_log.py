@@ -149,7 +149,7 @@ def _misplaced(states: CoordinatorStates, count: int, path: str) -> Iterable[Fin
             wrong.setdefault(partition, []).append(transactional_id)
     for partition, ids in sorted(wrong.items()):
         message = (
-            f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} partitions, "
-            f"{ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: it has another number, or was given more"
+            f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} "
+            f"partitions, {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: it has another number, or was given more"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
