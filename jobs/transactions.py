@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
 from enum import StrEnum
 
 import click
 
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.form import Form, chosen_form, form_option, print_as_kafka
+from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import (
     as_of_option,
     exit_code_of,
@@ -19,27 +18,17 @@ from tiersnap.jobs.options.transactions import (
     partition_option,
     partitions_of,
 )
-from tiersnap.jobs.output import Output, Row, cell
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.transactions_tell import show, show_hanging
+from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.formats.transaction_state import TOPIC
-from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.transactions import kafka_table
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction
-from tiersnap.snapshot.transactions.hanging import (
-    NEXT_STEP,
-    JudgedTransaction,
-    TransactionVerdict,
-    abort_command,
-    judge_transaction,
-)
-from tiersnap.snapshot.transactions.open_transactions import OpenTransaction, open_transactions
-from tiersnap.snapshot.transactions.producers import replay_to_end
-from tiersnap.snapshot.transactions.rows import hanging_row, state_row
+from tiersnap.snapshot.transactions.hanging_search import HangingSearch
+from tiersnap.snapshot.transactions.rows import state_row
 from tiersnap.snapshot.transactions.transaction_log import TransactionLog, read_transaction_log
 
-_COMMANDS_SAID = 10
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
 
 \b
@@ -107,39 +96,28 @@ def transactions(
     if (transactional_id is not None) != (asked is Question.DESCRIBE):
         raise UsageError(
             "describe needs --transactional-id, and nothing else takes it",
-            hint=f"tiersnap transactions list {' '.join(sources)}",
+            hint=f"tiersnap transactions list {shlex.join(sources)}",
         )
     if max_transaction_timeout is None:
         raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
     log_dirs = opened(sources)
-    log = read_transaction_log(log_dirs, partition_count=partition_count, check_crc=check_crc)
-    findings = [*(finding for log_dir in log_dirs for finding in log_dir.findings), *log.findings]
+    findings = [finding for log_dir in log_dirs for finding in log_dir.findings]
     if asked is Question.FIND_HANGING:
-        judged = [
-            judge_transaction(transaction, log, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
-            for log_dir, each in partitions_of(log_dirs, sources, topic, partition)
-            for transaction in _open(log_dir, each, check_crc, findings)
-        ]
-        return _show_hanging(output, chosen, judged, log, findings, as_of=as_of, everything=everything)
+        search = HangingSearch(log_dirs, partition_count, max_transaction_timeout, as_of, check_crc=check_crc)
+        judged, log = search.judged(partitions_of(log_dirs, sources, topic, partition))
+        findings += [*log.findings, *search.findings]
+        return show_hanging(output, chosen, judged, log, findings, as_of=as_of, everything=everything)
+    log = read_transaction_log(log_dirs, partition_count=partition_count, check_crc=check_crc)
+    findings += log.findings
     if log.missing_finding is not None:
         findings.append(log.missing_finding)
     if transactional_id is not None:
         columns, known = kafka_table.DESCRIBE, [_described(log, transactional_id)]
     else:
-        columns, known = (
-            kafka_table.LIST,
-            [each for each in log.states.known.values() if _names(each, topic, partition)],
-        )
-    _show(output, chosen, columns, columns, [state_row(each, as_of=as_of) for each in known], findings)
+        every = log.states.known.values()
+        columns, known = kafka_table.LIST, [each for each in every if _names(each, topic, partition)]
+    show(output, chosen, columns, columns, [state_row(each, as_of=as_of) for each in known], findings)
     return exit_code_of(findings)
-
-
-def _open(log_dir: LogDir, partition: Partition, check_crc: bool, findings: list[Finding]) -> Iterator[OpenTransaction]:
-    if partition.topic == TOPIC:  # it has no producers, and what is wrong with it is known
-        return
-    replayed = replay_to_end(log_dir.filesystem, partition, check_crc=check_crc)
-    findings.extend(replayed.examination.findings)
-    yield from open_transactions(replayed)
 
 
 def _names(known: KnownTransaction, topic: re.Pattern[str] | None, partition: int | None) -> bool:
@@ -158,10 +136,16 @@ def _described(log: TransactionLog, transactional_id: str) -> KnownTransaction:
 
     Raises:
         UsageError: nothing is.
+        CorruptTransactionStateError: its record cannot be read.
     """
     known = log.states.known.get(transactional_id)
     if known is not None:
         return known
+    if transactional_id in log.states.unreadable:
+        raise CorruptTransactionStateError(
+            f"the newest record of {transactional_id!r} cannot be read",
+            hint="tiersnap transactions list LOGDIR says what is wrong with it",
+        )
     if log.is_current(transactional_id):
         raise UsageError(
             f"no transactional id {transactional_id!r}: it never was, or it has expired",
@@ -173,58 +157,3 @@ def _described(log: TransactionLog, transactional_id: str) -> KnownTransaction:
         + (f": {missing.message}" if missing is not None else ""),
         hint="name the log directories that hold all its partitions, and --partition-count",
     )
-
-
-def _show(
-    output: Output,
-    form: Form,
-    headings: Mapping[str, str],
-    columns: Mapping[str, str],
-    rows: Sequence[Row],
-    findings: Sequence[Finding],
-) -> None:
-    """Rows with Kafka's `headings` as its tool prints them, or with our `columns` in a form of ours."""
-    if form is Form.KAFKA:
-        print_as_kafka(output, headings, rows, findings)
-    else:
-        output.rows("transactions", rows, columns=columns, findings=findings)
-
-
-def _show_hanging(
-    output: Output,
-    form: Form,
-    judged: Sequence[JudgedTransaction],
-    log: TransactionLog,
-    findings: list[Finding],
-    *,
-    as_of: int,
-    everything: bool,
-) -> ExitCode:
-    verdicts = Counter(each.verdict for each in judged)
-    if verdicts[TransactionVerdict.UNKNOWN] and log.missing_finding is not None:
-        findings.append(log.missing_finding)
-    shown = [each for each in judged if everything or each.verdict.is_hanging]
-    headings = kafka_table.FIND_HANGING
-    columns = {**headings, "verdict": "Verdict", "blocked_segment_count": "BlockedSegments", "reason": "Reason"}
-    _show(output, form, headings, columns, [hanging_row(each, as_of=as_of) for each in shown], findings)
-    for line in _talk(judged, verdicts, len(judged) - len(shown)):
-        output.talk(line)
-    code = exit_code_of(findings)
-    is_hanging = any(verdict.is_hanging for verdict in verdicts)
-    return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
-
-
-def _talk(
-    judged: Sequence[JudgedTransaction], verdicts: Mapping[TransactionVerdict, int], left_out: int
-) -> Iterator[str]:
-    yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
-    if left_out:
-        yield f"not shown: {left_out} open transactions that are not known to hang; --all shows them"
-    hanging = [each.transaction for each in judged if each.verdict.is_hanging]
-    for transaction in hanging[:_COMMANDS_SAID]:
-        yield f"next: {abort_command(transaction)}"
-    if len(hanging) > _COMMANDS_SAID:
-        yield f"and {len(hanging) - _COMMANDS_SAID} more, which --output json shows"
-    for verdict in verdicts:
-        if verdict in NEXT_STEP:
-            yield f"next for {verdict}: {NEXT_STEP[verdict]}"

@@ -45,6 +45,8 @@ _T = TypeVar("_T")
 TOPIC = "__transaction_state"
 KEY_VERSION = 0
 LATEST_VALUE_VERSION = 1
+_VERSION_BYTES = 2
+_KNOWN_VERSIONS = frozenset(struct.pack(">h", version) for version in range(LATEST_VALUE_VERSION + 1))
 _HINT = "tiersnap dump FILE shows the batch; other transactional ids are not touched by it"
 _NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
 
@@ -126,6 +128,11 @@ def decode_value(value: bytes) -> TransactionLogValue:
         CorruptTransactionStateError: it does not follow its schema, or its state is none that is ever written.
     """
     return _decoded(value, "value", _value)
+
+
+def has_known_version(value: bytes | None) -> bool:
+    """Whether a value is not of a version that only a newer broker knows; tombstones and damaged ones are not."""
+    return value is None or len(value) < _VERSION_BYTES or value[:_VERSION_BYTES] in _KNOWN_VERSIONS
 
 
 def _decoded(data: bytes, what: str, decode: Callable[[FlexibleReader], _T]) -> _T:

@@ -77,8 +77,8 @@ class CoordinatorStates:
 
     Attributes:
         known: newest state by transactional id, ascending.
-        unreadable: ids whose newest record cannot be read. A state in `known` may be an earlier one, which a broker
-            from 4.3 on takes instead.
+        unreadable: ids whose newest record cannot be read. The state in `known`, if there is one, is an earlier one,
+            which a broker from 4.3 on takes where the newest is of an unknown version.
         found_in: partition by transactional id, tombstones and unreadable records counted.
         by_producer: the states in `known` by their current producer id.
     """

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from pyarrow import fs
 
-from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.formats.transaction_state import TOPIC, has_known_version
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
-from tiersnap.snapshot.log.records import SegmentRecords
+from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.transactions.coordinator import CoordinatorStates, TransactionRecord, newest_states, read_record
 from tiersnap.snapshot.transactions.partitioner import likely_counts, partition_of
 
@@ -50,7 +50,7 @@ class TransactionLog:
         return self.is_count_sure and not self.missing and not self.states.unreadable
 
     def is_current(self, transactional_id: str) -> bool:
-        """Whether what is known of this id, were it nothing, is what its coordinator knows."""
+        """Whether all that its coordinator has written of this id is known, be it nothing."""
         if transactional_id in self.states.unreadable or not self.partition_count:
             return False
         found = self.states.found_in.get(transactional_id)
@@ -94,7 +94,7 @@ def read_transaction_log(
     hidden = {each.number for each in found if each.hides_states}
     paths = ", ".join(each.path for each in log_dirs)
     if count is not None:
-        findings += _misplaced(states, count, paths)
+        findings += _misplaced(states, numbers, count, paths)
     return TransactionLog(
         states,
         count,
@@ -122,27 +122,40 @@ class _ReadPartition:
 
 
 def _read_partition(filesystem: fs.FileSystem, partition: Partition, check_crc: bool) -> _ReadPartition:
+    """Decode the newest record of each key, and the newest whose version nobody knows.
+
+    Ids are few and their records many, so that all others are looked at in passing only.
+    """
     read = _ReadPartition(partition.partition, findings=list(partition.findings))
-    problems: list[Finding] = []
+    newest: dict[bytes | None, tuple[LogRecord, str]] = {}
+    unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
     for segment in partition.segments:
         records = SegmentRecords(filesystem, segment, check_crc=check_crc)
         for record in records:
-            decoded = read_record(record, partition.partition, segment.log.path)
-            if isinstance(decoded, Finding):
-                read.findings.append(decoded)
-                continue
-            read.records.append(decoded)
-            if decoded.problem is not None:
-                problems.append(decoded.problem)
+            kept = newest if has_known_version(record.value) else unknown
+            kept[record.key] = record, segment.log.path
         read.findings += records.findings
+    problems: list[Finding] = []
+    for record, path in (*newest.values(), *unknown.values()):
+        decoded = read_record(record, partition.partition, path)
+        if isinstance(decoded, Finding):
+            read.findings.append(decoded)
+            continue
+        read.records.append(decoded)
+        if decoded.problem is not None:
+            problems.append(decoded.problem)
     read.hides_states = not partition.segments or any(each.kind in _HIDES_STATES for each in read.findings)
     # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
-    read.findings += problems
+    read.findings += sorted(problems, key=lambda each: (each.path, each.position))
     return read
 
 
-def _misplaced(states: CoordinatorStates, count: int, path: str) -> Iterable[Finding]:
-    """Partitions with ids that no coordinator looks for there."""
+def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:
+    """Partitions that should not be there, and partitions with ids that no coordinator looks for there."""
+    for number in sorted(numbers):
+        if number >= count:
+            message = f"{TOPIC}-{number} is here, and the topic is said to have {count} partitions"
+            yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():
         if partition_of(transactional_id, count) != partition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.reference.transaction_state import (
 )
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.transactions.hanging import TransactionVerdict, abort_command, judge_transaction
+from tiersnap.snapshot.transactions.hanging_search import HangingSearch
 from tiersnap.snapshot.transactions.open_transactions import OpenTransaction, open_transactions
 from tiersnap.snapshot.transactions.producers import replay_to_end
 from tiersnap.snapshot.transactions.transaction_log import read_transaction_log
@@ -209,3 +211,48 @@ def test_damage_of_the_state_topic_is_a_finding_of_every_question(tmp_path: Path
     for words in (("list",), ("describe", "--transactional-id", "a"), ("find-hanging",)):
         ran = tiersnap("transactions", words[0], tmp_path, *words[1:], "--partition-count", "1")
         assert_said(ran, 5, "CORRUPT_TRANSACTION_STATE", "offset 1 of 'b'")
+
+
+def search(log_dir: Path, then: Callable[[], object]) -> list[TransactionVerdict]:
+    """Verdicts of a search during which, once the partitions were replayed, `then` happens."""
+    opened = open_log_dir(str(log_dir))
+
+    def partitions():
+        for partition in opened.partitions():
+            yield opened, partition
+        then()
+
+    judged, _ = HangingSearch((opened,), 1, 15 * MINUTE, LATER).judged(partitions())
+    return [each.verdict for each in judged]
+
+
+def test_a_transaction_that_ends_while_one_looks_does_not_hang(tmp_path: Path) -> None:
+    write_states(tmp_path, 0, (key("a"), value(7, state=COMPLETE_ABORT, partitions=[])))
+    write_open(tmp_path, 350)
+
+    def end() -> None:
+        with (tmp_path / "orders-0" / f"{300:020d}.log").open("ab") as log:
+            log.write(lb.marker(400, 7, 0, 1, commit=False))
+
+    assert search(tmp_path, lambda: None) == ["HANGING_NOT_IN_TXN"]
+    assert search(tmp_path, end) == []
+
+
+def test_a_transaction_whose_coordinator_is_read_later_is_known_to_it(tmp_path: Path) -> None:
+    folder = write_states(tmp_path, 0, (key("a"), value(7)))
+    write_open(tmp_path, 350)
+
+    def name() -> None:
+        with (folder / f"{0:020d}.log").open("ab") as log:
+            log.write(encoder.batch(1, (key("a"), ongoing(timeout=60 * MINUTE))))
+
+    assert search(tmp_path, name) == ["ONGOING"]
+
+
+def test_an_id_whose_record_cannot_be_read_is_not_described_by_an_older_one_of_nothing(tmp_path: Path) -> None:
+    write_states(tmp_path, 0, (key("a"), value(2, state=9)), (key("b"), value(3)), (key("b"), b"\0\7"))
+    words = ("transactions", "describe", tmp_path, "--partition-count", "1", "--transactional-id")
+    assert_said(tiersnap(*words, "a"), 5, "the newest record of 'a' cannot be read")
+    older = tiersnap(*words, "b")
+    assert_said(older, 5, "UNKNOWN_VERSION", "offset 2 of 'b'")
+    assert older.rows[0]["producer_id"] == 3

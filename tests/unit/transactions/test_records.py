@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,6 @@ from tests.reference import log_builder as lb
 from tests.reference.record_batch import read_segment
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.formats.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from tiersnap.snapshot.formats.records import read_records
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
@@ -54,37 +54,64 @@ def one_segment(log_dir: Path, batches: list[bytes]) -> Segment:
     return partition.segments[0]
 
 
+def batch_of(records: bytes, count: int, codec: int, *, base_offset: int = 0, last_delta: int | None = None) -> bytes:
+    """A batch whose records are `records` as they are stored; offsets up to 99 unless `last_delta` says less."""
+    delta = 99 if last_delta is None else last_delta
+    return lb.raw_batch(base_offset, last_offset_delta=delta, record_count=count, records=records, attributes=codec)
+
+
 def records_of(segment: Segment) -> tuple[list, list]:
     records = SegmentRecords(pa.fs.LocalFileSystem(), segment)
     return list(records), records.findings
 
 
-@given(st.lists(st.tuples(small, st.integers(0, 2**20), parts, parts), max_size=6))
-def test_records_are_read_as_they_were_written(written: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
-    data = b"".join(lb.record(offset, timestamp, key, value) for timestamp, offset, key, value in written)
-    assert [tuple(each) for each in read_records(data, len(written))] == written
+@given(
+    st.lists(st.tuples(st.integers(0, 99), small, parts, parts), max_size=6), st.sampled_from(list(COMPRESS.values()))
+)
+def test_records_are_read_as_they_were_written(written, how) -> None:
+    codec, compress = how
+    payload = b"".join(lb.record(offset, timestamp, key, value) for offset, timestamp, key, value in written)
+    with TemporaryDirectory() as folder:
+        records, findings = records_of(one_segment(Path(folder), [batch_of(compress(payload), len(written), codec)]))
+    assert findings == []
+    expected = [(0, offset, lb.TIMESTAMP + timestamp, key, value) for offset, timestamp, key, value in written]
+    assert [tuple(each) for each in records] == expected
 
 
-@given(st.binary(max_size=80), st.integers(0, 5))
-def test_any_bytes_are_records_or_damage_and_never_a_crash(data: bytes, count: int) -> None:
-    try:
-        assert len(list(read_records(data, count))) == count
-    except CorruptRecordError as error:
-        assert error.hint
+@given(st.binary(max_size=80), st.integers(-1, 9), st.sampled_from([NONE, GZIP]))
+def test_any_bytes_are_records_or_a_finding_and_never_a_crash(data: bytes, count: int, codec: int) -> None:
+    stored = gzip.compress(data) if codec else data
+    with TemporaryDirectory() as folder:
+        segment = one_segment(Path(folder), [batch_of(stored, count, codec), lb.data_batch(100, 1)])
+        records, findings = records_of(segment)
+    assert records[-1].offset == 100
+    assert len(records) - 1 == (0 if findings else count)
+    assert {each.kind for each in findings} <= {FindingKind.BAD_RECORD}
+
+
+def test_bytes_behind_the_records_are_damage() -> None:
+    with TemporaryDirectory() as folder:
+        _, findings = records_of(one_segment(Path(folder), [batch_of(lb.record(0, 0, b"k", b"v") + b"\0", 1, NONE)]))
+    assert [each.kind for each in findings] == [FindingKind.BAD_RECORD]
+
+
+def test_compressed_and_plain_batches_come_in_the_order_of_the_log(tmp_path: Path) -> None:
+    kinds = [NONE, NONE, GZIP, NONE, GZIP, GZIP, NONE]
+    batches = [
+        batch_of(
+            (gzip.compress if codec else bytes)(lb.record(0, 0, b"k", b"v")), 1, codec, base_offset=number, last_delta=0
+        )
+        for number, codec in enumerate(kinds)
+    ]
+    records, findings = records_of(one_segment(tmp_path, batches))
+    assert ([each.offset for each in records], findings) == (list(range(len(kinds))), [])
 
 
 @pytest.mark.parametrize(("codec", "compress"), COMPRESS.values(), ids=COMPRESS.keys())
 def test_every_codec_gives_the_records_back(codec: int, compress, tmp_path: Path) -> None:
     payload = b"".join(lb.record(number, number * 2, b"k" * number, b"value %d" % number) for number in range(50))
     assert decompress(codec, compress(payload)) == payload
-    batch = lb.raw_batch(
-        7,
-        last_offset_delta=49,
-        record_count=50,
-        records=compress(payload),
-        attributes=codec,
-        max_timestamp=lb.TIMESTAMP,
-    )
+    batch = batch_of(compress(payload), 50, codec, base_offset=7)
     records, findings = records_of(one_segment(tmp_path, [batch]))
     assert findings == []
     assert [(each.offset, each.timestamp) for each in records] == [(7 + n, lb.TIMESTAMP + 2 * n) for n in range(50)]
@@ -96,8 +123,9 @@ def test_every_codec_gives_the_records_back(codec: int, compress, tmp_path: Path
 def test_compressed_bytes_that_are_cut_changed_or_too_many_are_damage(codec: int, compress) -> None:
     whole = compress(bytes(range(256)) * 8)
     for data in (whole[: len(whole) // 2], b"\xff" * 40, b""):
-        with pytest.raises(CorruptRecordError):
-            list(read_records(decompress(codec, data), 3))
+        with TemporaryDirectory() as folder:
+            _, findings = records_of(one_segment(Path(folder), [batch_of(data, 3, codec)]))
+        assert [each.kind for each in findings] == [FindingKind.BAD_RECORD]
     with pytest.raises(CorruptRecordError, match="more than 100 bytes"):
         decompress(codec, whole, largest=100)
 
