@@ -37,6 +37,8 @@ COMMANDS = {
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
     "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
+    "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
+    "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 
 import click
 from rich.console import Console
 
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.options.form import Form, chosen_form, form_option
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Contents, Options, Text
@@ -17,23 +17,9 @@ from tiersnap.snapshot.dump.files import StorageFile, identify
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
 
-class DumpFormat(StrEnum):
-    """Values of --output: those of every command, and Kafka's own text."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    KAFKA = "kafka"
-
-
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--output",
-    "form",
-    type=click.Choice([form.value for form in DumpFormat]),
-    help="Form of what goes to stdout; kafka is the text of kafka-dump-log, for diff. table is the default.",
-)
+@form_option("kafka-dump-log")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Read this much of each log, as kafka-dump-log does.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Print this many entries of each file.")
 @click.option("--no-crc", is_flag=True, help="Do not verify the checksum of every batch.")
@@ -48,10 +34,8 @@ def dump(
     on stderr what is wrong and where.
     """
     output = ctx.find_object(Output) or Output()
-    chosen = DumpFormat(form or output.format)
-    if chosen is not DumpFormat.KAFKA:
-        output.format = Format(chosen)
-    if chosen is DumpFormat.KAFKA and no_crc:
+    chosen = chosen_form(output, form)
+    if chosen is Form.KAFKA and no_crc:
         raise UsageError(
             "--no-crc leaves no answer to isvalid, which --output kafka prints", hint="leave one of the two out"
         )
@@ -94,14 +78,14 @@ class Reporter:
         return ExitCode.DATA_CORRUPT if self.damaged else ExitCode.OK
 
 
-def _render(every: Iterable[Contents], form: DumpFormat, *, several: bool) -> Iterator[Text]:
-    if form is DumpFormat.JSON:
+def _render(every: Iterable[Contents], form: Form, *, several: bool) -> Iterator[Text]:
+    if form is Form.JSON:
         yield from render.as_json(every)
         return
     for number, contents in enumerate(every):
-        if form is DumpFormat.KAFKA:
+        if form is Form.KAFKA:
             yield from render.as_kafka(contents)
-        elif form is DumpFormat.JSONL:
+        elif form is Form.JSONL:
             yield from render.as_jsonl(contents)
         else:
             if several:

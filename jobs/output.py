@@ -53,13 +53,14 @@ class Output:
         command: str,
         rows: Iterable[Row],
         *,
-        columns: Sequence[str],
+        columns: Sequence[str] | Mapping[str, str],
         summary: Mapping[str, object] | None = None,
         findings: Sequence[Finding] | None = None,
     ) -> None:
         """Emit result rows; `columns` are those of the table form, the others show all keys.
 
         Args:
+            columns: keys, or keys and the headings that people see over them.
             summary: members of the result in JSON, and lines below the table otherwise.
             findings: a member of the result in JSON, and warnings otherwise as well; it may grow with the rows.
         """
@@ -71,7 +72,7 @@ class Output:
         self,
         command: str,
         rows: Iterable[Row],
-        columns: Sequence[str],
+        columns: Sequence[str] | Mapping[str, str],
         summary: Mapping[str, object],
         findings: Sequence[Finding] | None,
     ) -> None:
@@ -113,13 +114,14 @@ class Output:
     def _line(self, row: Row) -> None:
         print(json.dumps(row, default=str))  # noqa: T201
 
-    def _table(self, rows: Sequence[Row], columns: Sequence[str]) -> None:
+    def _table(self, rows: Sequence[Row], columns: Sequence[str] | Mapping[str, str]) -> None:
         terminal = sys.stdout.isatty()
         console = Console(width=None if terminal else 240, highlight=False)
         table = Table(box=None, pad_edge=False, header_style="bold" if terminal else None)
-        for column in columns:
+        headings = columns if isinstance(columns, Mapping) else {column: column.replace("_", " ") for column in columns}
+        for column, heading in headings.items():
             numeric = bool(rows) and isinstance(rows[0].get(column), int)
-            table.add_column(column.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+            table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell(row.get(column))) for column in columns))
         console.print(table)

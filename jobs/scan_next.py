@@ -33,6 +33,7 @@ class Totals:
     def __init__(self, source: str, topic: str | None) -> None:
         """`topic` is the pattern that was given, for the commands that are named."""
         self._arguments = shlex.join([source, *([] if topic is None else ["--topic", topic])])
+        self._source = shlex.quote(source)
         self._verdicts: Counter[Verdict] = Counter()
         self._snapshots: Counter[SnapshotVerdict] = Counter()
         self._wanted: Counter[SnapshotVerdict] = Counter()
@@ -82,7 +83,7 @@ class Totals:
             yield f"{human_bytes(self._waiting_bytes)} cannot be tiered for want of right snapshots"
         for verdict in _CAUSES:
             if self._verdicts[verdict]:
-                yield f"next for {verdict}: {NEXT_STEP[verdict]}"
+                yield f"next for {verdict}: {NEXT_STEP[verdict].replace('LOGDIR', self._source)}"
         is_missing = self._wanted[SnapshotVerdict.MISSING]
         is_wrong = self._wanted[SnapshotVerdict.CORRUPT] or self._wanted[SnapshotVerdict.SUSPECT]
         if self._lost_indexes:

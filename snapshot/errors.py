@@ -114,5 +114,17 @@ class CorruptCheckpointError(CorruptDataError):
     """Raised when a checkpoint or metadata text file does not follow its format."""
 
 
+class CorruptRecordError(CorruptDataError):
+    """Raised when records of a batch, or their compression, cannot be what the batch's header says."""
+
+
+class CorruptTransactionStateError(CorruptDataError):
+    """Raised when a record of `__transaction_state` does not follow its schema."""
+
+
+class UnknownVersionError(CorruptDataError):
+    """Raised when a record names a version that no known schema has: a newer broker wrote it."""
+
+
 class CorruptIndexError(CorruptDataError):
     """Raised when an offset, time or transaction index fails the broker's sanity rules."""

@@ -42,12 +42,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.metadata.flexible_encoding import (
-    FlexibleReader,
-    compact_bytes,
-    compact_length,
-    unsigned_varint,
-)
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -55,6 +49,12 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.flexible_encoding import (
+    FlexibleReader,
+    compact_bytes,
+    compact_length,
+    unsigned_varint,
+)
 
 METADATA_TOPIC = "__remote_log_metadata"
 

@@ -58,8 +58,8 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.UNREADABLE_SEGMENT: _READ,
     Verdict.CORRUPT_SEGMENT: "tiersnap dump FILE shows the place; restore the segment from another replica",
     Verdict.GAP_BEFORE: "clear the earlier segment first",
-    Verdict.ABOVE_LSO: "wait for replication and for open transactions to end; kafka-transactions.sh find-hanging "
-    "names those that never will, and its abort ends them",
+    Verdict.ABOVE_LSO: "wait for replication and for open transactions to end: "
+    "tiersnap transactions find-hanging LOGDIR --all names them, and the command that aborts those that never will",
     Verdict.MISSING_INDEX: "bring leader-epoch-checkpoint back from another replica",
     Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
     Verdict.UNVERIFIED_SNAPSHOT: _READ,

@@ -5,9 +5,10 @@
     tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply
     |------command-----|  |--------words-------| |----------command-----------|
 
-A command is `tiersnap`, a subcommand, and then only options and UPPER CASE placeholders. `tiersnap run` gets the run's
-own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the log directory, the source and the segment
-file. What is not known keeps its placeholder, and the command counts as incomplete.
+A command is `tiersnap`, a subcommand (of `transactions` with its question), and then only options and UPPER CASE
+placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the
+log directory, the source and the segment file. What is not known keeps its placeholder, and the command counts as
+incomplete.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import lru_cache
 
 from tiersnap.snapshot.report.run_info import RunInfo
 
-_COMMAND = re.compile(r"tiersnap [a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+_COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.metadata.flexible_encoding import FlexibleReader, compact_bytes, unsigned_varint
 from tiersnap.remote_storage.metadata.metadata_records import (
     CorruptMetadataRecordError,
     MetadataRecord,
@@ -27,6 +26,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.snapshot.formats.flexible_encoding import FlexibleReader, compact_bytes, unsigned_varint
 
 pytestmark = pytest.mark.unit
 

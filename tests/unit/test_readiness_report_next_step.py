@@ -45,6 +45,17 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/"
             ],
         ),
         (
+            Verdict.ABOVE_LSO,
+            [
+                Step(
+                    "wait for replication and for open transactions to end:",
+                    "tiersnap transactions find-hanging /data --all",
+                    True,
+                ),
+                Step("names them, and the command that aborts those that never will", "", True),
+            ],
+        ),
+        (
             Verdict.TOPIC_ID_UNKNOWN,
             [Step("start a broker >= 2.8 on this directory, or give the ids:", f"{RUN_IT} --topic-ids FILE", False)],
         ),

@@ -1,4 +1,4 @@
-"""The README's examples on bundled logs print what the README says."""
+"""The examples on bundled logs print what the README and the pages about commands say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tiersnap.jobs.cli import run as tiersnap
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```console\n\$ tiersnap (.*)\n((?:.+\n)+?)```", (ROOT / "README.md").read_text(encoding="utf-8"))
+PAGES = ("README.md", "docs/transactions.md")
+TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
+BLOCKS = re.findall(r"```console\n\$ tiersnap (.*)\n((?:.+\n)+?)```", TEXT)
 
 
 def words(text: str) -> set[str]:
@@ -25,7 +27,7 @@ def test_there_are_examples_to_check() -> None:
 
 
 @pytest.mark.parametrize(("command", "output"), BLOCKS, ids=[command for command, _ in BLOCKS])
-def test_an_example_prints_what_the_readme_shows(
+def test_an_example_prints_what_the_page_shows(
     command: str, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)

@@ -101,16 +101,23 @@ class Reader:
 
 
 def _string(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
+    return struct.pack(">h", len(text.encode())) + text.encode()
 
 
 def _compact_string(text: str) -> bytes:
     return bytes([len(text) + 1]) + text.encode()
 
 
-def produce(connection: Connection, topic: str, partition: int, records: bytes) -> tuple[int, int]:
-    """Send `records` (one batch) with acks=-1 and no transactional id; returns (error code, base offset)."""
-    body = struct.pack(">hhi", -1, -1, TIMEOUT_MS)
+def produce(
+    connection: Connection, topic: str, partition: int, records: bytes, *, transactional_id: str | None = None
+) -> tuple[int, int]:
+    """Send `records` (one batch) with acks=-1; returns (error code, base offset).
+
+    Args:
+        transactional_id: brokers refuse a transactional batch without one, and believe any that the client may use.
+    """
+    name = struct.pack(">h", -1) if transactional_id is None else _string(transactional_id)
+    body = name + struct.pack(">hi", -1, TIMEOUT_MS)
     body += struct.pack(">i", 1) + _string(topic) + struct.pack(">iii", 1, partition, len(records)) + records
     response = connection.ask(PRODUCE, PRODUCE_VERSION, body)
     response.take(">i")

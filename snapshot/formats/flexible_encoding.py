@@ -48,6 +48,8 @@ class FlexibleReader:
     def raw(self, count: int) -> bytes:
         """The next `count` bytes."""
         end = self._position + count
+        if count < 0:
+            raise ValueError(f"a length of {count} before byte {self._position}")
         if end > len(self._data):
             raise ValueError(f"ends at byte {len(self._data)}, {count} bytes were to come from byte {self._position}")
         data = self._data[self._position : end]

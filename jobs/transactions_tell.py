@@ -1,0 +1,79 @@
+"""How `tiersnap transactions` shows what it found, and what it says comes next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.options.transactions import exit_code_of
+from tiersnap.jobs.output import Output, Row, cell
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.transactions import kafka_table
+from tiersnap.snapshot.transactions.hanging import (
+    NEXT_STEP,
+    JudgedTransaction,
+    TransactionVerdict,
+    abort_command,
+)
+from tiersnap.snapshot.transactions.rows import hanging_row
+from tiersnap.snapshot.transactions.transaction_log import TransactionLog
+
+_COMMANDS_SAID = 10
+
+
+def show(
+    output: Output,
+    form: Form,
+    headings: Mapping[str, str],
+    columns: Mapping[str, str],
+    rows: Sequence[Row],
+    findings: Sequence[Finding],
+) -> None:
+    """Rows with Kafka's `headings` as its tool prints them, or with our `columns` in a form of ours."""
+    if form is Form.KAFKA:
+        print_as_kafka(output, headings, rows, findings)
+    else:
+        output.rows("transactions", rows, columns=columns, findings=findings)
+
+
+def show_hanging(
+    output: Output,
+    form: Form,
+    judged: Sequence[JudgedTransaction],
+    log: TransactionLog,
+    findings: list[Finding],
+    *,
+    as_of: int,
+    everything: bool,
+) -> ExitCode:
+    """The table, what comes next, and the exit code; `findings` also gets what the log lacks, where that matters."""
+    verdicts = Counter(each.verdict for each in judged)
+    if verdicts[TransactionVerdict.UNKNOWN] and log.missing_finding is not None:
+        findings.append(log.missing_finding)
+    shown = [each for each in judged if everything or each.verdict.is_hanging]
+    headings = kafka_table.FIND_HANGING
+    columns = {**headings, "verdict": "Verdict", "blocked_segment_count": "BlockedSegments", "reason": "Reason"}
+    show(output, form, headings, columns, [hanging_row(each, as_of=as_of) for each in shown], findings)
+    for line in _talk(judged, verdicts, len(judged) - len(shown)):
+        output.talk(line)
+    code = exit_code_of(findings)
+    is_hanging = any(verdict.is_hanging for verdict in verdicts)
+    return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
+
+
+def _talk(
+    judged: Sequence[JudgedTransaction], verdicts: Mapping[TransactionVerdict, int], left_out: int
+) -> Iterator[str]:
+    yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
+    if left_out:
+        yield f"not shown: {left_out} open transactions that are not known to hang; --all shows them"
+    hanging = [each.transaction for each in judged if each.verdict.is_hanging]
+    for transaction in hanging[:_COMMANDS_SAID]:
+        yield f"next: {abort_command(transaction)}"
+    if len(hanging) > _COMMANDS_SAID:
+        yield f"and {len(hanging) - _COMMANDS_SAID} more, which --output json shows"
+    for verdict in verdicts:
+        if verdict in NEXT_STEP:
+            yield f"next for {verdict}: {NEXT_STEP[verdict]}"

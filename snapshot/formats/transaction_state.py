@@ -1,0 +1,216 @@
+"""Records of `__transaction_state`, where transaction coordinators keep the state of every transactional id.
+
+Key, version 0, the only one:
+
+    int16 version   int16 length   transactional id, UTF-8
+
+Value, null in a tombstone. Version 1 is the flexible one (KIP-482), written under transaction.version 1 or later:
+
+    field                                    version 0                  version 1
+    version                                  int16                      int16
+    ProducerId                               int64                      int64
+    ProducerEpoch                            int16                      int16
+    TransactionTimeoutMs                     int32                      int32
+    TransactionStatus                        int8                       int8
+    TransactionPartitions, may be null       int32 count                compact array
+        Topic                                int16 length, UTF-8        compact string
+        PartitionIds                         int32 count, int32 each    compact array of int32
+                                                                        tags
+    TransactionLastUpdateTimestampMs         int64                      int64
+    TransactionStartTimestampMs, -1 = none   int64                      int64
+                                                                        tags:
+    PreviousProducerId                                                  tag 0 int64   -1 = none
+    NextProducerId                                                      tag 1 int64   -1 = none
+    ClientTransactionVersion                                            tag 2 int16   0 by default
+    NextProducerEpoch                                                   tag 3 int16   -1 = none
+
+Big-endian. A tag that holds its default is not written. Follows TransactionLogKey.json, TransactionLogValue.json and
+org.apache.kafka.coordinator.transaction.TransactionLog; states as in TransactionState (KIP-98, KIP-890).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeVar
+
+from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.formats.flexible_encoding import FlexibleReader
+
+_T = TypeVar("_T")
+
+TOPIC = "__transaction_state"
+KEY_VERSION = 0
+LATEST_VALUE_VERSION = 1
+_VERSION_BYTES = 2
+_KNOWN_VERSIONS = frozenset(struct.pack(">h", version) for version in range(LATEST_VALUE_VERSION + 1))
+_HINT = "tiersnap dump FILE shows the batch; other transactional ids are not touched by it"
+_NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
+
+
+class TransactionState(IntEnum):
+    """TransactionStatus by its number; the others that Kafka knows (Dead, PrepareEpochFence) are never written."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    def __str__(self) -> str:
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the transaction is decided and its markers are still to be written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogValue:
+    """What a coordinator knows of a transactional id; fields as above, times in ms since the epoch.
+
+    Attributes:
+        version: of the record.
+        partitions: None for null, which is not an empty list on disk.
+        unknown_tags: content of the tagged fields that a later schema added.
+    """
+
+    version: int
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...] | None
+    last_update_timestamp: int
+    start_timestamp: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    client_transaction_version: int = 0
+    next_producer_epoch: int = -1
+    unknown_tags: dict[int, bytes] = field(default_factory=dict)
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """Whether the coordinator takes the partition for a part of the transaction; state Empty has none."""
+        return self.state is not TransactionState.EMPTY and partition in (self.partitions or ())
+
+
+_TAGS = (
+    ("previous_producer_id", ">q"),
+    ("next_producer_id", ">q"),
+    ("client_transaction_version", ">h"),
+    ("next_producer_epoch", ">h"),
+)
+
+
+def decode_key(key: bytes | None) -> str:
+    """The transactional id.
+
+    Raises:
+        UnknownVersionError: a key of another version, which brokers pass by.
+        CorruptTransactionStateError: no key, or one that does not follow its schema.
+    """
+    if key is None:
+        raise CorruptTransactionStateError("a record without a key", hint=_HINT)
+    return _decoded(key, "key", _key)
+
+
+def decode_value(value: bytes) -> TransactionLogValue:
+    """The state that a value holds.
+
+    Raises:
+        UnknownVersionError: a value of a version above 1. Brokers from 4.3 on pass such a record by, older ones stop
+            loading the partition there.
+        CorruptTransactionStateError: it does not follow its schema, or its state is none that is ever written.
+    """
+    return _decoded(value, "value", _value)
+
+
+def has_known_version(value: bytes | None) -> bool:
+    """Whether a value is not of a version that only a newer broker knows; tombstones and damaged ones are not."""
+    return value is None or len(value) < _VERSION_BYTES or value[:_VERSION_BYTES] in _KNOWN_VERSIONS
+
+
+def _decoded(data: bytes, what: str, decode: Callable[[FlexibleReader], _T]) -> _T:
+    reader = FlexibleReader(data)
+    try:
+        decoded = decode(reader)
+        reader.ensure_end()
+    except (ValueError, struct.error) as error:
+        raise CorruptTransactionStateError(f"{what}: {error}", hint=_HINT) from error
+    return decoded
+
+
+def _key(reader: FlexibleReader) -> str:
+    (version,) = reader.take(">h")
+    if version != KEY_VERSION:
+        raise UnknownVersionError(f"key of version {version}, known is {KEY_VERSION}", hint=_NEWER)
+    return _string(reader)
+
+
+def _value(reader: FlexibleReader) -> TransactionLogValue:
+    (version,) = reader.take(">h")
+    if not 0 <= version <= LATEST_VALUE_VERSION:
+        raise UnknownVersionError(f"value of version {version}, known are 0 and {LATEST_VALUE_VERSION}", hint=_NEWER)
+    is_flexible = version > 0
+    producer_id, epoch, timeout, status = reader.take(">qhib")
+    partitions = _compact_partitions(reader) if is_flexible else _partitions(reader)
+    last_update, start = reader.take(">qq")
+    tags = reader.tags() if is_flexible else {}
+    known = {name: struct.unpack(layout, tags.pop(tag))[0] for tag, (name, layout) in enumerate(_TAGS) if tag in tags}
+    return TransactionLogValue(
+        version,
+        producer_id,
+        epoch,
+        timeout,
+        TransactionState(status),
+        partitions,
+        last_update,
+        start,
+        unknown_tags=tags,
+        **known,
+    )
+
+
+def _partitions(reader: FlexibleReader) -> tuple[TopicPartition, ...] | None:
+    (count,) = reader.take(">i")
+    if count < 0:
+        return None
+    found: list[TopicPartition] = []
+    for _ in range(count):
+        topic = _string(reader)
+        (partitions,) = reader.take(">i")
+        found += [(topic, partition) for partition in _int32s(reader, partitions)]
+    return tuple(found)
+
+
+def _compact_partitions(reader: FlexibleReader) -> tuple[TopicPartition, ...] | None:
+    count = reader.compact_length()
+    if count is None:
+        return None
+    found: list[TopicPartition] = []
+    for _ in range(count):
+        topic = _required(reader.compact_bytes(), "topic").decode("utf-8")
+        partitions = _required(reader.compact_length(), "list of partition ids")
+        found += [(topic, partition) for partition in _int32s(reader, partitions)]
+        reader.tags()
+    return tuple(found)
+
+
+def _int32s(reader: FlexibleReader, count: int) -> tuple[int, ...]:
+    return struct.unpack(f">{count}i", reader.raw(4 * count))
+
+
+def _string(reader: FlexibleReader) -> str:
+    (length,) = reader.take(">h")
+    return reader.raw(length).decode("utf-8")
+
+
+def _required(found: _T | None, what: str) -> _T:
+    if found is None:
+        raise ValueError(f"null where a {what} belongs")
+    return found

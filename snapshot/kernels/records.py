@@ -1,0 +1,86 @@
+"""Compiled walk over the records inside batches; formats.records has the layout."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.kernels.batch import varint
+
+SMALLEST_RECORD = 7  # a length, attributes, two deltas, no key, no value, no headers: a byte each
+_COMPRESSED_OR_CONTROL = rb.CODEC_MASK | rb.CONTROL_MASK
+
+
+@numba.njit(cache=True)
+def records_of_batch(b, p, end, batch, count, out):
+    """Fill `out` (SPAN_DTYPE) from `count` on with the records in `b[p:end]`, decompressed.
+
+    Args:
+        b: uint8.
+        batch: record of RECORD_BATCH_DTYPE.
+    Returns:
+        the count with its records; -1 where the bytes are not exactly its records.
+    """
+    left = batch.record_count
+    if left < 0 or left > (end - p) // SMALLEST_RECORD:
+        return -1
+    is_append_time = (batch.attributes & rb.TIMESTAMP_TYPE_MASK) != 0
+    while left > 0:
+        length, p = varint(b, p, end)
+        if p < 0 or length < 1 or length > end - p:
+            return -1
+        last = p + length
+        timestamp_delta, p = varint(b, p + 1, last)
+        if p < 0:
+            return -1
+        offset_delta, p = varint(b, p, last)
+        if p < 0:
+            return -1
+        key_length, p = varint(b, p, last)
+        if p < 0 or key_length > last - p:
+            return -1
+        key_start = p
+        value_length, p = varint(b, p + max(key_length, 0), last)
+        if p < 0 or value_length > last - p:
+            return -1
+        span = out[count]
+        span.position = batch.position
+        span.offset = batch.base_offset + offset_delta
+        span.timestamp = batch.max_timestamp if is_append_time else batch.base_timestamp + timestamp_delta
+        span.key_start, span.key_length = key_start, key_length
+        span.value_start, span.value_length = p, value_length
+        p = last
+        count += 1
+        left -= 1
+    return count if p == end else -1
+
+
+@numba.njit(cache=True)
+def records_of_batches(b, window_position, batches, out, is_wrong):
+    """Fill `out` (SPAN_DTYPE) with the records of batches that are neither compressed nor control batches.
+
+    Args:
+        b: uint8; `b[0]` lies at byte `window_position` of the segment.
+        batches: RECORD_BATCH_DTYPE, all of them in `b` as a whole.
+        is_wrong: bool a batch, set where the bytes are not its records; none of them is in `out` then.
+    Returns:
+        how many records there are.
+    """
+    count = 0
+    for index in range(batches.size):
+        batch = batches[index]
+        if batch.attributes & _COMPRESSED_OR_CONTROL:
+            continue
+        start = batch.position - window_position
+        end = start + rb.LOG_OVERHEAD + batch.batch_length
+        found = records_of_batch(b, start + rb.HEADER_LENGTH, end, batch, count, out)
+        is_wrong[index] = found < 0
+        count = max(count, found)
+    return count
+
+
+def most_records(batches: np.ndarray) -> int:
+    """An upper bound for the records of uncompressed batches, whatever their headers claim."""
+    fitting = batches["batch_length"].astype(np.int64) // SMALLEST_RECORD
+    return int(np.clip(batches["record_count"], 0, fitting).sum())

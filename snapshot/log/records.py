@@ -1,0 +1,129 @@
+"""The records of a segment, keys and values included: for Kafka's own topics, whose records say what no header says.
+
+Whatever cannot be read is a finding, and the rest is read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import CorruptRecordError
+from tiersnap.snapshot.formats import record_batch as rb
+from tiersnap.snapshot.formats.compression import decompress
+from tiersnap.snapshot.formats.records import SPAN_DTYPE
+from tiersnap.snapshot.kernels.records import SMALLEST_RECORD, most_records, records_of_batch, records_of_batches
+from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.log.windows import Windows, open_windows
+
+
+class LogRecord(NamedTuple):
+    """A record where it lies.
+
+    Attributes:
+        position: byte position of its batch.
+        timestamp: ms, as clients or the broker stamped it.
+    """
+
+    position: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class SegmentRecords:
+    """Iterate once for the records in offset order, control records left out; then read `findings`."""
+
+    def __init__(self, filesystem: fs.FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
+        self._filesystem = filesystem
+        self._path = segment.log.path
+        self._scan = SegmentScan(
+            filesystem,
+            segment.log.path,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            check_crc=check_crc,
+        )
+        self.findings: list[Finding] = []
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        try:
+            with closing(open_windows(self._filesystem, self._path, may_shrink=True)) as windows:
+                for rows in self._scan:
+                    yield from self._batches(windows, rows[(rows["attributes"] & rb.CONTROL_MASK) == 0])
+        except OSError as error:
+            self.findings.append(unreadable(self._path, error))
+            return
+        self._note_end()
+
+    def _batches(self, windows: Windows, batches: np.ndarray) -> Iterator[LogRecord]:
+        if not batches.size:
+            return
+        start = int(batches["position"][0])
+        end = int(batches["position"][-1]) + rb.LOG_OVERHEAD + int(batches["batch_length"][-1])
+        window = windows.read(start, end - start)
+        if window.size < end - start:
+            message = f"cut to {start + window.size} bytes while it was read"
+            self.findings.append(Finding(FindingKind.UNREADABLE_FILE, self._path, -1, message))
+            return
+        is_compressed = (batches["attributes"] & rb.CODEC_MASK) != 0
+        # Runs of batches that are alike; a topic has one codec as a rule, and coordinators compress nothing.
+        changes = np.flatnonzero(is_compressed[1:] != is_compressed[:-1]) + 1
+        for run in np.split(batches, changes):
+            if run["attributes"][0] & rb.CODEC_MASK:
+                for batch in run:
+                    yield from self._compressed(window, start, batch)
+            else:
+                yield from self._plain(window, start, run)
+
+    def _plain(self, window: np.ndarray, start: int, batches: np.ndarray) -> Iterator[LogRecord]:
+        spans, is_wrong = np.empty(most_records(batches), SPAN_DTYPE), np.zeros(batches.size, np.bool_)
+        count = records_of_batches(window, start, batches, spans, is_wrong)
+        yield from _records(window.tobytes(), spans[:count])
+        for position in batches["position"][is_wrong].tolist():
+            self._note(position, "bytes that are not the records that its header counts")
+
+    def _compressed(self, window: np.ndarray, start: int, batch: np.void) -> Iterator[LogRecord]:
+        position = int(batch["position"])
+        begin = position - start + rb.HEADER_LENGTH
+        stored = window[begin : position - start + rb.LOG_OVERHEAD + int(batch["batch_length"])].tobytes()
+        try:
+            data = decompress(int(batch["attributes"]) & rb.CODEC_MASK, stored)
+        except CorruptRecordError as error:
+            self._note(position, error.message)
+            return
+        most = min(max(int(batch["record_count"]), 0), len(data) // SMALLEST_RECORD)
+        spans, one = np.empty(most, SPAN_DTYPE), np.array([batch], rb.RECORD_BATCH_DTYPE)
+        count = records_of_batch(np.frombuffer(data, np.uint8), 0, len(data), one[0], 0, spans)
+        if count < 0:
+            self._note(position, "bytes that are not the records that its header counts")
+        yield from _records(data, spans[: max(count, 0)])
+
+    def _note(self, position: int, message: str) -> None:
+        self.findings.append(Finding(FindingKind.BAD_RECORD, self._path, position, message))
+
+    def _note_end(self) -> None:
+        end = self._scan.end
+        if end.finding is not None and end.finding.kind is not FindingKind.EMPTY_SEGMENT:
+            self.findings.append(end.finding)
+        if end.legacy_count:
+            message = f"{end.legacy_count} entries of magic 0 or 1, which are not read here"
+            self.findings.append(Finding(FindingKind.BAD_MAGIC, self._path, -1, message))
+
+
+def _records(data: bytes, spans: np.ndarray) -> Iterator[LogRecord]:
+    for position, offset, timestamp, key, key_length, value, value_length in spans.tolist():
+        yield LogRecord(
+            position,
+            offset,
+            timestamp,
+            None if key_length < 0 else data[key : key + key_length],
+            None if value_length < 0 else data[value : value + value_length],
+        )

@@ -1,0 +1,1 @@
+"""Transactions at rest: what coordinators and partitions say of them on disk, without a broker."""

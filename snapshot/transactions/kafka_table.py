@@ -1,0 +1,61 @@
+"""The tables of kafka-transactions.sh: its headings, and its text byte for byte.
+
+Follows org.apache.kafka.tools.TransactionsCommand: columns are as wide as their widest cell, and each cell ends with a
+tab, the last one too. Two things a log directory does not say: which broker leads a partition of `__transaction_state`,
+so that under Coordinator the partition itself is named; and the tool's order of rows, which is that of a hash map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+# Keys of our rows and the tool's headings, in its order.
+LIST = {
+    "transactional_id": "TransactionalId",
+    "coordinator": "Coordinator",
+    "producer_id": "ProducerId",
+    "transaction_state": "TransactionState",
+}
+DESCRIBE = {
+    "coordinator": "CoordinatorId",
+    "transactional_id": "TransactionalId",
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "transaction_state": "TransactionState",
+    "transaction_timeout_ms": "TransactionTimeoutMs",
+    "transaction_start_time_ms": "CurrentTransactionStartTimeMs",
+    "transaction_duration_ms": "TransactionDurationMs",
+    "topic_partitions": "TopicPartitions",
+}
+FIND_HANGING = {
+    "topic": "Topic",
+    "partition": "Partition",
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "coordinator_epoch": "CoordinatorEpoch",
+    "start_offset": "StartOffset",
+    "last_timestamp": "LastTimestamp",
+    "duration_minutes": "Duration(min)",
+}
+DESCRIBE_PRODUCERS = {
+    "producer_id": "ProducerId",
+    "producer_epoch": "ProducerEpoch",
+    "latest_coordinator_epoch": "LatestCoordinatorEpoch",
+    "last_sequence": "LastSequence",
+    "last_timestamp": "LastTimestamp",
+    "current_transaction_start_offset": "CurrentTransactionStartOffset",
+}
+
+
+def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """The tool's lines, each with its line end; `headings` is one of those above."""
+    lines = [list(headings.values()), *([_text(row[key]) for key in headings] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    for line in lines:
+        yield "".join(f"{text:<{width}}\t" for text, width in zip(line, widths, strict=True)) + "\n"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)
