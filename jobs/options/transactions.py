@@ -12,7 +12,7 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import matches_topic, selected
-from tiersnap.snapshot.tasks.list_partitions import read_properties
+from tiersnap.snapshot.tasks.sources import read_properties
 
 log_dirs_argument: Decorator = click.argument(
     "sources", metavar="LOGDIR...", nargs=-1, required=True, envvar="TIERSNAP_SOURCE"

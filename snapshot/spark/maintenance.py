@@ -35,7 +35,7 @@ class Maintained:
 
 
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
-    """SEGMENT_KEY and run of decodes that are not their segment's newest, or whose segment a later carry did not find."""
+    """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later carry did not find."""
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
     last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
     older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
