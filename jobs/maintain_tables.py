@@ -1,0 +1,72 @@
+"""`tiersnap maintain tables`: superseded rows, small files and old files of a warehouse go, on Spark."""
+
+from __future__ import annotations
+
+import click
+
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.session import open_session
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.units import human_bytes
+
+_HOUR_MS = 3_600_000
+
+
+@click.command("tables")
+@click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables.")
+@click.option(
+    "--vacuum-after",
+    type=params.Duration(),
+    default="7d",
+    show_default=True,
+    help="Files that no version of that age needs are deleted.",
+)
+@s3_options
+@spark_options
+@click.option("--apply", is_flag=True, help="Delete; without it the rows are counted.")
+@params.output_option
+@click.pass_obj
+def maintain_tables(
+    output: Output,
+    warehouse: str,
+    vacuum_after: int,
+    s3: S3Settings,
+    master: str | None,
+    conf: dict[str, str],
+    apply: bool,
+) -> int:
+    """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
+
+    What a run or a report reads stays as it is. A table's older versions can be read until their files are vacuumed.
+    """
+    from tiersnap.jobs.pipeline.one_run import only_run
+    from tiersnap.jobs.pipeline.settings import new_run_id
+    from tiersnap.snapshot.spark.maintenance import maintain
+    from tiersnap.snapshot.spark.warehouse import Warehouse
+
+    spark = open_session(master, conf)
+    with only_run(located(warehouse), new_run_id(), s3) as check:
+        tables = Warehouse(spark, located(warehouse), check)
+        done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
+    rows = [
+        {
+            "table": each.table,
+            "rows": each.rows,
+            "superseded": each.superseded,
+            "files": each.files,
+            "bytes": each.size,
+            "size": human_bytes(each.size),
+        }
+        for each in done
+    ]
+    output.rows("maintain tables", rows, columns=("table", "rows", "superseded", "files", "size"))
+    if not done:
+        output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
+    elif not apply:
+        output.talk("nothing was deleted: give --apply")
+    return ExitCode.OK
