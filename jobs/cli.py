@@ -28,6 +28,7 @@ COMMANDS = {
     "dump": ("tiersnap.jobs.dump", "Print any Kafka storage file."),
     "repair": ("tiersnap.jobs.repair", "Rebuild the missing producer snapshots of one host."),
     "verify": ("tiersnap.jobs.verify", "Compare the snapshots that are there with the log."),
+    "simulate": ("tiersnap.jobs.simulate", "What producers would meet if a replica became leader now."),
     "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
     "tier": ("tiersnap.jobs.tier", "One host's READY segments into remote storage; no Spark, no tables."),
     "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),

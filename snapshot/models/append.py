@@ -26,25 +26,25 @@ from tiersnap.snapshot.models.producer_entry import (
 )
 from tiersnap.snapshot.models.verification import VERIFIED, Verification, verify
 
-# Cells: ACCEPT; OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
-# DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. `begins version 2`: it begins a transaction of
-# version 2 on the partition.
+# Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
+# DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
+# a transaction of version 2 on the partition; an entry is `unnumbered` that knows no sequence.
 SEQUENCES = read_table("""
- #  | entry       | epoch  | sequence         | B0     | B1    | B2  | B3    | B4 | B5     | B6 | B7 | B8 | B9     | B10 | B11 | B12
- 1  | unknown     | any    | zero             | ACCEPT | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 2  | unknown     | any    | begins version 2 | -      | -     | -   | -     | -  | -      | -  | -  | -  | ACCEPT | OOO | =   | =
- 3  | unknown     | any    | not zero         | OOO    | NO_ID | =   | =     | =  | ACCEPT | =  | =  | =  | =      | =   | =   | =
- 4  | known       | higher | zero             | ACCEPT | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 5  | known       | higher | not zero         | OOO    | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 6  | known       | lower  | any              | STALE  | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 7  | no sequence | equal  | zero             | ACCEPT | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 8  | no sequence | equal  | not zero         | OOO    | =     | =   | NO_ID | =  | OOO    | =  | =  | =  | =      | =   | =   | =
- 9  | a sequence  | equal  | next             | ACCEPT | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 10 | a sequence  | equal  | below the cache  | OOO    | DUP   | OOO | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
- 11 | a sequence  | equal  | any              | OOO    | =     | =   | =     | =  | =      | =  | =  | =  | =      | =   | =   | =
+ #  | entry      | epoch  | sequence        | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
+ 1  | unknown    | any    | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 2  | unknown    | any    | version 2       | -     | -     | -   | -     | -  | -   | -  | -  | -  | ok | OOO | =   | =
+ 3  | unknown    | any    | not zero        | OOO   | NO_ID | =   | =     | =  | ok  | =  | =  | =  | =  | =   | =   | =
+ 4  | known      | higher | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 5  | known      | higher | not zero        | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 6  | known      | lower  | any             | STALE | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 7  | unnumbered | equal  | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 8  | unnumbered | equal  | not zero        | OOO   | =     | =   | NO_ID | =  | OOO | =  | =  | =  | =  | =   | =   | =
+ 9  | sequence   | equal  | next            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 10 | sequence   | equal  | below the cache | OOO   | DUP   | OOO | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 11 | sequence   | equal  | any             | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
 """)
 _CELLS = {
-    "ACCEPT": Answer.ACCEPT,
+    "ok": Answer.ACCEPT,
     "OOO": Answer.OUT_OF_ORDER_SEQUENCE_NUMBER,
     "NO_ID": Answer.UNKNOWN_PRODUCER_ID,
     "DUP": Answer.DUPLICATE_SEQUENCE_NUMBER,
@@ -146,7 +146,7 @@ def sequence_rule(
 def _entry_kinds(entry: ProducerEntry | None) -> frozenset[str]:
     if entry is None:
         return frozenset({"unknown"})
-    return frozenset({"known", "a sequence" if entry.last_sequence != NO_SEQUENCE else "no sequence"})
+    return frozenset({"known", "sequence" if entry.last_sequence != NO_SEQUENCE else "unnumbered"})
 
 
 def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
@@ -163,7 +163,7 @@ def _sequence_relations(
     """All that is true of the batch's sequence."""
     found = {"any", "zero" if batch.first_sequence == 0 else "not zero"}
     if begins_version_2 and batch.first_sequence != 0:
-        found.add("begins version 2")
+        found.add("version 2")
     if entry is not None and entry.last_sequence != NO_SEQUENCE:
         if batch.first_sequence == next_sequence(entry.last_sequence):
             found.add("next")
