@@ -2,7 +2,7 @@
 
     CLIENT       a produce request on the leader: verification, duplicates, epoch, pending verification, the
                  table below, and at last whether the batch belongs to the open transaction
-    COORDINATOR  offsets that a group coordinator commits in a transaction: the epoch alone
+    COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
     REPLICATION  a follower, a recovery, a replay: everything is applied but a plain batch inside a transaction
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and UnifiedLog.analyzeAndValidateProducerState.
@@ -24,24 +24,24 @@ from tiersnap.snapshot.models.producer_entry import (
     ProducerEntry,
     next_sequence,
 )
-from tiersnap.snapshot.models.verification import VERIFIED, Verification, verify
+from tiersnap.snapshot.models.verification import VERIFIED, Said, Verification, Verified, verify
 
 # Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
 # DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
 # a transaction of version 2 on the partition; an entry is `unnumbered` that knows no sequence.
 SEQUENCES = read_table("""
- #  | entry      | epoch  | sequence        | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
- 1  | unknown    | any    | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 2  | unknown    | any    | version 2       | -     | -     | -   | -     | -  | -   | -  | -  | -  | ok | OOO | =   | =
- 3  | unknown    | any    | not zero        | OOO   | NO_ID | =   | =     | =  | ok  | =  | =  | =  | =  | =   | =   | =
- 4  | known      | higher | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 5  | known      | higher | not zero        | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 6  | known      | lower  | any             | STALE | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 7  | unnumbered | equal  | zero            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 8  | unnumbered | equal  | not zero        | OOO   | =     | =   | NO_ID | =  | OOO | =  | =  | =  | =  | =   | =   | =
- 9  | sequence   | equal  | next            | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 10 | sequence   | equal  | below the cache | OOO   | DUP   | OOO | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
- 11 | sequence   | equal  | any             | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ #  | entry      | epoch  | sequence    | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
+ 1  | unknown    | any    | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 2  | unknown    | any    | version 2   | -     | -     | -   | -     | -  | -   | -  | -  | -  | ok | OOO | =   | =
+ 3  | unknown    | any    | not zero    | OOO   | NO_ID | =   | =     | =  | ok  | =  | =  | =  | =  | =   | =   | =
+ 4  | known      | higher | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 5  | known      | higher | not zero    | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 6  | known      | lower  | any         | STALE | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 7  | unnumbered | equal  | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 8  | unnumbered | equal  | not zero    | OOO   | =     | =   | NO_ID | =  | OOO | =  | =  | =  | =  | =   | =   | =
+ 9  | sequence   | equal  | next        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 10 | sequence   | equal  | below cache | OOO   | DUP   | OOO | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 11 | sequence   | equal  | any         | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
 """)
 _CELLS = {
     "ok": Answer.ACCEPT,
@@ -88,8 +88,10 @@ def append(
         refusal = _refused_to_client(entry, batch, era, verification)
         if refusal is not None:
             return refusal
-    elif origin is Origin.COORDINATOR and _is_stale(entry, batch):
-        return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH)
+    elif origin is Origin.COORDINATOR:
+        refusal = _refused_to_coordinator(entry, batch, era, verification)
+        if refusal is not None:
+            return refusal
     if entry is not None and entry.txn_first_offset is not None and not batch.is_transactional:
         return AppendAnswer("transaction", Answer.INVALID_TXN_STATE)
     rule = sequence_rule(entry, batch, era)[0] if origin is Origin.CLIENT else "origin"
@@ -101,11 +103,14 @@ def _refused_to_client(
 ) -> AppendAnswer | None:
     """The first check that does not let the batch pass, in the broker's order."""
     asked = verify(entry, batch, era, verification)
-    if asked.refusal is not None:
+    is_late = verification.said is Said.ENDED_MEANWHILE  # what the log itself sees, behind its look at duplicates
+    if asked.refusal is not None and not is_late:
         return AppendAnswer("verification", asked.refusal)
     duplicate = _duplicate_of(entry, batch, era)
     if duplicate is not None:
         return AppendAnswer("duplicate", Answer.DUPLICATE_ACK, duplicate)
+    if asked.refusal is not None:
+        return AppendAnswer("verification", asked.refusal)
     if _is_stale(entry, batch):
         return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH)
     lowest = verification.lowest_sequence
@@ -113,6 +118,15 @@ def _refused_to_client(
         return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
     rule, answer = sequence_rule(entry, batch, era, begins_version_2=asked.was_asked and batch.transaction_version >= 2)
     return None if answer is Answer.ACCEPT else AppendAnswer(rule, answer)
+
+
+def _refused_to_coordinator(
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification
+) -> AppendAnswer | None:
+    asked = verify(entry, batch, era, verification) if era.verifies_offsets else Verified(was_asked=False)
+    if asked.refusal is not None:
+        return AppendAnswer("verification", asked.refusal)
+    return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH) if _is_stale(entry, batch) else None
 
 
 def _is_stale(entry: ProducerEntry | None, batch: NextBatch) -> bool:
@@ -170,5 +184,5 @@ def _sequence_relations(
         lowest = entry.batches[-era.cached_batches :][0].first_sequence
         # As 1.0.0 has it: it does not take a sequence that may have wrapped for one below.
         if batch.last_sequence < lowest and batch.last_sequence != 0 and lowest != LARGEST_SEQUENCE:
-            found.add("below the cache")
+            found.add("below cache")
     return frozenset(found)

@@ -6,7 +6,7 @@ Releases of one era answer alike; what the answer to a batch's sequence is, per 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 
@@ -24,6 +24,7 @@ class BrokerEra:
         replica_refuses_older_marker: whether a marker of a lower epoch stops a replica, too.
         marker_moves_timestamp: whether a marker keeps its producer from expiring.
         verifies: whether a leader asks the coordinator before a transaction begins on a partition (KIP-890, part 1).
+        verifies_offsets: whether it does so, too, for offsets that a group coordinator commits.
         ongoing_needs_epoch: whether a transaction that is open spares the question only in the same epoch.
         checks_epoch_first: whether an older epoch is refused before the question.
         speaks_version_2: whether transactions of protocol version 2 exist (KIP-890, part 2).
@@ -40,6 +41,7 @@ class BrokerEra:
     replica_refuses_older_marker: bool = False
     marker_moves_timestamp: bool = True
     verifies: bool = False
+    verifies_offsets: bool = False
     ongoing_needs_epoch: bool = False
     checks_epoch_first: bool = False
     speaks_version_2: bool = False
@@ -60,6 +62,19 @@ def _before_kip_360(name: str, first: tuple[int, ...], releases: str, cached_bat
     )
 
 
+def _since_4_0(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> BrokerEra:
+    era = BrokerEra(
+        name,
+        first,
+        releases,
+        verifies=True,
+        verifies_offsets=True,
+        ongoing_needs_epoch=True,
+        speaks_version_2=True,
+    )
+    return replace(era, **rules)  # type: ignore[arg-type]
+
+
 BROKER_ERAS = (
     _before_kip_360("B0", (0, 11), "0.11", cached_batches=1),
     _before_kip_360("B1", (1, 0), "1.0.0-1.0.1"),
@@ -69,32 +84,11 @@ BROKER_ERAS = (
     BrokerEra("B5", (2, 5), "2.5-2.6", stale_epoch_is_fatal=True),
     BrokerEra("B6", (2, 7), "2.7-3.5"),
     BrokerEra("B7", (3, 6), "3.6-3.7", verifies=True),
-    BrokerEra("B8", (3, 8), "3.8-3.9", verifies=True),
-    BrokerEra("B9", (4, 0), "4.0", verifies=True, ongoing_needs_epoch=True, speaks_version_2=True),
-    BrokerEra(
-        "B10", (4, 1), "4.1", verifies=True, ongoing_needs_epoch=True, checks_epoch_first=True, speaks_version_2=True
-    ),
-    BrokerEra(
-        "B11",
-        (4, 2),
-        "4.2",
-        verifies=True,
-        ongoing_needs_epoch=True,
-        checks_epoch_first=True,
-        speaks_version_2=True,
-        marker_needs_bump=True,
-    ),
-    BrokerEra(
-        "B12",
-        (4, 3),
-        "4.3-4.4",
-        verifies=True,
-        ongoing_needs_epoch=True,
-        checks_epoch_first=True,
-        speaks_version_2=True,
-        marker_needs_bump=True,
-        tolerates_last_epoch=True,
-    ),
+    BrokerEra("B8", (3, 8), "3.8-3.9", verifies=True, verifies_offsets=True),
+    _since_4_0("B9", (4, 0), "4.0"),
+    _since_4_0("B10", (4, 1), "4.1", checks_epoch_first=True),
+    _since_4_0("B11", (4, 2), "4.2", checks_epoch_first=True, marker_needs_bump=True),
+    _since_4_0("B12", (4, 3), "4.3-4.4", checks_epoch_first=True, marker_needs_bump=True, tolerates_last_epoch=True),
 )
 BROKER_ERA = {era.name: era for era in BROKER_ERAS}
 
