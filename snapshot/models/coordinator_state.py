@@ -43,6 +43,9 @@ class TransactionMetadata:
 
     Attributes:
         last_producer_epoch: the epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
+        previous_producer_id: the producer id before the last record, another one only right after a rotation; -1 before
+            any record was written, or where it did not survive a failover.
+        next_producer_id: reserved for the end of a transaction that exhausts the epoch, else -1.
         instance_epoch: KIP-360's draft alone: the epoch that the running instance began with.
         is_pending: a record of it is being written, and the next state is known in memory alone.
     """

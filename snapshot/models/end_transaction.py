@@ -84,10 +84,11 @@ def _prepared(
     metadata: TransactionMetadata, commit: bool, transaction_version: int, new_producer_id: int
 ) -> EndTransactionAnswer:
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    decided = replace(metadata, state=state, previous_producer_id=metadata.producer_id)
     if transaction_version < 2:
-        return EndTransactionAnswer(Answer.NONE, metadata.identity, replace(metadata, state=state))
+        return EndTransactionAnswer(Answer.NONE, metadata.identity, decided)
     epoch = metadata.producer_epoch
-    record = replace(metadata, state=state, producer_epoch=epoch + 1, last_producer_epoch=epoch)
+    record = replace(decided, producer_epoch=epoch + 1, last_producer_epoch=epoch)
     if metadata.is_exhausted:
         rotated = replace(record, producer_epoch=LARGEST_EPOCH, next_producer_id=new_producer_id)
         return EndTransactionAnswer(Answer.NONE, ProducerIdAndEpoch(new_producer_id, 0), rotated)
@@ -99,7 +100,7 @@ def completed(prepared: TransactionMetadata) -> TransactionMetadata:
     commits = prepared.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
     if prepared.producer_epoch < LARGEST_EPOCH or prepared.next_producer_id == NO_PRODUCER_ID:
-        return replace(prepared, state=state)
+        return replace(prepared, state=state, previous_producer_id=prepared.producer_id)
     return replace(
         prepared,
         state=state,

@@ -43,6 +43,7 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
         metadata,
         producer_epoch=epoch,
         last_producer_epoch=epoch - 1 if era.fence_keeps_last else NO_EPOCH,
+        previous_producer_id=metadata.producer_id,
         next_producer_id=next_producer_id,
         state=TransactionState.PREPARE_ABORT,
     )

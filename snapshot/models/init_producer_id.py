@@ -103,7 +103,9 @@ def _answer(
     if record == "-":
         return InitProducerIdAnswer(rule, era.fenced if answer == "FENCED" else Answer[answer], None, None)
     written = _RECORDS[record](metadata, supplied, new_producer_id)
-    written = replace(written, state=TransactionState.EMPTY, next_producer_id=-1)
+    written = replace(
+        written, state=TransactionState.EMPTY, previous_producer_id=metadata.producer_id, next_producer_id=-1
+    )
     return InitProducerIdAnswer(rule, Answer[answer], written.identity, written)
 
 
@@ -145,7 +147,6 @@ def _new_producer_id(metadata: TransactionMetadata, supplied: Supplied, new_prod
         producer_id=new_producer_id,
         producer_epoch=0,
         last_producer_epoch=NO_EPOCH if supplied is None else metadata.producer_epoch,
-        previous_producer_id=metadata.producer_id,
         instance_epoch=0,
     )
 

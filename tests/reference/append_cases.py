@@ -1,7 +1,8 @@
 """What brokers answer to one batch, case by case (append_cases.txt).
 
     log     what the partition holds: data batches e3[0-4] (epoch 3, sequences 0 to 4), of a transaction t3[0-4],
-            markers m3c5 (epoch 3, coordinator epoch 5), `restart`: all that a snapshot keeps, @36: the offset of what follows
+            markers m3c5 (epoch 3, coordinator epoch 5), `restart`: all that a snapshot keeps, @36: the offset of what
+            follows
     batch   what comes next: one of these, or v3[0-4] of a transaction of version 2, M3c5 a marker of one; `lowest=7`: a
             question for sequence 7 is still under way; `ended`: the transaction ended between question and append
     B0 ...  ok, ack (the offsets of the first time), OOO (OUT_OF_ORDER_SEQUENCE_NUMBER), NO_ID (UNKNOWN_PRODUCER_ID),
