@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.broker.oracle.append import append_oracle
 from tests.broker.oracle.init import init_oracle
+from tests.broker.oracle.java import compiled, run_java
 from tests.reference.append_cases import append_cases, ask_model
 from tests.reference.coordinator_cases import NEW_PRODUCER_ID, init_cases
+from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.broker_eras import BROKER_ERA
 from tiersnap.snapshot.models.coordinator_state import (
     KIP_588,
@@ -18,6 +21,7 @@ from tiersnap.snapshot.models.coordinator_state import (
     TransactionState,
 )
 from tiersnap.snapshot.models.end_transaction import completed, end_transaction
+from tiersnap.snapshot.models.exception_groups import TABLE, exception_group
 
 pytestmark = pytest.mark.broker
 
@@ -88,3 +92,18 @@ def test_kafkas_coordinator_writes_the_records_of_the_model_when_a_transaction_e
             ongoing, ongoing.identity, commit=commits, transaction_version=version, new_producer_id=NEW_PRODUCER_ID
         ).record
         assert (case, records) == (case, f"{record_text(prepared)}; {record_text(completed(prepared))}")
+
+
+@pytest.mark.kafka("4.1.1")
+def test_kafkas_exceptions_have_the_base_classes_that_the_groups_name():
+    errors = [row["error"] for row in TABLE if row["error"] != Answer.DELIVERY_TIMED_OUT]  # no code of the protocol
+    classes = compiled(Path(__file__).parent / "oracle" / "GroupOracle.java", "4.1.1")
+    groups = ("ApplicationRecoverable", "InvalidConfiguration", "RefreshRetriable", "Retriable")
+    named = [f"{group}Exception" for group in groups]
+
+    for line in run_java("4.1.1", "GroupOracle", errors, classes=classes).splitlines():
+        error, *bases = line.split()
+        nearest = next((base.removesuffix("Exception") for base in bases if base in named), None)
+        group = exception_group(Answer(error)).kip1050
+        # TransactionAbortableException is a group of its own, and the exception of the error at once.
+        assert (error, group) == (error, "TransactionAbortable" if error == "TRANSACTION_ABORTABLE" else nearest)
