@@ -21,6 +21,8 @@ from tiersnap.snapshot.simulate.next_writes import Write, Writes, next_writes
 from tiersnap.snapshot.simulate.replica_state import CACHED_BATCHES, ReplicaState, cached_by_broker
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
+_NEVER = -(1 << 62)
+
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
@@ -133,7 +135,9 @@ class _Known:
     """What one replica knows, with its batches in a table of five columns an entry, the newest last."""
 
     def __init__(self, state: ReplicaState, given: Circumstances) -> None:
-        self._entries, self._given = state.entries, given
+        self._entries = state.entries
+        # Before 2.4 a broker looked for producers to forget only when records were deleted.
+        self._forgotten_below = given.log_start_offset or _NEVER
         self._cached = state.batches.compress(cached_by_broker(state))
 
     def features(self, writes: Writes) -> Iterator[np.ndarray]:
@@ -146,7 +150,7 @@ class _Known:
         yield has_sequence
         yield is_known * np.sign(batch["producer_epoch"].astype(np.int64) - entry["producer_epoch"])
         yield is_known & (entry["current_txn_first_offset"] >= 0)
-        yield is_known & (entry["last_offset"] < self._given.log_start_offset)
+        yield is_known & (entry["last_offset"] < self._forgotten_below)
         yield batch["first_sequence"] == 0
         following = (entry["last_sequence"].astype(np.int64) + 1) & LARGEST_SEQUENCE
         yield has_sequence & (batch["first_sequence"] == following)
@@ -185,7 +189,7 @@ class _Known:
         if not is_known[0]:
             return None
         entry = self._entries[index[0]]
-        if era.forgets_deleted and entry["last_offset"] < self._given.log_start_offset:
+        if era.forgets_deleted and entry["last_offset"] < self._forgotten_below:
             return None
         ids = self._cached["producer_id"]
         start, end = np.searchsorted(ids, producer_id, side="left"), np.searchsorted(ids, producer_id, side="right")
