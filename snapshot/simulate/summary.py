@@ -56,14 +56,17 @@ class Tally:
                 f"If this replica became leader now, none of {self.producers} producers would notice: it knows all of "
                 f"them, and appends nothing twice (brokers {self.era.releases})."
             )
-        whose = "no last batch" if not self.doubled else f"the last batch of {self.doubled}"
-        parts = [f"{whose} would be appended a second time if it was sent again"]
+        parts = []
+        if self.doubled:
+            parts.append(f"the last batch of {self.doubled} would be appended a second time if it was sent again")
         if self.doubled_older:
-            parts.append(f"{_count(self.doubled_older, 'batch', 'batches')} before those likewise")
+            parts.append(f"{_count(self.doubled_older, 'older batch', 'older batches')} likewise")
         if self.refused:
             parts.append(f"{self.refused} would be refused their next batch")
         if self.zombies:
             parts.append(f"{_count(self.zombies, 'fenced instance', 'fenced instances')} could write again")
+        if not parts:
+            parts.append("their next and last batches would be answered as the leader answers them")
         return (
             f"If this replica became leader now, it would not know {self.unknown} of {self.producers} producers: "
             f"{', '.join(parts)} (brokers {self.era.releases})."

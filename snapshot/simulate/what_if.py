@@ -100,10 +100,7 @@ def _classes(
         version = given.transaction_version if transactional[index] else 0
         asked = [(era, _sent(batch, era, version), Verification(said)) for era in eras]
         leader_answers, replica_answers = (
-            {
-                era.name: append(knows.entry(producer_id, era), sent, era, verification=verification).answer
-                for era, sent, verification in asked
-            }
+            _answers(knows.entry(producer_id), knows.forgets(producer_id), asked)
             for knows in (leader_knows, replica_knows)
         )
         yield WriteClass(
@@ -116,6 +113,18 @@ def _classes(
             leader_answers=leader_answers,
             replica_answers=replica_answers,
         )
+
+
+def _answers(
+    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, Verification]]
+) -> dict[str, Answer]:
+    """By era name; `is_forgotten` by the brokers that forget a producer with its records."""
+    return {
+        era.name: append(
+            None if is_forgotten and era.forgets_deleted else entry, sent, era, verification=verification
+        ).answer
+        for era, sent, verification in asked
+    }
 
 
 def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
@@ -183,14 +192,17 @@ class _Known:
         """Whether there is an entry of the producer."""
         return bool(_find(self._entries["producer_id"], np.array([producer_id]))[1][0])
 
-    def entry(self, producer_id: int, era: BrokerEra) -> ProducerEntry | None:
-        """One producer as a broker of the era knows it."""
+    def forgets(self, producer_id: int) -> bool:
+        """Whether all records of the producer are deleted."""
+        index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
+        return bool(is_known[0]) and bool(self._entries["last_offset"][index[0]] < self._forgotten_below)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """One producer, None where the replica does not know it."""
         index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
         if not is_known[0]:
             return None
         entry = self._entries[index[0]]
-        if era.forgets_deleted and entry["last_offset"] < self._forgotten_below:
-            return None
         ids = self._cached["producer_id"]
         start, end = np.searchsorted(ids, producer_id, side="left"), np.searchsorted(ids, producer_id, side="right")
         opened = int(entry["current_txn_first_offset"])
