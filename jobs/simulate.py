@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -104,6 +104,7 @@ def simulate(
     tally = Tally(brokers[-1])
     findings: list[Finding] = [*log_dir.findings]
     said: list[str] = []
+    summary: dict[str, object] = {"summary": ""}
 
     def rows() -> Iterator[dict[str, object]]:
         for partition in selected(log_dir, logdir, topic):
@@ -127,6 +128,7 @@ def simulate(
                 continue
             listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), brokers, clients, given)
             yield from (about | outcome.as_row() for outcome in listed if everything or outcome.differs)
+        summary["summary"] = tally.sentence()  # known when all partitions are read
 
     of_write = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
     of_class = (
@@ -140,9 +142,10 @@ def simulate(
         "clients",
         "reaction",
     )
-    simulated = list(rows())  # the summary is known when all partitions are read
     columns = of_write if producers else of_class
-    output.rows("simulate", simulated, columns=columns, findings=findings, summary={"summary": tally.sentence()})
+    output.rows("simulate", rows(), columns=columns, findings=findings, summary=summary)
+    if output.format is Format.JSONL:
+        output.talk(tally.sentence())
     for message in said:
         output.talk(message)
     if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in findings):

@@ -262,6 +262,6 @@ def _read(
             found.at_start = expiry.live(boundary.entries, boundary.max_timestamp)
         if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
             found.at_end = boundary.entries
-    if partition.segments and replay.log_end == first and replay.damage is None:
+    if replay.log_end in (0, first) and replay.damage is None:  # there is nothing in it
         found.at_end = np.empty(0, ENTRY_DTYPE)
     return reading, replay, found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.what_if import WriteClass
@@ -20,6 +21,7 @@ class Tally:
         doubled: last batches that would be appended a second time if they were sent again.
         doubled_older: likewise of the batches before them.
         refused: next batches in sequence that would be refused, and the leader would take.
+        unrecognized: batches sent again that would be refused, and the leader would acknowledge once more.
         zombies: first writes of fenced instances that would be taken, and the leader would refuse.
     """
 
@@ -29,6 +31,7 @@ class Tally:
     doubled: int = 0
     doubled_older: int = 0
     refused: int = 0
+    unrecognized: int = 0
     zombies: int = 0
 
     def add(self, classes: Iterable[WriteClass]) -> None:
@@ -36,6 +39,8 @@ class Tally:
         for each in classes:
             count = int(each.members.size)
             leader, replica = each.leader_answers[self.era.name], each.replica_answers[self.era.name]
+            if each.write.is_retry and leader is Answer.DUPLICATE_ACK and replica.is_error:
+                self.unrecognized += count
             if each.write is Write.NEXT:
                 self.producers += count
                 self.unknown += 0 if each.is_known else count
@@ -51,26 +56,27 @@ class Tally:
         """The sentence."""
         if not self.producers:
             return "If this replica became leader now, nobody would notice: no producer is alive."
-        if not self.unknown and not (self.doubled or self.doubled_older or self.refused or self.zombies):
-            return (
-                f"If this replica became leader now, none of {self.producers} producers would notice: it knows all of "
-                f"them, and appends nothing twice (brokers {self.era.releases})."
-            )
         parts = []
+        if self.unknown:
+            parts.append(f"it would not know {self.unknown} of {self.producers} producers")
+        else:
+            parts.append(f"it would know all of {self.producers} producers")
         if self.doubled:
-            parts.append(f"the last batch of {self.doubled} would be appended a second time if it was sent again")
+            parts.append(f"append the last batch of {self.doubled} a second time if it was sent again")
         if self.doubled_older:
-            parts.append(f"{_count(self.doubled_older, 'older batch', 'older batches')} likewise")
+            parts.append(f"append {_count(self.doubled_older, 'older batch', 'older batches')} likewise")
+        if not (self.doubled or self.doubled_older):
+            parts.append("append nothing twice")
         if self.refused:
-            parts.append(f"{self.refused} would be refused their next batch")
+            parts.append(f"refuse the next batch of {self.refused}")
+        if self.unrecognized:
+            parts.append(
+                f"refuse {_count(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
+            )
         if self.zombies:
-            parts.append(f"{_count(self.zombies, 'fenced instance', 'fenced instances')} could write again")
-        if not parts:
-            parts.append("their next and last batches would be answered as the leader answers them")
-        return (
-            f"If this replica became leader now, it would not know {self.unknown} of {self.producers} producers: "
-            f"{', '.join(parts)} (brokers {self.era.releases})."
-        )
+            parts.append(f"let {_count(self.zombies, 'fenced instance', 'fenced instances')} write")
+        *most, last = parts
+        return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {self.era.releases})."
 
 
 def _count(count: int, one: str, many: str) -> str:

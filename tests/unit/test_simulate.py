@@ -51,7 +51,6 @@ def test_kip_952s_example_ends_as_the_kip_says_and_needs_no_new_producer_id_for_
     ran = simulate(tmp_path, "--from", "empty", "--at", "200", "--broker", "3.6")
 
     assert_said(ran, 0)
-    assert '"it would not know 2 of 4 producers' not in ran.out
     assert (
         "If this replica became leader now, it would not know 2 of 4 producers: the last batch of 2 would be" in ran.out
     )
@@ -110,6 +109,8 @@ def test_a_replica_with_a_right_snapshot_answers_as_the_leader_but_for_older_bat
     assert_said(ran, 0)
     assert {row["write"] for row in ran.rows} <= {"RETRY_OF_OLDER", "RESET_TO_ZERO"}
     assert not any(row["doubles"] for row in ran.rows)
+    assert "it would know all of" in ran.out
+    assert "append nothing twice, and refuse" in ran.out
 
 
 def test_another_replicas_newest_readable_file_is_taken_and_what_is_passed_over_is_said(tmp_path):
@@ -158,6 +159,24 @@ def test_a_log_that_ends_before_another_replicas_files_is_simulated_from_what_it
 
     assert_said(ran, 0)
     assert {row["at"] for row in ran.rows} == {0}  # nothing of it can be loaded: the whole log is replayed
+
+
+def test_a_partition_without_a_record_has_nobody_to_notice(tmp_path):
+    lb.write_partition(tmp_path, "bare", 0, {0: []}, high_watermark=0)
+
+    ran = simulate(tmp_path, "--from", "ours")
+
+    assert_said(ran, 0)
+    assert (ran.rows, "nobody would notice" in ran.out) == ([], True)
+
+
+def test_as_lines_the_sentence_is_said_and_the_rows_alone_are_data(tmp_path):
+    write_kip952_log(tmp_path)
+
+    ran = tiersnap("simulate", tmp_path, "--from", "empty", "--now", str(NOW), output="jsonl")
+
+    assert_said(ran, 0, "If this replica became leader now")
+    assert all(line.startswith("{") and "partition" in line for line in ran.out.splitlines())
 
 
 @pytest.mark.parametrize(
