@@ -1,0 +1,38 @@
+"""Option types for releases of Kafka."""
+
+from __future__ import annotations
+
+import click
+
+from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra, era_of
+from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
+
+
+class BrokerRelease(click.ParamType[BrokerEra]):
+    """A release such as 3.9 or 3.9.1, as the era of its brokers."""
+
+    name = "release"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> BrokerEra:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, BrokerEra):
+            return value
+        try:
+            return era_of(str(value), BROKER_ERAS)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ClientRelease(click.ParamType[ClientEra]):
+    """A release such as 3.9 or 3.9.1, as the era of its Java clients."""
+
+    name = "release"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ClientEra:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, ClientEra):
+            return value
+        try:
+            return era_of(str(value), CLIENT_ERAS)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -1,0 +1,52 @@
+"""What brokers and coordinators answer: Kafka's names of error codes, and two ways of saying yes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Answer(StrEnum):
+    """An answer to one request; all but the first three and the last are org.apache.kafka.common.protocol.Errors."""
+
+    NONE = "NONE"  # of a coordinator: it did what was asked
+    ACCEPT = "ACCEPT"  # of a broker: the batch is appended
+    DUPLICATE_ACK = "DUPLICATE_ACK"  # of a broker: success with the offsets of the first time, nothing is appended
+    OUT_OF_ORDER_SEQUENCE_NUMBER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    DUPLICATE_SEQUENCE_NUMBER = "DUPLICATE_SEQUENCE_NUMBER"
+    INVALID_PRODUCER_EPOCH = "INVALID_PRODUCER_EPOCH"
+    INVALID_TXN_STATE = "INVALID_TXN_STATE"
+    INVALID_PRODUCER_ID_MAPPING = "INVALID_PRODUCER_ID_MAPPING"
+    INVALID_TRANSACTION_TIMEOUT = "INVALID_TRANSACTION_TIMEOUT"
+    CONCURRENT_TRANSACTIONS = "CONCURRENT_TRANSACTIONS"
+    TRANSACTION_COORDINATOR_FENCED = "TRANSACTION_COORDINATOR_FENCED"
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    UNKNOWN_PRODUCER_ID = "UNKNOWN_PRODUCER_ID"
+    PRODUCER_FENCED = "PRODUCER_FENCED"
+    TRANSACTION_ABORTABLE = "TRANSACTION_ABORTABLE"
+    NOT_ENOUGH_REPLICAS = "NOT_ENOUGH_REPLICAS"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
+    COORDINATOR_LOAD_IN_PROGRESS = "COORDINATOR_LOAD_IN_PROGRESS"
+    COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+    NOT_COORDINATOR = "NOT_COORDINATOR"
+    CLUSTER_AUTHORIZATION_FAILED = "CLUSTER_AUTHORIZATION_FAILED"
+    TOPIC_AUTHORIZATION_FAILED = "TOPIC_AUTHORIZATION_FAILED"
+    GROUP_AUTHORIZATION_FAILED = "GROUP_AUTHORIZATION_FAILED"
+    OPERATION_NOT_ATTEMPTED = "OPERATION_NOT_ATTEMPTED"
+    FENCED_INSTANCE_ID = "FENCED_INSTANCE_ID"
+    UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID"
+    ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+    MESSAGE_TOO_LARGE = "MESSAGE_TOO_LARGE"
+    REQUEST_TIMED_OUT = "REQUEST_TIMED_OUT"
+    UNKNOWN_SERVER_ERROR = "UNKNOWN_SERVER_ERROR"
+    DELIVERY_TIMED_OUT = "DELIVERY_TIMED_OUT"  # of the client to itself: delivery.timeout.ms after the batch was sent
+
+    @property
+    def appends(self) -> bool:
+        """Whether the batch is in the log afterwards once more."""
+        return self is Answer.ACCEPT
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the client gets an error."""
+        return self not in (Answer.NONE, Answer.ACCEPT, Answer.DUPLICATE_ACK)

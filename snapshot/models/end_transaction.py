@@ -1,0 +1,165 @@
+"""The coordinator's answer to EndTxn and to AddPartitionsToTxn, one decision table a transaction version.
+
+    retry       transaction version 2 alone: the epoch was bumped by the EndTxn that this one repeats
+    prepare     the transaction is decided: a Prepare record, then markers, then `completed`
+    empty abort transaction version 2 alone: nothing was ongoing; the epoch is bumped all the same
+
+Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with KIP-890) and
+handleAddPartitionsToTransaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.models.coordinator_state import (
+    EXHAUSTED_EPOCH,
+    LARGEST_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+)
+from tiersnap.snapshot.models.decision_table import read_table
+
+TABLE_OF_VERSION_1 = read_table("""
+ state          | retry | COMMIT                  | ABORT
+ Ongoing        | any   | prepare                 | prepare
+ CompleteCommit | any   | NONE                    | INVALID_TXN_STATE
+ CompleteAbort  | any   | INVALID_TXN_STATE       | NONE
+ PrepareCommit  | any   | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE
+ PrepareAbort   | any   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS
+ Empty          | any   | INVALID_TXN_STATE       | INVALID_TXN_STATE
+""")
+TABLE_OF_VERSION_2 = read_table("""
+ state          | retry | COMMIT                  | ABORT
+ Ongoing        | any   | prepare                 | prepare
+ CompleteCommit | yes   | NONE                    | INVALID_TXN_STATE
+ CompleteCommit | no    | INVALID_TXN_STATE       | empty abort
+ CompleteAbort  | yes   | INVALID_TXN_STATE       | NONE
+ CompleteAbort  | no    | INVALID_TXN_STATE       | empty abort
+ PrepareCommit  | any   | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE
+ PrepareAbort   | any   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS
+ Empty          | any   | INVALID_TXN_STATE       | empty abort
+""")
+_PREPARES = ("prepare", "empty abort")
+_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionAnswer:
+    """What the client gets, the identity it goes on with, and the Prepare record, None where none is written."""
+
+    answer: Answer
+    identity: ProducerIdAndEpoch | None = None
+    record: TransactionMetadata | None = None
+
+
+def end_transaction(
+    metadata: TransactionMetadata,
+    supplied: ProducerIdAndEpoch,
+    *,
+    commit: bool,
+    transaction_version: int,
+    new_producer_id: int,
+) -> EndTransactionAnswer:
+    """Answer a client's EndTxn; `transaction_version` is that of the request (version 5 speaks 2)."""
+    refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied)
+    if refusal is not None:
+        return EndTransactionAnswer(refusal)
+    retry = "yes" if _is_retry(metadata, supplied) else "no"
+    table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
+    for row in table:
+        if row["state"] == metadata.state and row["retry"] in ("any", retry):
+            word = row["COMMIT" if commit else "ABORT"]
+            if word not in _PREPARES:
+                answer = Answer[word]
+                return EndTransactionAnswer(answer, None if answer.is_error else metadata.identity)
+            return _prepared(metadata, commit, transaction_version, new_producer_id)
+    return EndTransactionAnswer(Answer.UNKNOWN_SERVER_ERROR)
+
+
+def _prepared(
+    metadata: TransactionMetadata, commit: bool, transaction_version: int, new_producer_id: int
+) -> EndTransactionAnswer:
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    decided = replace(metadata, state=state, previous_producer_id=metadata.producer_id)
+    if transaction_version < 2:
+        return EndTransactionAnswer(Answer.NONE, metadata.identity, decided)
+    epoch = metadata.producer_epoch
+    record = replace(decided, producer_epoch=epoch + 1, last_producer_epoch=epoch)
+    if metadata.is_exhausted:
+        rotated = replace(record, producer_epoch=LARGEST_EPOCH, next_producer_id=new_producer_id)
+        return EndTransactionAnswer(Answer.NONE, ProducerIdAndEpoch(new_producer_id, 0), rotated)
+    return EndTransactionAnswer(Answer.NONE, record.identity, record)
+
+
+def completed(prepared: TransactionMetadata) -> TransactionMetadata:
+    """The Complete record that follows when all markers are written; an exhausted epoch goes on with the next id."""
+    commits = prepared.state is TransactionState.PREPARE_COMMIT
+    state = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
+    if prepared.producer_epoch < LARGEST_EPOCH or prepared.next_producer_id == NO_PRODUCER_ID:
+        return replace(prepared, state=state, previous_producer_id=prepared.producer_id)
+    return replace(
+        prepared,
+        state=state,
+        producer_id=prepared.next_producer_id,
+        producer_epoch=0,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def add_partitions(
+    metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, *, pending_first: bool = True
+) -> Answer:
+    """Answer AddPartitionsToTxn or AddOffsetsToTxn; a higher epoch is fenced like a lower one.
+
+    Args:
+        pending_first: as 4.0 and later, which look for a pending transition before they compare ids.
+    """
+    if metadata is None:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if pending_first and metadata.is_pending:
+        return Answer.CONCURRENT_TRANSACTIONS
+    if supplied.producer_id != metadata.producer_id:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if supplied.producer_epoch != metadata.producer_epoch:
+        return Answer.PRODUCER_FENCED
+    return Answer.CONCURRENT_TRANSACTIONS if metadata.is_pending or metadata.state in _PREPARED else Answer.NONE
+
+
+def _refused_by_version_1(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> Answer | None:
+    if supplied.producer_id != metadata.producer_id:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if supplied.producer_epoch != metadata.producer_epoch:
+        return Answer.PRODUCER_FENCED
+    return Answer.CONCURRENT_TRANSACTIONS if metadata.is_pending else None
+
+
+def _refused_by_version_2(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> Answer | None:
+    if metadata.is_pending:
+        return Answer.CONCURRENT_TRANSACTIONS
+    if supplied.producer_id != metadata.producer_id and not _is_overflow_retry(metadata, supplied):
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    is_current = supplied.producer_epoch == metadata.producer_epoch
+    is_valid = is_current or _is_retry(metadata, supplied)
+    if metadata.state in (TransactionState.ONGOING, TransactionState.EMPTY):
+        is_valid = is_current
+    if metadata.state in _PREPARED:
+        is_valid = _is_bump_retry(metadata, supplied)
+    return None if is_valid else Answer.PRODUCER_FENCED
+
+
+def _is_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    return _is_bump_retry(metadata, supplied) or _is_overflow_retry(metadata, supplied)
+
+
+def _is_bump_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    return metadata.producer_epoch == supplied.producer_epoch + 1
+
+
+def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    is_rotated = metadata.previous_producer_id == supplied.producer_id and metadata.producer_epoch == 0
+    return is_rotated and supplied.producer_epoch == EXHAUSTED_EPOCH
