@@ -41,6 +41,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         replace: bool,
         scan: str,
         topic_ids: Path | None,
+        leaders: tuple[str, ...],
         topic: str | None,
         check_crc: bool,
         s3: S3Settings,
@@ -56,6 +57,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             s3=s3,
             topic=topic,
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
+            leaders=tuple(located(leader) for leader in leaders),
             check_crc=check_crc,
             apply=apply,
         )
@@ -97,6 +99,12 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     ),
     click.option(
         "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."
+    ),
+    click.option(
+        "--leader",
+        "leaders",
+        multiple=True,
+        help="One of the sources: of several replicas of a partition the one that lies here is taken.",
     ),
     params.topic_option,
     params.crc_option,

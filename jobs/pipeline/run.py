@@ -121,7 +121,7 @@ class _Run:
         self._outcome.findings = [str(finding) for finding in found.findings[:MOST_TOLD]]
         self._outcome.finding_count = len(found.findings)
         is_first = not self._warehouse.exists("partitions")
-        return listing.list_partitions(
+        listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
             ListPartitions(
                 self._settings.topic_ids,
@@ -130,6 +130,7 @@ class _Run:
                 wants_start=is_first,
             ),
         )
+        return listing.led(listed, self._settings.leaders) if self._settings.leaders else listed
 
     def _changes(self, listed: DataFrame) -> DataFrame:
         return changes.partition_changes(
@@ -170,7 +171,8 @@ class _Run:
         name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
         raise UsageError(
             f"{name} is in more than one source: {count} partitions are",
-            hint="two replicas of a partition would be tiered twice: give the leaders' log directories only",
+            hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
+            "--leader LOGDIR for each that leads",
         )
 
     def _decode(self, changed: DataFrame, totals: Row) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 
@@ -31,6 +32,9 @@ class RunSettings:
         check_crc: verify the CRC-32C of every batch that is decoded.
         apply: write to remote storage.
         now: ms; the one time that a run knows.
+
+    Raises:
+        UsageError: a leader that is no source.
     """
 
     sources: tuple[str, ...]
@@ -41,10 +45,16 @@ class RunSettings:
     s3: S3Settings = field(default_factory=S3Settings)
     topic: str | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
+    leaders: tuple[str, ...] = ()
     check_crc: bool = True
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))
+
+    def __post_init__(self) -> None:
+        for leader in self.leaders:
+            if leader not in self.sources:
+                raise UsageError(f"--leader {leader} is none of the sources", hint="give it with --source, too")
 
     @property
     def topics(self) -> re.Pattern[str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS
@@ -38,3 +39,11 @@ def listed_segments(listed: DataFrame) -> DataFrame:
     return listed.select("log_dir", "topic", "partition", "topic_id", F.explode("segments").alias("segment")).select(
         "log_dir", "topic", "partition", "topic_id", "segment.*"
     )
+
+
+def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
+    """Of several replicas of a partition those in the log directories `leaders`; all, where none of them is there."""
+    replicas = Window.partitionBy("topic", "partition")
+    is_leader = F.col("log_dir").isin(list(leaders))
+    is_known = F.max(is_leader).over(replicas)
+    return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")

@@ -22,7 +22,7 @@ from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
-from tiersnap.snapshot.spark import carrying, changes, decoding, judging, remote, tiering
+from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
@@ -190,3 +190,10 @@ def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: Spar
         [("a", 2, 1), ("a", 3, 2), ("a", 3, 3), ("b", 1, 4)], "key string, run long, value long"
     )
     assert sorted(row.value for row in newest(rows, ["key"]).select(col("value")).collect()) == [2, 3, 4]
+
+
+def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(spark: SparkSession) -> None:
+    replicas = [("a", "x", 0), ("b", "x", 0), ("c", "x", 0), ("a", "y", 0), ("b", "z", 0), ("c", "z", 0)]
+    rows = spark.createDataFrame(replicas, "log_dir string, topic string, partition int")
+    kept = {(row.log_dir, row.topic) for row in listing.led(rows, ["a"]).collect()}
+    assert kept == {("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")}

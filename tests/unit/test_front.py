@@ -32,6 +32,7 @@ _IMPORTED = """
 import os, sys
 before = dict(os.environ)
 import tiersnap
+from tiersnap.snapshot.errors import UsageError
 assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
 print(*sorted({name.split(".")[0] for name in sys.modules}))
 """
@@ -100,3 +101,10 @@ def test_no_snapshot_is_written_into_a_brokers_folder(tmp_path: Path) -> None:
     (partition / f"{0:020d}.log").touch()
     with pytest.raises(UsageError, match="holds a broker's log"):
         tiersnap.write_snapshot(partition / f"{5:020d}.snapshot", tiersnap.read_snapshot(SNAPSHOT))
+
+
+def test_a_leader_that_is_no_source_is_refused() -> None:
+    places = {"remote": "/tier", "warehouse": "/tables"}
+    assert tiersnap.RunSettings(sources=("/a", "/b"), leaders=("/a",), **places).leaders == ("/a",)
+    with pytest.raises(UsageError, match="none of the sources"):
+        tiersnap.RunSettings(sources=("/a",), leaders=("/b",), **places)
