@@ -8,15 +8,17 @@ import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, write_log
+from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
+from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.presence.manifest import LARGEST_MANIFEST, read_manifest
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 
@@ -229,12 +231,12 @@ def test_a_manifest_with_a_number_that_cannot_be_is_a_finding_for_that_copy_alon
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[" * 100_000, b'{"a":' * 100_000, b"null", b"7", b"\xff\xfe", b"{}", b" " * (LARGEST_MANIFEST + 1)],
+    [b"", b"[" * 100_000, b'{"a":' * 100_000, b"null", b"7", b"\xff\xfe", b"{}", b" " * (MANIFEST_BYTES + 1)],
     ids=["empty", "deep list", "deep object", "null", "number", "no text", "nothing", "too large"],
 )
 def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
     with pytest.raises(CorruptDataError, match="m: "):
-        read_manifest(data, name="m")
+        rsm_manifest.decode(data, name="m")
     key, _ = manifest_of(store, folder)
     store.replace(key, data)
     assert len(look_at(store, AivenLayout(KEYS)).leftovers) == 1
@@ -243,7 +245,9 @@ def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
 def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_for_a_copy(store, folder):
     layout = AivenLayout(KEYS)
     key, manifest = manifest_of(store, folder)
-    chunks = {"type": "variable", "originalChunkSize": 4, "originalFileSize": 999, "transformedChunks": "AAA"}
+    size = len(store.get(key.removesuffix("rsm-manifest") + "log"))
+    sizes = packed_sizes([10, size - 10])
+    chunks = {"type": "variable", "originalChunkSize": 500, "originalFileSize": 999, "transformedChunks": sizes}
     compressed = manifest | {"compression": True, "chunkIndex": chunks}
     store.replace(key, json.dumps(compressed).encode())
     (copy,) = look_at(store, layout).copies
@@ -253,5 +257,5 @@ def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_
         "transformedChunkSize": 128, "finalTransformedChunkSize": 78,
     }  # fmt: skip
     encrypted = manifest | {"chunkIndex": fixed, "encryption": {"dataKey": "k:x", "aad": "y"}}
-    assert read_manifest(json.dumps(encrypted).encode(), name="m").log_size == 334
-    assert not read_manifest(json.dumps(encrypted).encode(), name="m").is_verbatim
+    found = rsm_manifest.decode(json.dumps(encrypted).encode(), name="m")
+    assert (found.log_size, found.is_encrypted, found.is_compressed) == (334, True, False)
