@@ -112,7 +112,7 @@ class _Run:
         found, findings = discover(self._settings.sources, self._settings.topics)
         self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
         self._outcome.finding_count = len(findings)
-        look = Observe(self._store, self._layout, self._settings.now)
+        look = Observe(self._store, self._layout)
         return listing.list_partitions(
             listing.folders(self._spark, found), ListPartitions(self._settings.topic_ids, look)
         )

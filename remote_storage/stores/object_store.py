@@ -210,6 +210,10 @@ class ObjectStore(Protocol):
         """Delete, in no order; absent keys are fine. Returns what could not be deleted and never raises for it."""
         ...
 
+    def now(self) -> int:
+        """ms, by the clock that `modified` is of: the server's; 0 where it tells none, so that nothing looks old."""
+        ...
+
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """Uploads that were begun and neither finished nor aborted."""
         ...

@@ -67,7 +67,7 @@ class HostTier:
 
     def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        look = ListPartitions(look=Observe(self.store, self.layout, self.tierer.now))
+        look = ListPartitions(look=Observe(self.store, self.layout))
         sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
         carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now)
         properties = read_properties(log_dir.filesystem, log_dir.path)

@@ -51,7 +51,7 @@ class Tierer:
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.
         wait: seconds for another attempt's copy to appear before this one gives up.
-        copy_grace: ms for which an unfinished copy of somebody else counts as under way.
+        copy_grace: ms, by the store's clock, for which an unfinished copy of somebody else counts as under way.
         pause: waits so many seconds.
     """
 
@@ -118,7 +118,7 @@ class _Job:
         return look(self.store, self.keys, self.partition, local=is_local, local_start=local_start)
 
     def check_in_flight(self, presence: Presence) -> None:
-        in_flight = presence.in_flight(now=self.tierer.now, grace=self.tierer.copy_grace)
+        in_flight = presence.in_flight(self.tierer.copy_grace)
         if in_flight:
             raise CopyInFlightError(
                 f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",

@@ -190,7 +190,7 @@ class Runner:
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found, _ = discover(sources or (str(self.source),), topic)
-        look = ListPartitions(topic_ids or {}, Observe(store, self.layout, now))
+        look = ListPartitions(topic_ids or {}, Observe(store, self.layout))
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.plugin_compressed import packed_sizes
-from tests.reference.tiered import tier
+from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -25,6 +26,7 @@ from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 pytestmark = pytest.mark.unit
 
 KEYS = ObjectKeys("p/")
+YEAR_MS = 365 * 86_400_000
 LAYOUTS = [AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)]
 
 
@@ -131,12 +133,44 @@ def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layo
         store.put_if_absent(f"{folder}{5:020d}-{segment_id}.log", b"half")
     found = look_at(store, layout)
     assert {left.segment_id: left.claim is not None for left in found.leftovers} == {ours: True, theirs: False}
-    written = max(left.written_at for left in found.leftovers)
-    assert found.in_flight(now=written + 1000, grace=60_000) == {5}
-    assert found.in_flight(now=written + 60_001, grace=60_000) == frozenset()
-    store.delete([f"{folder}{5:020d}-{theirs}.log"])
-    assert look_at(store, layout).in_flight(now=written, grace=60_000) == frozenset()
+    assert found.in_flight(60_000) == {5}
     assert found.superseded == ()
+    store.delete([f"{folder}{5:020d}-{theirs}.log"])
+    assert look_at(store, layout).in_flight(60_000) == frozenset()
+
+
+class ServerOfAnotherTime:
+    """A store whose clock is not that of this host."""
+
+    def __init__(self, store, ahead: int) -> None:
+        self._store, self._ahead = store, ahead
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def now(self) -> int:
+        return self._store.now() + self._ahead
+
+    def list(self, prefix=""):
+        return (replace(info, modified=info.modified + self._ahead) for info in self._store.list(prefix))
+
+
+@pytest.mark.parametrize("ahead", [-YEAR_MS, 0, YEAR_MS])
+def test_how_old_a_copy_under_way_is_says_the_clock_of_the_server_and_not_that_of_the_host(store, layout, ahead):
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    key = f"{folder}{5:020d}-{new_segment_id()}.log"
+    store.put_if_absent(key, b"half")
+    server = ServerOfAnotherTime(store, ahead)
+    assert look_at(server, layout).in_flight(60_000) == {5}
+    age(store, key, 61_000)
+    assert look_at(server, layout).in_flight(60_000) == frozenset()
+
+
+def test_the_clock_of_the_server_is_asked_for_only_where_it_decides_something(store, layout, folder):
+    tier(folder, store, layout=layout)
+    counted = Counted(store)
+    look_at(counted, layout)
+    assert counted.named("now") == []
 
 
 def test_what_another_attempt_finished_without_is_superseded(store, layout, folder):
