@@ -9,11 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiersnap.snapshot.errors import CorruptDataError, MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.tables.facts import JUDGED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
+from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
+# Of the servers of object stores; delta-rs would try for three minutes.
+_IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 _STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 # Readers need none of the deltas, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != "deltas"]
@@ -25,6 +28,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
     Raises:
         MissingExtraError: deltalake is not installed.
         CorruptDataError: it is no Delta table.
+        TransientError, RemoteStorageError: the place does not answer, or refuses.
     """
     try:
         from deltalake import DeltaTable
@@ -33,15 +37,12 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
         raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
     uri = f"{warehouse.rstrip('/')}/{name}"
     try:
-        found = DeltaTable(uri).to_pyarrow_dataset()
+        found = DeltaTable(uri, storage_options=_IMPATIENT).to_pyarrow_dataset()
         rows = found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
     except TableNotFoundError:
         return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
     except (DeltaError, OSError) as error:
-        raise CorruptDataError(
-            f"{uri}: not readable as a Delta table: {str(error).splitlines()[0]}",
-            hint="run again with another --warehouse; what is in remote storage is found there",
-        ) from error
+        raise of_table(uri, str(error)) from error
     return rows
 
 

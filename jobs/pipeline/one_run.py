@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.log.log_dir import resolve
 
@@ -26,10 +24,10 @@ def only_run(warehouse: str) -> Iterator[None]:
         TransientError: another run is at work.
         UsageError: the folder cannot be made.
     """
-    filesystem, folder = resolve(warehouse)
-    if not isinstance(filesystem, fs.LocalFileSystem):
+    if "://" in warehouse and not warehouse.startswith("file:"):
         yield
         return
+    filesystem, folder = resolve(warehouse)
     try:
         filesystem.create_dir(folder, recursive=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
