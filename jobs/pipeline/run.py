@@ -80,9 +80,12 @@ class _Run:
             changed = self._changes(listed).persist()
             totals = self._totals(changed)
         with self._timed("decode"):
-            self._decode(changed, totals)
+            has_read = self._decode(changed, totals)
         with self._timed("carry"):
-            self._carry(listed, changed, totals)
+            if has_read:
+                changed.unpersist()
+                changed = self._changes(listed).persist()
+            self._carry(listed, changed, changed.where("is_changed").count() if has_read else totals.changed)
         with self._timed("remote"):
             self._remember_remote(listed)
         facts = self._facts(listed)
@@ -131,7 +134,8 @@ class _Run:
         """Counts of what was listed and is to be done; the number of this run."""
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
-            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
+            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "retry_count", "decode_bytes")),
+            F.sum("finding_count").alias("finding_count"),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
         ).collect()[0]
@@ -155,10 +159,11 @@ class _Run:
             hint="two replicas of a partition would be tiered twice: give the leaders' log directories only",
         )
 
-    def _decode(self, changed: DataFrame, totals: Row) -> None:
+    def _decode(self, changed: DataFrame, totals: Row) -> bool:
+        """Decode what is wanted; whether something may have been read that could not be read before."""
         if not totals.decode_count:
             self._talk("decoded nothing: no segment is new or has changed")
-            return
+            return False
         weight = totals.decode_bytes + totals.decode_count * decoding.SEGMENT_OVERHEAD_BYTES
         bytes_each = decoding.task_bytes(weight)
         rows = decoding.decode(
@@ -167,12 +172,20 @@ class _Run:
             tasks=max(1, -(-weight // bytes_each)),
             bytes_each=bytes_each,
         )
+        if totals.retry_count == totals.decode_count:
+            rows = rows.persist()  # no version for what is as it was
+            if rows.isEmpty():
+                self._talk(f"decoded nothing: {totals.retry_count} segments cannot be read, as before")
+                rows.unpersist()
+                return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
         self._outcome.segments_decoded, self._outcome.bytes_decoded = totals.decode_count, totals.decode_bytes
         self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
+        return bool(totals.retry_count)
 
-    def _carry(self, listed: DataFrame, changed: DataFrame, totals: Row) -> None:
-        if not totals.changed:
+    def _carry(self, listed: DataFrame, changed: DataFrame, count: int) -> None:
+        """Carry the partitions that have changed, so many."""
+        if not count:
             self._talk("carried nothing: no partition has changed")
             return
         if self._settings.apply:
@@ -183,9 +196,9 @@ class _Run:
         task = CarryPartition(self._settings.carry, sink, self._number, self._settings.now)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
-        self._outcome.partitions_carried = totals.changed
+        self._outcome.partitions_carried = count
         self._note_carried()
-        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.snapshots_written} snapshots")
+        self._talk(f"carried {count} partitions, wrote {self._outcome.snapshots_written} snapshots")
 
     def _check_store(self) -> None:
         """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
