@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from tiersnap.jobs.config_file import commands_of, options_of, variable_of
 from tiersnap.jobs.extras import UnavailableCommand
+from tiersnap.jobs.kept_options import text_of
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import masked
@@ -74,4 +75,4 @@ def _text(option: click.Option, value: object) -> str | None:
         return None
     if isinstance(value, tuple):
         return masked(", ".join(map(str, value)))
-    return masked(str(getattr(value, "pattern", getattr(value, "name", value))))
+    return text_of(option, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report import Report, RunInfo
 
 
@@ -16,6 +17,7 @@ class Outcome:
         verdicts: segments by verdict, after the run.
         commits: Delta versions committed.
         seconds: by stage.
+        unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
     """
 
@@ -29,7 +31,8 @@ class Outcome:
     bytes_tiered: int = 0
     commits: int = 0
     finding_count: int = 0
-    findings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unknown_topics: tuple[str, ...] = ()
     error_count: int = 0
     errors: list[str] = field(default_factory=list)
     is_transient: bool = True

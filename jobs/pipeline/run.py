@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -28,6 +29,7 @@ from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering
 from tiersnap.snapshot.spark.discover import discover
@@ -113,7 +115,9 @@ class _Run:
 
     def _list(self) -> DataFrame:
         found, findings = discover(self._settings.sources, self._settings.topics)
-        self._outcome.findings = [str(finding) for finding in findings[:MOST_TOLD]]
+        self._outcome.findings = findings[:MOST_TOLD]
+        topics = {folder.rpartition("-")[0] for _, folder in found}
+        self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
         self._outcome.finding_count = len(findings)
         look = Observe(self._store, self._layout)
         return listing.list_partitions(
@@ -222,11 +226,12 @@ class _Run:
         if counts.findings or counts.errors:
             kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
             few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-            for row in few.select("kind", "finding_kind", "path", "message").collect():
+            for row in few.select("kind", "finding_kind", "path", "position", "message").collect():
                 if row.kind == FactKind.ERROR:
                     self._outcome.errors.append(row.message)
                 else:
-                    self._outcome.findings.append(f"{row.finding_kind}: {row.path}: {row.message}")
+                    kind = FindingKind(row.finding_kind)
+                    self._outcome.findings.append(Finding(kind, row.path, row.position, row.message))
 
     def _remember_remote(self, listed: DataFrame) -> None:
         """Bring `remote_log_segments` to what was found."""
@@ -299,6 +304,7 @@ class _Run:
             segments_tiered=outcome.segments_tiered,
             bytes_tiered=outcome.bytes_tiered,
             delta_commits=self._warehouse.commits,
+            options=settings.options,
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
@@ -31,6 +32,7 @@ class RunSettings:
         check_crc: verify the CRC-32C of every batch that is decoded.
         apply: write to remote storage.
         now: ms; the one time that a run knows.
+        options: see RunInfo.
     """
 
     sources: tuple[str, ...]
@@ -45,6 +47,7 @@ class RunSettings:
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def topics(self) -> re.Pattern[str] | None:

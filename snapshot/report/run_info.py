@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 
 # user:password@ in a URI: these pages are mailed around.
 USER_INFO = r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@"
@@ -25,6 +26,7 @@ class RunInfo:
         bytes_decoded: of segment files that were read.
         bytes_tiered: of segment files, without their indexes.
         delta_commits: to all tables.
+        options: words that commands, by their names, are to be given as this run was.
     """
 
     run_id: str
@@ -41,6 +43,7 @@ class RunInfo:
     segments_tiered: int = 0
     bytes_tiered: int = 0
     delta_commits: int = 0
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""
