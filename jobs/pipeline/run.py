@@ -33,6 +33,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering
 from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -90,6 +91,7 @@ class _Run:
             self._carry(listed, changed, changed.where("is_changed").count() if has_read else totals.changed)
         with self._timed("remote"):
             self._remember_remote(listed)
+            self._remember_gone(listed)
         facts = self._facts(listed)
         with self._timed("verdicts"):
             judged = self._judge(facts).persist()
@@ -240,6 +242,18 @@ class _Run:
         if differences.count():
             self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
         differences.unpersist()
+
+    def _remember_gone(self, listed: DataFrame) -> None:
+        """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
+        settings, partitions = self._settings, self._warehouse.read("partitions")
+        gone = gone_partitions(
+            partitions, listed, sources=settings.sources, topics=settings.topics, run=self._number
+        ).persist()
+        count = gone.count()
+        if count:
+            self._warehouse.append("partitions", gone, run_id=settings.run_id)
+            self._talk(f"{count} partitions are gone since an earlier run")
+        gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:
         """The newest facts of what is listed."""

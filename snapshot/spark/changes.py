@@ -27,10 +27,16 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 
 
 def carried(partitions: DataFrame) -> DataFrame:
-    """`partitions` -> the newest CARRIED row of each partition: its columns with `carried_` in front."""
-    rows = newest(partitions.where(F.col("kind") == str(FactKind.CARRIED)), PARTITION_KEY)
+    """`partitions` -> the CARRIED row of each partition that is not gone: its columns with `carried_` in front."""
+    rows = still_there(partitions)
     names = ("fingerprint", "run", "state_offset", "state_chain")
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
+
+
+def still_there(partitions: DataFrame) -> DataFrame:
+    """`partitions` -> the newest CARRIED row of each partition that was not found gone since."""
+    last = partitions.where(F.col("kind").isin(str(FactKind.CARRIED), str(FactKind.GONE)))
+    return newest(last, PARTITION_KEY).where(F.col("kind") == str(FactKind.CARRIED))
 
 
 def lost_snapshots(remote_log_segments: DataFrame) -> DataFrame:
