@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs import config_file
-from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.config_file import commands_of, leaves, options_of, variable_of
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.options.common import output_option
 from tiersnap.jobs.output import Format, Output
@@ -40,6 +40,7 @@ COMMANDS = {
     "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
     "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
     "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
+    "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),
@@ -65,19 +66,13 @@ class LazyGroup(click.Group):
             if missing is None:
                 raise
             return UnavailableCommand(cmd_name, summary, missing)
-        for setting, option in options_of(command).items():
-            # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
-            option.envvar = variable_of(setting)
+        for each in leaves(ctx, cmd_name, command).values():
+            for setting, option in options_of(each).items():
+                # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+                option.envvar = variable_of(setting)
+            if each.callback is not None:
+                each.callback = _Checked.of(each.callback)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, and a look at its settings before it sees them."""
-        name, command, left = super().resolve_command(ctx, args)
-        if command is not None and command.callback is not None:
-            command.callback = _Checked.of(command.callback)
-        return name, command, left
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -138,10 +133,10 @@ def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: st
         logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
     ctx.obj.quiet = quiet
     if config_path is not None:
-        commands = {name: cli.get_command(ctx, name) for name in COMMANDS}
+        commands = commands_of(ctx, cli)
         ctx.default_map = config_file.read(
             config_path,
-            {name: each for name, each in commands.items() if each and not isinstance(each, UnavailableCommand)},
+            {name: each for name, each in commands.items() if not isinstance(each, UnavailableCommand)},
             unavailable={name for name, each in commands.items() if isinstance(each, UnavailableCommand)},
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.config_file import options_of, variable_of
+from tiersnap.jobs.config_file import commands_of, options_of, variable_of
 from tiersnap.jobs.extras import UnavailableCommand
+from tiersnap.jobs.kept_options import text_of
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import masked
@@ -33,24 +34,26 @@ def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
     assert isinstance(group, click.Group)
     output = ctx.find_object(Output)
     assert output is not None
+    known = commands_of(ctx, group)
     for name in commands:
-        if group.get_command(ctx, name) is None:
-            raise click.UsageError(f"no such command: {name}; known are {', '.join(group.list_commands(ctx))}")
-    names = commands or [name for name in group.list_commands(ctx) if name != "config"]
-    rows = [row for name in names for row in _rows(ctx, group, name)]
+        if name not in known:
+            raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
+    names = commands or [name for name in known if name != "config"]
+    rows = [row for name in names for row in _rows(ctx, name, known[name])]
     output.rows("config", rows, columns=("command", "setting", "value", "source", "variable"))
     for name in names:
-        if isinstance(command := group.get_command(ctx, name), UnavailableCommand):
+        if isinstance(command := known[name], UnavailableCommand):
             output.talk(f"not shown: {command.reason}")
     return 0
 
 
-def _rows(ctx: click.Context, group: click.Group, name: str) -> Iterator[dict[str, object]]:
-    command = group.get_command(ctx, name)
-    assert command is not None
+def _rows(ctx: click.Context, name: str, command: click.Command) -> Iterator[dict[str, object]]:
     root = ctx.find_root()
+    *groups, word = name.split()
+    for each in groups:
+        root = click.Context(click.Group(each), parent=root, info_name=each)
     # Resilient parsing takes the values and leaves required options and callbacks alone.
-    with command.make_context(name, [], parent=root, resilient_parsing=True) as own:
+    with command.make_context(word, [], parent=root, resilient_parsing=True) as own:
         for setting, option in options_of(command).items():
             parameter = str(option.name)
             source = own.get_parameter_source(parameter)
@@ -72,4 +75,4 @@ def _text(option: click.Option, value: object) -> str | None:
         return None
     if isinstance(value, tuple):
         return masked(", ".join(map(str, value)))
-    return masked(str(getattr(value, "pattern", getattr(value, "name", value))))
+    return text_of(option, value)

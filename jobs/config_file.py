@@ -5,6 +5,8 @@
     expiration: 7d
     run:                               # of this command only
       master: spark://spark-master:7077
+    maintain remove-orphans:
+      older-than: 2d
 
 Click resolves the three, so each option has one type, one default and one error message wherever its value is from.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -29,6 +32,23 @@ def variable_of(setting: str) -> str:
     return f"TIERSNAP_{setting.upper().replace('-', '_')}"
 
 
+def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:
+    """Every command of a group by its words, those of groups in it as `maintain remove-orphans`."""
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if command is not None:
+            found |= leaves(ctx, name, command)
+    return found
+
+
+def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
+    """The command, or the commands of a group, by their words."""
+    if not isinstance(command, click.Group):
+        return {name: command}
+    return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
+
+
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Options that a file may set, by long name without dashes."""
     found = {}
@@ -39,13 +59,11 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     return found
 
 
-def read(
-    path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()
-) -> dict[str, dict[str, object]]:
-    """Defaults by command and parameter name (a click default_map).
+def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()) -> dict[str, Any]:
+    """Defaults by command and parameter name, groups nested (a click default_map).
 
     Args:
-        commands: whose settings are known.
+        commands: whose settings are known, by their words.
         unavailable: commands that lack an extra here: what is said for them is passed over, and a key that nobody
             else knows may be theirs.
 
@@ -80,7 +98,19 @@ def read(
         for key, value in section.items():
             _require(str(key), set(known[name]), path, section=name)
             defaults[name][str(known[name][key].name)] = value
-    return defaults
+    return _nested(defaults)
+
+
+def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
+    """`{"maintain remove-orphans": …}` as `{"maintain": {"remove-orphans": …}}`."""
+    found: dict[str, Any] = {}
+    for name, values in defaults.items():
+        *groups, last = name.split()
+        inner = found
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[last] = values
+    return found
 
 
 def _require(key: str, known: set[str], path: Path, *, section: str = "") -> None:

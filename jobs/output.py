@@ -21,6 +21,7 @@ from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding
 
 SCHEMA_VERSION = 1
+MOST_TOLD = 200
 Row = Mapping[str, object]
 
 
@@ -62,11 +63,15 @@ class Output:
         Args:
             columns: keys, or keys and the headings that people see over them.
             summary: members of the result in JSON, and lines below the table otherwise.
-            findings: a member of the result in JSON, and warnings otherwise as well; it may grow with the rows.
+            findings: a member of the result in JSON, lines `{"finding": …}` behind the rows in JSON lines, and always
+                warnings, of which the first are shown; it may grow with the rows.
         """
         self._rows(command, rows, columns, summary or {}, findings)
-        for finding in findings or ():
+        told = findings or ()
+        for finding in told[:MOST_TOLD]:
             self.warn(str(finding))
+        if len(told) > MOST_TOLD:
+            self.warn(f"… and {len(told) - MOST_TOLD} findings more: --output json has all of them")
 
     def _rows(
         self,
@@ -79,6 +84,8 @@ class Output:
         if self.format is Format.JSONL:
             for row in rows:
                 self._line(row)
+            for finding in findings or ():
+                self._line({"finding": finding.as_dict()})
             return
         rows = list(rows)
         if self.format is Format.JSON:

@@ -26,6 +26,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, TransientError
 from tiersnap.snapshot.log.selection import matches_topic
 
+_OWN_COLUMN = {Action.PUBLISH, Action.FINISH, Action.KNOWN}
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
 
 
@@ -107,7 +108,7 @@ def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan],
 
 def row_of(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object]:
     """A partition's plan as a result row."""
-    others = {action: plan.count(action) for action in (Action.DELETED, Action.COVERED, Action.BELOW_LOG_START)}
+    others = {action: plan.count(action) for action in Action if action not in _OWN_COLUMN}
     return {
         "topic": plan.partition.topic,
         "topic_id": plan.partition.topic_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import pyarrow as pa
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tables import readiness
+from tiersnap.jobs.tables import copies, last_settings, readiness
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.report import (
     COLUMNS,
@@ -22,14 +23,15 @@ from tiersnap.snapshot.report import (
     topic_rows,
     write_report,
 )
+from tiersnap.snapshot.tables.remote_log_segments import unneeded
 from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 
 @click.command()
 @click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables.")
-@click.option("--source", default="LOGDIR", help="Named in the commands that clear a verdict.")
-@click.option("--remote", default="", help="Likewise.")
+@click.option("--source", help="Named in the commands that clear a verdict.  [default: that of the last run]")
+@click.option("--remote", help="Likewise.")
 @click.option("--by", type=click.Choice([by.value for by in By]), default=By.PARTITION.value, show_default=True)
 @click.option(
     "--to",
@@ -45,8 +47,8 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 def report(
     output: Output,
     warehouse: str,
-    source: str,
-    remote: str,
+    source: str | None,
+    remote: str | None,
     by: str,
     folder: Path | None,
     replace: bool,
@@ -59,7 +61,18 @@ def report(
     """
     judge = JudgePartition(replace, now, producer_expiration)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = RunInfo("", now, now, source, remote, warehouse, __version__, applied=False)
+    last = last_settings(warehouse)
+    info = RunInfo(
+        run_id="",
+        started_at=now,
+        finished_at=now,
+        source=source or ", ".join(last.get("sources", ())) or "LOGDIR",
+        remote=remote or last.get("remote", ""),
+        warehouse=warehouse,
+        version=__version__,
+        applied=False,
+        options={command: tuple(words) for command, words in last.get("options", {}).items()},
+    )
     summary = summarise(rows, info)
     grain = By(by)
     shown = {
@@ -67,8 +80,23 @@ def report(
         By.PARTITION: lambda: partition_rows(summary),
         By.TOPIC: lambda: topic_rows(summary),
     }[grain]()
-    output.rows("report", shown, columns=COLUMNS[grain])
+    left = list(unneeded(copies(warehouse)))
+    named = [f"{row['topic']}-{row['partition']} at {row['start_offset']}: {row['segment_id']}" for row in left]
+    output.rows("report", shown, columns=COLUMNS[grain], summary={"unneeded_copies": named} if named else {})
+    if left:
+        output.talk(
+            f"{len(left)} copies were never finished, or hold what others hold; those that no cluster knows go with "
+            f"{_remove_orphans(info)}"
+        )
     if folder is not None:
         write_report(summary, folder)
         output.talk(f"wrote {folder}/index.html, readiness.json and readiness.csv")
     return 0
+
+
+def _remove_orphans(info: RunInfo) -> str:
+    """The command, as far as it is known."""
+    kept = info.options.get("maintain remove-orphans", ())
+    place = shlex.quote(info.remote) if info.remote else "REMOTE"
+    words = ["tiersnap maintain remove-orphans --remote", place, shlex.join(kept), "--bootstrap-server HOST:PORT"]
+    return " ".join(word for word in words if word)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.failures import spoken
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.spark import spark_options
@@ -52,7 +53,9 @@ def run(
         return ExitCode.OK
     from tiersnap.jobs.pipeline.run import run as run_pipeline
 
-    outcome = run_pipeline(open_session(master, conf), settings, talk=output.talk)
+    session = open_session(master, conf)
+    with spoken("the run failed"):
+        outcome = run_pipeline(session, settings, talk=output.talk)
     if outcome.report is not None:
         write_report(outcome.report, report)
     tell(output, "run", outcome, settings, {"report": str(report / "index.html")})

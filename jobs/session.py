@@ -17,6 +17,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs import delta_jars
+from tiersnap.jobs.failures import spoken
+from tiersnap.jobs.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +65,9 @@ def open_session(master: str | None, conf: Mapping[str, str], *, app_name: str =
         conf: settings over the defaults.
 
     Raises:
-        MissingExtraError: pyspark is not installed.
+        MissingExtraError: pyspark is not installed, or there is no Java.
+        UsageError: Spark knows no such master.
+        TransientError: the master does not answer.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(
@@ -80,7 +84,11 @@ def open_session(master: str | None, conf: Mapping[str, str], *, app_name: str =
         wanted["spark.master"] = master
     elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
         wanted.setdefault("spark.master", _LOCAL)
-    with _interrupts_later():
+    is_remote = wanted.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
+    check_master(wanted.get("spark.master", ""))
+    if not is_remote and _SUBMITTED not in os.environ:
+        check_java()
+    with _interrupts_later(), spoken("Spark"):
         return build(app_name=app_name, conf=wanted)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiersnap.snapshot.errors import CorruptDataError, MissingExtraError, SourceNotFoundError
-from tiersnap.snapshot.tables.facts import JUDGED
-from tiersnap.snapshot.tables.remote_log_segments import newest_states
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.tables.facts import JUDGED, FactKind
+from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
+from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
+# Of the servers of object stores; delta-rs would try for three minutes.
+_IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 # Readers need none of the deltas, which are most of the bytes.
 _FACTS = [name for name in PARTITIONS.names if name != "deltas"]
 
@@ -25,6 +29,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
     Raises:
         MissingExtraError: deltalake is not installed.
         CorruptDataError: it is no Delta table.
+        TransientError, RemoteStorageError: the place does not answer, or refuses.
     """
     try:
         from deltalake import DeltaTable
@@ -33,34 +38,31 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
         raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
     uri = f"{warehouse.rstrip('/')}/{name}"
     try:
-        found = DeltaTable(uri).to_pyarrow_dataset()
+        found = DeltaTable(uri, storage_options=_IMPATIENT).to_pyarrow_dataset()
         rows = found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
     except TableNotFoundError:
         return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
     except (DeltaError, OSError) as error:
-        raise CorruptDataError(
-            f"{uri}: not readable as a Delta table: {str(error).splitlines()[0]}",
-            hint="run again with another --warehouse; what is in remote storage is found there",
-        ) from error
+        raise of_table(uri, str(error)) from error
     return rows
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
-    """READINESS of every partition that was carried, as it is now.
+    """READINESS of every partition that was carried and is still there, as it is now.
 
     Raises:
         SourceNotFoundError: there are no facts in the warehouse.
     """
-    facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in JUDGED])
+    facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:
         raise SourceNotFoundError(
             f"{warehouse}: no partition was carried in this warehouse",
             hint="tiersnap run --source LOGDIR --remote URI fills it",
         )
-    copies = _newest_copies(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names))
+    found_copies = _by_place(copies(warehouse))
     for rows in _by_partition(_newest_carries(facts)):
         topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)
-        found = copies.get((topic_id, rows[0]["partition"]), ())
+        found = found_copies.get((topic_id, rows[0]["partition"]), ())
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
 
 
@@ -87,9 +89,19 @@ def _by_partition(facts: pa.Table) -> Iterator[list[dict[str, Any]]]:
         yield current
 
 
-def _newest_copies(rows: pa.Table) -> Mapping[tuple[str | None, int], list[Mapping[str, Any]]]:
-    """The newest state of each attempt, by topic id and partition."""
-    found: defaultdict[tuple[str | None, int], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in newest_states(rows.to_pylist()):
+def copies(warehouse: str) -> list[Row]:
+    """The newest state of every attempt at a segment that the tables know."""
+    return newest_states(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names).to_pylist())
+
+
+def last_settings(warehouse: str) -> dict[str, Any]:
+    """Settings of the newest run that is recorded, as `runs` has them; empty before the first."""
+    runs = read_table(warehouse, "runs", ["run", "settings"]).sort_by([("run", "descending")]).slice(0, 1).to_pylist()
+    return dict(json.loads(runs[0]["settings"])) if runs else {}
+
+
+def _by_place(rows: Iterable[Row]) -> Mapping[tuple[str | None, int], list[Row]]:
+    found: defaultdict[tuple[str | None, int], list[Row]] = defaultdict(list)
+    for row in rows:
         found[row["topic_id"], row["partition"]].append(row)
     return found

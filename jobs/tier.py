@@ -11,15 +11,18 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
@@ -68,18 +71,21 @@ def tier(output: Output, source: str, request: HostRequest, every_boundary: bool
             segments_tiered=len(tiered),
             bytes_tiered=sum(row["bytes"] for row in tiered),
         ),
+        options=kept_options(click.get_current_context()),
     )
     if report is not None:
         from tiersnap.snapshot.report import summarise, write_report
 
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
         write_report(summarise(rows, info), report)
-    _tell(output, done, info, report, [str(finding) for finding in log_dir.findings])
+    _tell(output, done, info, report, log_dir.findings)
+    for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done}, request.topic):
+        output.warn(f"--topic-ids: no partition of the topic {topic} in {source}")
     return exit_code(done, apply=host.apply)
 
 
 def _tell(
-    output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None, of_log_dir: list[str]
+    output: Output, done: Sequence[HostPartition], info: RunInfo, report: Path | None, of_log_dir: Sequence[Finding]
 ) -> None:
     rows = [
         {
@@ -98,26 +104,31 @@ def _tell(
         "bytes_tiered": human_bytes(info.counts.bytes_tiered),
         **({} if report is None else {"report": str(report / "index.html")}),
     }
-    output.rows("tier", rows, columns=("partition", "segments", "tiered", "verdicts", "findings"), summary=summary)
-    tell_troubles(output, done, of_log_dir)
+    columns = ("partition", "segments", "tiered", "verdicts", "findings")
+    output.rows("tier", rows, columns=columns, summary=summary, findings=[*of_log_dir, *findings_of(done)])
+    tell_failures(output, done)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
         output.talk("nothing to do: no object was written")
 
 
-def tell_troubles(output: Output, done: Sequence[HostPartition], of_log_dir: Sequence[str] = ()) -> None:
-    """Say what is damaged and what failed."""
-    findings = [
-        *of_log_dir,
-        *(f"{row['finding_kind']}: {row['path']}: {row['message']}" for each in done for row in each.findings),
+def findings_of(done: Sequence[HostPartition]) -> list[Finding]:
+    """What is damaged."""
+    return [
+        Finding(FindingKind(row["finding_kind"]), row["path"], row["position"], row["message"])
+        for each in done
+        for row in each.findings
     ]
+
+
+def tell_failures(output: Output, done: Sequence[HostPartition]) -> None:
+    """Say what failed."""
     failed = [f"failed: {message}" for each in done for message, _ in each.errors]
-    for lines in (findings, failed):
-        for line in lines[:MOST_TOLD]:
-            output.warn(line)
-        if len(lines) > MOST_TOLD:
-            output.warn(f"… and {len(lines) - MOST_TOLD} more")
+    for line in failed[:MOST_TOLD]:
+        output.warn(line)
+    if len(failed) > MOST_TOLD:
+        output.warn(f"… and {len(failed) - MOST_TOLD} more")
 
 
 def exit_code(done: Sequence[HostPartition], *, apply: bool) -> ExitCode:

@@ -40,10 +40,6 @@ class ConditionsIgnoredError(UsageError):
     """Raised when a store overwrites what it was asked not to: two writers would not notice each other."""
 
 
-class LogDirAsStoreError(UsageError):
-    """Raised when objects were to be kept in the log directory of a broker, which dies of files it does not know."""
-
-
 class InvalidKeyError(UsageError):
     """Raised when a text is no key of this project's grammar, or a part of a key has a form Kafka does not allow."""
 

@@ -23,11 +23,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
+from tiersnap.remote_storage.strict_json import parse_object
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
@@ -35,6 +37,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.state.trust import Provenance
 
 FORMAT_VERSION = 1
+_LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
 TOOL = f"tiersnap {__version__}"
 
 
@@ -91,7 +94,7 @@ class SnapshotManifest:
             CorruptDataError: not a manifest of this version.
         """
         try:
-            found = json.loads(data)
+            found: dict[str, Any] = parse_object(data, name=name, limit=_LARGEST_MANIFEST)
             if found["version"] != FORMAT_VERSION:
                 raise CorruptDataError(
                     f"{name}: version {found['version']}, this tiersnap reads {FORMAT_VERSION}", hint="upgrade tiersnap"
@@ -174,7 +177,7 @@ def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
-            yield SnapshotManifest.decode(store.get(found.key), name=store.uri + found.key)
+            yield SnapshotManifest.decode(store.get(found.key, limit=_LARGEST_MANIFEST), name=store.uri + found.key)
 
 
 def list_snapshots(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[int]:

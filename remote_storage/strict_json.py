@@ -12,7 +12,7 @@ from typing import NoReturn
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import human_bytes
 
-MANIFEST_BYTES = 16 << 20
+MANIFEST_BYTES = 1 << 20
 _SHOWN = 40
 
 

@@ -68,6 +68,10 @@ class LogDirInUseError(UsageError):
     """Raised when a broker holds the `.lock` of a directory that is about to be written."""
 
 
+class LogDirAsTargetError(UsageError):
+    """Raised when something was to be put into a broker's log directory, which dies of files it does not know."""
+
+
 class TransientError(TiersnapError):
     """Raised when the same command may succeed later: timeouts, throttling, a server that went away."""
 

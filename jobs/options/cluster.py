@@ -21,32 +21,25 @@ _JAVA_NAMES = {
 _CONFIG_HELP = "Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …"
 
 
-def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--bootstrap-server, --command-config and --broker-id, given as `cluster: Cluster` and `broker_id`."""
+def client_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--bootstrap-server and --command-config, given as `cluster: Cluster`."""
 
     @wraps(command)
     def with_cluster(*args: object, bootstrap_server: str, command_config: Path | None, **kwargs: object) -> object:
         properties = read_properties(command_config) if command_config else {}
         return command(*args, cluster=Cluster(bootstrap_server, properties), **kwargs)
 
-    options = (
-        click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="A broker of the cluster."),
-        click.option(
-            "--command-config",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help=_CONFIG_HELP,
-        ),
-        click.option(
-            "--broker-id",
-            type=int,
-            metavar="N",
-            help="Broker that the records name; the partition's leader by default.",
-        ),
+    decorated = click.option("--command-config", type=click.Path(dir_okay=False, path_type=Path), help=_CONFIG_HELP)(
+        with_cluster
     )
-    decorated: Callable[..., object] = with_cluster
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    help_text = "A broker of the cluster."
+    return click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help=help_text)(decorated)
+
+
+def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Those of `client_options`, and --broker-id, given as `broker_id`."""
+    help_text = "Broker that the records name; the partition's leader by default."
+    return client_options(click.option("--broker-id", type=int, metavar="N", help=help_text)(command))
 
 
 def source_cluster_options(command: Callable[..., object]) -> Callable[..., object]:

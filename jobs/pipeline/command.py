@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.output import Output
@@ -60,6 +61,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             leaders=tuple(located(leader) for leader in leaders),
             check_crc=check_crc,
             apply=apply,
+            options=kept_options(click.get_current_context()),
         )
         return command(*args, settings=settings, **kwargs)
 
@@ -134,6 +136,7 @@ def tell(
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
             **(more or {}),
         },
+        findings=outcome.findings,
     )
     tell_troubles(output, outcome)
     for place, count in outcome.ready_elsewhere.items():
@@ -148,9 +151,9 @@ def tell(
 
 
 def tell_troubles(output: Output, outcome: Outcome) -> None:
-    """Say what is damaged and what failed."""
-    for finding in outcome.findings:
-        output.warn(finding)
+    """Say what failed, and how much more is damaged than was said."""
+    for topic in outcome.unknown_topics:
+        output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):
         output.warn(f"… and {outcome.finding_count - len(outcome.findings)} findings more: see the report")
     for error in outcome.errors:

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pyarrow import fs
-
 from tiersnap.remote_storage.claims.process import this_process
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.lease import RENEWED_EACH_S, Holder, Lease, held_by_another
@@ -42,10 +40,10 @@ def only_run(
         with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
             yield check
         return
-    filesystem, folder = resolve(warehouse)
-    if not isinstance(filesystem, fs.LocalFileSystem):
+    if "://" in warehouse and not warehouse.startswith("file:"):
         yield _nothing
         return
+    _, folder = resolve(warehouse)
     with _locked(warehouse, Path(folder), run_id):
         yield _nothing
 

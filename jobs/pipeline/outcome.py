@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report import Report, RunCounts, RunInfo
 
 
@@ -18,6 +19,7 @@ class Outcome:
             alone they can be tiered.
         counts: of what the run did.
         seconds: by stage.
+        unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
     """
 
@@ -26,7 +28,8 @@ class Outcome:
     partitions_carried: int = 0
     counts: RunCounts = field(default_factory=RunCounts)
     finding_count: int = 0
-    findings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    unknown_topics: tuple[str, ...] = ()
     error_count: int = 0
     errors: list[str] = field(default_factory=list)
     is_transient: bool = True

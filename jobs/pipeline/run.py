@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import Outcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -29,9 +30,11 @@ from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering
 from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -73,7 +76,7 @@ class _Run:
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
-        self._look = Observe(self._store, self._layout, settings.now)
+        self._look = Observe(self._store, self._layout)
         self._outcome = Outcome()
         self._number = 0
         self._is_store_checked = False
@@ -87,11 +90,15 @@ class _Run:
             changed = self._changes(listed).persist()
             totals = self._totals(changed)
         with self._timed("decode"):
-            self._decode(changed, totals)
+            has_read = self._decode(changed, totals)
         with self._timed("carry"):
-            self._carry(listed, changed, totals)
+            if has_read:
+                changed.unpersist()
+                changed = self._changes(listed).persist()
+            self._carry(listed, changed, changed.where("is_changed").count() if has_read else totals.changed)
         with self._timed("remote"):
             self._remember_remote(listed)
+            self._remember_gone(listed)
         facts = self._facts(listed)
         with self._timed("verdicts"):
             judged = self._judge(facts).persist()
@@ -118,7 +125,9 @@ class _Run:
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)
         self._collected = found.collected
-        self._outcome.findings = [str(finding) for finding in found.findings[:MOST_TOLD]]
+        self._outcome.findings = list(found.findings[:MOST_TOLD])
+        topics = {folder.rpartition("-")[0] for _, folder in found.folders}
+        self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
         is_first = not self._warehouse.exists("partitions")
         listed = listing.list_partitions(
@@ -146,8 +155,8 @@ class _Run:
         """Counts of what was listed and is to be done; the number of this run."""
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
-            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "decode_bytes", "finding_count")),
-            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes")),
+            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "retry_count", "decode_bytes")),
+            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
         ).collect()[0]
@@ -175,10 +184,11 @@ class _Run:
             "--leader LOGDIR for each that leads",
         )
 
-    def _decode(self, changed: DataFrame, totals: Row) -> None:
+    def _decode(self, changed: DataFrame, totals: Row) -> bool:
+        """Decode what is wanted; whether something may have been read that could not be read before."""
         if not totals.decode_count:
             self._talk("decoded nothing: no segment is new or has changed")
-            return
+            return False
         weight = totals.decode_bytes + totals.decode_count * decoding.SEGMENT_OVERHEAD_BYTES
         bytes_each = decoding.task_bytes(weight)
         rows = decoding.decode(
@@ -187,13 +197,21 @@ class _Run:
             tasks=max(1, -(-weight // bytes_each)),
             bytes_each=bytes_each,
         )
+        if totals.retry_count == totals.decode_count:
+            rows = rows.persist()  # no version for what is as it was
+            if rows.isEmpty():
+                self._talk(f"decoded nothing: {totals.retry_count} segments cannot be read, as before")
+                rows.unpersist()
+                return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
         counts = self._outcome.counts
         counts.segments_decoded, counts.bytes_decoded = totals.decode_count, totals.decode_bytes
         self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
+        return bool(totals.retry_count)
 
-    def _carry(self, listed: DataFrame, changed: DataFrame, totals: Row) -> None:
-        if not totals.changed:
+    def _carry(self, listed: DataFrame, changed: DataFrame, count: int) -> None:
+        """Carry the partitions that have changed, so many."""
+        if not count:
             self._talk("carried nothing: no partition has changed")
             return
         if self._settings.apply:
@@ -204,9 +222,9 @@ class _Run:
         task = CarryPartition(carry, sink, self._number, self._settings.now, self._look)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
-        self._outcome.partitions_carried = totals.changed
+        self._outcome.partitions_carried = count
         self._note_carried()
-        self._talk(f"carried {totals.changed} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
+        self._talk(f"carried {count} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
 
     def _check_store(self) -> None:
         """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
@@ -230,11 +248,12 @@ class _Run:
         if counts.findings or counts.errors:
             kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
             few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-            for row in few.select("kind", "finding_kind", "path", "message").collect():
+            for row in few.select("kind", "finding_kind", "path", "position", "message").collect():
                 if row.kind == FactKind.ERROR:
                     self._outcome.errors.append(row.message)
                 else:
-                    self._outcome.findings.append(f"{row.finding_kind}: {row.path}: {row.message}")
+                    kind = FindingKind(row.finding_kind)
+                    self._outcome.findings.append(Finding(kind, row.path, row.position, row.message))
 
     def _remember_remote(self, listed: DataFrame) -> None:
         """Bring `remote_log_segments` to what was found."""
@@ -243,6 +262,18 @@ class _Run:
         if differences.count():
             self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
         differences.unpersist()
+
+    def _remember_gone(self, listed: DataFrame) -> None:
+        """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
+        settings, partitions = self._settings, self._warehouse.read("partitions")
+        gone = gone_partitions(
+            partitions, listed, sources=settings.sources, topics=settings.topics, run=self._number
+        ).persist()
+        count = gone.count()
+        if count:
+            self._warehouse.append("partitions", gone, run_id=settings.run_id)
+            self._talk(f"{count} partitions are gone since an earlier run")
+        gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:
         """The newest facts of what is listed."""
@@ -310,6 +341,7 @@ class _Run:
             applied=settings.apply,
             ready_elsewhere=outcome.ready_elsewhere,
             counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
+            options=settings.options,
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
 

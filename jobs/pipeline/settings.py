@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
@@ -32,6 +33,7 @@ class RunSettings:
         check_crc: verify the CRC-32C of every batch that is decoded.
         apply: write to remote storage.
         now: ms; the one time that a run knows.
+        options: see RunInfo.
 
     Raises:
         UsageError: a leader that is no source.
@@ -50,6 +52,7 @@ class RunSettings:
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for leader in self.leaders:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.formats.checkpoints import is_topic_id
+from tiersnap.snapshot.log.selection import matches_topic
 
 
 def read_topic_ids(path: Path) -> dict[str, str]:
@@ -31,3 +34,10 @@ def read_topic_ids(path: Path) -> dict[str, str]:
             )
         ids[words[0]] = words[1]
     return ids
+
+
+def unknown_topics(
+    topic_ids: Mapping[str, str], found: Collection[str], wanted: re.Pattern[str] | None
+) -> tuple[str, ...]:
+    """Topics with an id, of those that are `wanted`, of which nothing was found: a name may be misspelt."""
+    return tuple(sorted(topic for topic in topic_ids.keys() - set(found) if matches_topic(topic, wanted)))

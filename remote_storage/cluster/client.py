@@ -69,6 +69,11 @@ class Cluster:
         """confluent-kafka's TopicPartition."""
         return self._kafka.TopicPartition(topic, partition, offset)
 
+    def cluster_id(self) -> str:
+        """Id of the cluster, as in `meta.properties` of its brokers."""
+        metadata = self.ask("cluster id", lambda: self._client().list_topics(timeout=SECONDS))
+        return str(metadata.cluster_id)
+
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of every topic that may be seen."""
         metadata = self.ask("list of topics", lambda: self._client().list_topics(timeout=SECONDS))

@@ -76,10 +76,15 @@ class MetadataTopic:
 
 
 class MetadataReader:
-    """Reads some partitions of the topic; a context that closes its consumer."""
+    """Reads some partitions of the topic; a context that closes its consumer.
+
+    Attributes:
+        log_starts: first offset of each metadata partition, as it was at the last reading.
+    """
 
     def __init__(self, cluster: Cluster, metadata_partitions: set[int]) -> None:
         self.cache = MetadataCache()
+        self.log_starts = dict.fromkeys(metadata_partitions, 0)
         self._cluster = cluster
         self._partitions = metadata_partitions
         self._next = dict.fromkeys(metadata_partitions, 0)
@@ -111,6 +116,7 @@ class MetadataReader:
         ends = {}
         for number in self._partitions:
             low, ends[number] = self._watermarks(number)
+            self.log_starts[number] = low
             self._next[number] = max(self._next[number], low)
         heard = time.monotonic()
         while any(self._next[number] < end for number, end in ends.items()):

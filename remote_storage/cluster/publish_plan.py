@@ -27,6 +27,7 @@ class Action(StrEnum):
     KNOWN = "KNOWN"
     DELETED = "DELETED"  # a broker has deleted it since, by retention
     COVERED = "COVERED"  # its offsets are in remote storage already, as another segment
+    OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
     BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
 
 
@@ -98,9 +99,11 @@ def plan_segments(
 
     Raises:
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
-        LeaderEpochLineageError: brokers would not take a segment for one of this log.
+        LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
+            offsets.
     """
     planned: list[PlannedSegment] = []
+    outside: list[tuple[RemoteLogSegmentMetadata, str]] = []
     next_offset: int | None = None
     for segment in segments:
         action = _without_lineage(segment, known, log_start_offset)
@@ -109,11 +112,20 @@ def plan_segments(
                 next_offset = first_offset_missing(known.values(), log_start_offset, why_outside)
             if segment.end_offset < next_offset:
                 action = Action.COVERED
+            elif why := why_outside(segment):
+                action = Action.OTHER_LINEAGE
+                outside.append((segment, why))
             else:
                 _refuse_hole(segment, next_offset)
-                _refuse_other_lineage(segment, why_outside(segment))
                 next_offset = segment.end_offset + 1
         planned.append(PlannedSegment(segment, action))
+    for segment, why in outside:
+        if next_offset is None or segment.end_offset >= next_offset:
+            raise LeaderEpochLineageError(
+                f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
+                "again",
+                hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
+            )
     return tuple(planned)
 
 
@@ -151,12 +163,4 @@ def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:
             f"{next_offset}: the offsets between would never be copied",
             hint="tier the earlier segments first: tiersnap tier --apply, and see what holds them with tiersnap scan",
             next_offset=next_offset,
-        )
-
-
-def _refuse_other_lineage(segment: RemoteLogSegmentMetadata, why: str) -> None:
-    if why:
-        raise LeaderEpochLineageError(
-            f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it again",
-            hint="the segments are of another log: tier them anew from the leader's log directory as it is now",
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
@@ -79,7 +79,13 @@ class AivenLayout:
 
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """See Layout."""
-        place = self._manifest(store, metadata).indexes[index]
+        manifest = self._manifest(store, metadata)
+        place = manifest.indexes[index]
+        if manifest.is_encrypted:
+            raise EncryptedSegmentError(
+                f"{metadata.id}: the segment is encrypted by the plugin",
+                hint="read it through a broker that has the plugin's key",
+            )
         if place is None:
             return None
         key = self.keys.segment(KeyKind.INDEXES, metadata)
@@ -90,4 +96,4 @@ class AivenLayout:
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:
         key = self.keys.segment(KeyKind.RSM_MANIFEST, metadata)
-        return rsm_manifest.decode(store.get(key), name=store.uri + key)
+        return rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)

@@ -94,20 +94,6 @@ def decode(found: object) -> ChunkIndex:
     raise ValueError(f"chunk index of type {str(kind)[:40]!r}, known are 'fixed' and 'variable'")
 
 
-def decode_of_copy(found: object, *, is_compressed: object) -> ChunkIndex:
-    """As `decode`; without compression the chunks are the file.
-
-    Raises:
-        ValueError: also where the sizes say something else.
-    """
-    index = decode(found)
-    if not isinstance(is_compressed, bool):
-        raise ValueError(f"compression is {str(is_compressed)[:40]!r}")  # noqa: TRY004 - of the data
-    if not is_compressed and index.object_size != index.file_size:
-        raise ValueError(f"{index.object_size} bytes of chunks and {index.file_size} of the file, uncompressed")
-    return index
-
-
 def decompress(data: bytes, size: int) -> bytes:
     """The `size` bytes that were compressed with zstd into `data`.
 

@@ -6,7 +6,7 @@
                                   in the indexes object; transaction is null without one, and the key is there
     compression                   whether each chunk is compressed with zstd; ours are not
     encryption                    left out, or an object where chunks and indexes are encrypted
-    remoteLogSegmentMetadata      for people: the plugin writes it and does not read it
+    remoteLogSegmentMetadata      the plugin writes it and does not read it; here it says which offsets the copy holds
 
 Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader refuses any other property.
 """
@@ -14,16 +14,23 @@ Follows io.aiven.kafka.tieredstorage.manifest.SegmentManifestV1, whose reader re
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
-from tiersnap.remote_storage.errors import EncryptedSegmentError
+from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.layouts.chunk_index import MAX_CHUNK_SIZE, MAX_FILE_SIZE, ChunkIndex
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.strict_json import below, parse_object, whole
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
+from tiersnap.remote_storage.strict_json import below, parse_object, text, whole
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 NAMES = {
     IndexType.OFFSET: "offset",
@@ -32,26 +39,36 @@ NAMES = {
     IndexType.LEADER_EPOCH: "leaderEpoch",
     IndexType.TRANSACTION: "transaction",
 }
+_LARGEST_OFFSET = (1 << 63) - 1
+_EPOCH = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
 class RsmManifest:
-    """What a reader needs of it.
+    """What it says of its segment.
 
     Attributes:
-        file_size: bytes of the segment file.
+        metadata: as COPY_SEGMENT_FINISHED.
         indexes: position and size in bytes in the indexes object; None for no transaction index.
-        chunks: where the compressed chunks lie in the log object; None where the object is the segment file.
+        chunks: where the chunks lie in the log object.
+        is_compressed, is_encrypted: what was done to each chunk; without either the object is the segment file.
     """
 
-    file_size: int
+    metadata: RemoteLogSegmentMetadata
     indexes: Mapping[IndexType, tuple[int, int] | None]
-    chunks: ChunkIndex | None = None
+    chunks: ChunkIndex
+    is_compressed: bool
+    is_encrypted: bool
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the segment file."""
+        return self.chunks.file_size
 
     @property
     def log_size(self) -> int:
         """Bytes of the log object."""
-        return self.file_size if self.chunks is None else self.chunks.object_size
+        return self.chunks.object_size
 
     @property
     def indexes_size(self) -> int:
@@ -106,24 +123,27 @@ def _metadata(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
 
 
 def decode(data: bytes, *, name: str) -> RsmManifest:
-    """A manifest of ours or of the plugin.
+    """A manifest of ours or of the plugin; also of a segment that only the plugin can read, since that is a copy, too.
 
     Raises:
-        CorruptDataError: not such a manifest, or its numbers contradict each other.
-        EncryptedSegmentError: of an encrypted segment, which only the plugin can read.
+        CorruptDataError: not such a manifest, or its numbers cannot be.
     """
-    manifest = parse_object(data, name=name)
-    if manifest.get("encryption") is not None:
-        raise EncryptedSegmentError(
-            f"{name}: the segment is encrypted by the plugin", hint="read it through a broker that has the plugin's key"
-        )
+    found = parse_object(data, name=name)
     try:
-        is_compressed = below(manifest, "compression")
-        chunks = chunk_index.decode_of_copy(below(manifest, "chunkIndex"), is_compressed=is_compressed)
-        places = {index: _place(manifest, index) for index in IndexType}
-    except ValueError as error:
-        raise CorruptDataError(f"{name}: not an rsm-manifest: {error}", hint="the segment is not readable") from error
-    return RsmManifest(chunks.file_size, places, chunks if is_compressed else None)
+        is_compressed, is_encrypted = below(found, "compression"), found.get("encryption") is not None
+        if not isinstance(is_compressed, bool):
+            raise ValueError(f"compression is {str(is_compressed)[:40]!r}")  # noqa: TRY301, TRY004 - of the data
+        chunks = chunk_index.decode(below(found, "chunkIndex"))
+        if not (is_compressed or is_encrypted) and chunks.object_size != chunks.file_size:
+            raise ValueError(f"{chunks.object_size} bytes of chunks, and {chunks.file_size} of the file")  # noqa: TRY301
+        places = {index: _place(found, index) for index in IndexType}
+        metadata = _read_metadata(below(found, "remoteLogSegmentMetadata"), chunks.file_size)
+    except (ValueError, InvalidKeyError) as error:
+        raise CorruptDataError(
+            f"{name}: not an rsm-manifest: {error}",
+            hint="the copy is not used; look at the object, and copy the segment again if the broker has it still",
+        ) from error
+    return RsmManifest(metadata, places, chunks, is_compressed, is_encrypted)
 
 
 def _place(manifest: object, index: IndexType) -> tuple[int, int] | None:
@@ -132,3 +152,38 @@ def _place(manifest: object, index: IndexType) -> tuple[int, int] | None:
         return None
     position, size = (whole(below(found, name), bits=32, least=0) for name in ("position", "size"))
     return position, size
+
+
+def _read_metadata(found: object, size: int) -> RemoteLogSegmentMetadata:
+    at = below(found, "remoteLogSegmentId", "topicIdPartition")
+    start, end = whole(below(found, "startOffset"), least=0), whole(below(found, "endOffset"), least=0)
+    if end == _LARGEST_OFFSET:  # its end, exclusive, is no offset
+        raise ValueError(f"a segment up to {end}")
+    epochs = below(found, "segmentLeaderEpochs")
+    if not isinstance(epochs, dict):
+        raise ValueError(f"leader epochs {str(epochs)[:40]!r}")  # noqa: TRY004 - of the data
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(
+            text(below(at, "topicPartition", "topic")),
+            text(below(at, "topicId")),
+            whole(below(at, "topicPartition", "partition"), bits=32, least=0),
+            text(below(found, "remoteLogSegmentId", "id")),
+        ),
+        start_offset=start,
+        end_offset=end,
+        broker_id=whole(below(found, "brokerId"), bits=32, least=-1),
+        max_timestamp=whole(below(found, "maxTimestampMs")),
+        event_timestamp=whole(below(found, "eventTimestampMs")),
+        segment_leader_epochs=_leader_epochs(epochs, start, end),
+        segment_size=size,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+def _leader_epochs(found: Mapping[str, object], start: int, end: int) -> LeaderEpochs:
+    if not all(_EPOCH.fullmatch(epoch) for epoch in found):
+        raise ValueError("a leader epoch that is no number")
+    epochs = sorted((whole(int(epoch), bits=32), whole(first, least=start)) for epoch, first in found.items())
+    if (epochs[-1:] and epochs[-1][1] > end) or any(after[1] < before[1] for before, after in pairwise(epochs)):
+        raise ValueError(f"leader epochs {epochs[:4]} of a segment of [{start}, {end}]")
+    return tuple(epochs)

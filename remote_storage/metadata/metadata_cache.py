@@ -27,6 +27,7 @@ class MetadataCache:
 
     Attributes:
         dropped: records that a broker drops as well.
+        doubtful: segment ids of dropped records of which nothing else is known.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class MetadataCache:
         self._order: dict[str, tuple[int, int]] = {}
         self._applied = 0
         self.dropped = 0
+        self.doubtful: set[str] = set()
 
     def apply(self, record: MetadataRecord) -> bool:
         """Take one record; returns whether it changed anything."""
@@ -59,7 +61,7 @@ class MetadataCache:
         known = self._segments[metadata.id.topic_id_partition]
         before = known.get(metadata.id.segment_id)
         if metadata.state is not SegmentState.COPY_SEGMENT_STARTED or not _is_allowed(before, metadata.state):
-            self.dropped += 1
+            self._drop(metadata.id.segment_id, before)
             return False
         known[metadata.id.segment_id] = metadata
         self._note(metadata.id.segment_id)
@@ -69,13 +71,18 @@ class MetadataCache:
         known = self._segments[update.id.topic_id_partition]
         before = known.get(update.id.segment_id)
         if before is None or not _is_allowed(before, update.state):
-            self.dropped += 1
+            self._drop(update.id.segment_id, before)
             return False
         known[update.id.segment_id] = replace(
             before, state=update.state, broker_id=update.broker_id, event_timestamp=update.event_timestamp
         )
         self._note(update.id.segment_id)
         return True
+
+    def _drop(self, segment_id: str, before: RemoteLogSegmentMetadata | None) -> None:
+        self.dropped += 1
+        if before is None:
+            self.doubtful.add(segment_id)
 
     def _note(self, segment_id: str) -> None:
         self._applied += 1

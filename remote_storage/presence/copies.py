@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -23,8 +24,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.presence.attempts import AttemptObjects
-from tiersnap.remote_storage.presence.manifest import LARGEST_MANIFEST, read_manifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
@@ -33,6 +34,7 @@ from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
 _KEYS = ObjectKeys()
 _TAIL_BYTES = 1 << 20
 _LARGEST_INDEX = 64 << 20
+_LARGEST_EPOCHS = 1 << 20
 _LARGEST_SEGMENT = (1 << 31) - 1  # bytes: a Java int
 _HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
@@ -45,14 +47,14 @@ class RemoteCopy:
         metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
             there is no manifest to say it.
         places: where each index is in the indexes object; None where each is an object of its own.
-        is_verbatim: the log object is the segment file; else the plugin compressed or encrypted it.
-        chunks: of a compressed one, where somebody asked for them.
+        chunks: of a copy that the plugin compressed; None where the log object is the segment file.
+        is_encrypted: only the plugin can read it.
     """
 
     metadata: RemoteLogSegmentMetadata
     places: Mapping[IndexType, tuple[int, int] | None] | None
-    is_verbatim: bool = True
     chunks: ChunkIndex | None = None
+    is_encrypted: bool = False
 
     @property
     def segment_id(self) -> str:
@@ -96,15 +98,16 @@ def read_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptO
 def _aiven_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
     objects = attempt.objects
     key = objects[KeyKind.RSM_MANIFEST].key
-    manifest = read_manifest(store.get(key, limit=LARGEST_MANIFEST), name=store.uri + key)
+    manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
     for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
-        if size is not None and objects[kind].size != size:
+        if objects[kind].size != size:
             raise CorruptDataError(f"{objects[kind].key} has {objects[kind].size} bytes, its manifest says {size}")
     metadata = manifest.metadata
     expected = _segment_id(partition, attempt.segment_id)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(f"{store.uri}{key}: tells of {metadata.id} from offset {metadata.start_offset}")
-    return RemoteCopy(metadata, manifest.places, manifest.is_verbatim)
+    chunks = manifest.chunks if manifest.is_compressed else None
+    return RemoteCopy(metadata, manifest.indexes, chunks, manifest.is_encrypted)
 
 
 def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
@@ -113,7 +116,7 @@ def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
     if not 0 < log.size <= _LARGEST_SEGMENT:
         raise CorruptDataError(f"{log.key}: no segment has {log.size} bytes")
     end_offset = _last_offset(store, objects, start_offset) + 1
-    text = store.get(epochs.key, limit=LARGEST_MANIFEST).decode("utf-8", "replace")
+    text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
     metadata = RemoteLogSegmentMetadata(
         id=_segment_id(partition, attempt.segment_id),

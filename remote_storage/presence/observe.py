@@ -10,7 +10,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
+from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.presence.starts import find_start, read_start
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
@@ -18,15 +18,10 @@ from tiersnap.snapshot.log.log_dir import Partition
 
 @dataclass(frozen=True)
 class Observe:
-    """Looks at one place of remote storage.
-
-    Attributes:
-        now: ms; what others began to copy longer than COPY_GRACE_MS ago is not under way any more.
-    """
+    """Looks at one place of remote storage."""
 
     store: ObjectStore
     layout: Layout
-    now: int
 
     def __call__(self, partition: Partition) -> list[dict[str, Any]]:
         """See RemoteLook."""
@@ -50,7 +45,7 @@ class Observe:
             }
             for copy in found.copies
         ]
-        in_flight = found.in_flight(now=self.now, grace=COPY_GRACE_MS)
+        in_flight = found.in_flight()
         rows += [
             {
                 "segment_id": left.segment_id,
@@ -63,7 +58,7 @@ class Observe:
                 "event_timestamp": left.written_at,
             }
             for left in found.leftovers
-            if left.start_offset in in_flight and left.claim is None and not left.is_visible
+            if left.start_offset in in_flight and left.is_somebodys
         ]
         return rows
 

@@ -76,6 +76,11 @@ class Leftover:
     is_visible: bool
     claim: Claim | None
 
+    @property
+    def is_somebodys(self) -> bool:
+        """Whether somebody else may be making a copy of these; what they are then depends on their age."""
+        return self.claim is None and not self.is_visible
+
 
 @dataclass(frozen=True, slots=True)
 class Presence:
@@ -83,6 +88,7 @@ class Presence:
 
     Attributes:
         problems: of claims that could not be read: their segments are nobody's until somebody looks.
+        looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
     """
 
     partition: TopicIdPartition
@@ -90,6 +96,7 @@ class Presence:
     leftovers: tuple[Leftover, ...] = ()
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
+    looked_at: int = 0
 
     @property
     def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
@@ -103,17 +110,16 @@ class Presence:
             and each.segment_id in {attempt.segment_id for attempt in each.claim.earlier}
         )
 
-    def in_flight(self, *, now: int, grace: int = COPY_GRACE_MS) -> frozenset[int]:
+    def in_flight(self, grace: int = COPY_GRACE_MS) -> frozenset[int]:
         """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
 
         Args:
-            now: ms, by the store's clock.
-            grace: ms.
+            grace: ms, by the store's clock, which alone knows how old its objects are.
         """
         return frozenset(
             each.start_offset
             for each in self.leftovers
-            if each.claim is None and not each.is_visible and now - each.written_at <= grace
+            if each.is_somebodys and self.looked_at - each.written_at <= grace
         )
 
 
@@ -145,6 +151,7 @@ def look(
         tuple(sorted(leftovers, key=lambda each: (each.start_offset, each.segment_id))),
         problems,
         claimed,
+        store.now() if any(each.is_somebodys for each in leftovers) else 0,
     )
 
 

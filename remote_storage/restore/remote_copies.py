@@ -6,10 +6,8 @@ Every object of one segment id is one copy of one segment. A copy counts only if
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -17,7 +15,6 @@ from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.small_object import INDEXES_BYTES, get_small
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
-from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
@@ -84,17 +81,10 @@ def read_copies(store: ObjectStore, listed: ListedPartition) -> RemotePartition:
 
     def read(attempt: AttemptObjects) -> RemoteCopy | UnusableCopy:
         found = read_copy(store, listed.partition, attempt)
-        if isinstance(found, UnusableCopy) or found.is_verbatim:
-            return found
-        try:
-            key = attempt.objects[KeyKind.RSM_MANIFEST].key
-            manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
-            log = attempt.objects[KeyKind.LOG]
-            if log.size != manifest.log_size:
-                raise CorruptDataError(f"{log.key} has {log.size} bytes, its manifest says {manifest.log_size}")  # noqa: TRY301
-        except (CorruptDataError, EncryptedSegmentError, ObjectNotFoundError) as error:
-            return UnusableCopy(attempt.segment_id, attempt.start_offset, error.message)
-        return replace(found, chunks=manifest.chunks)
+        if isinstance(found, RemoteCopy) and found.is_encrypted:
+            problem = "the segment is encrypted by the plugin; a broker that has its key reads it"
+            return UnusableCopy(attempt.segment_id, attempt.start_offset, problem)
+        return found
 
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         results = list(pool.map(read, listed.attempts))

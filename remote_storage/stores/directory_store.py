@@ -163,6 +163,11 @@ class DirectoryStore:
                 failures.append(DeleteFailure(key, error.message))
         return tuple(failures)
 
+    def now(self) -> int:
+        """See ObjectStore: the file system's clock; that of this host where no file may be made."""
+        with self._use(UNFINISHED):
+            return self._unfinished.now()
+
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """See ObjectStore; temporary files know the last part of their key alone, so they are listed for any prefix."""
         with self._use(UNFINISHED):

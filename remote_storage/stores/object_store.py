@@ -109,12 +109,14 @@ class UnfinishedUpload:
         key: what it was to become; for directories only the last part of it.
         started: ms, by the store's clock.
         age: ms since then, by the same clock; in a directory since the last byte was written.
+        is_ours: its name bears our mark; of others a claim must tell.
     """
 
     key: str
     upload_id: str
     started: int
     age: int = 0
+    is_ours: bool = False
 
 
 class ByteSource(Protocol):
@@ -208,6 +210,10 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """Delete, in no order; absent keys are fine. Returns what could not be deleted and never raises for it."""
+        ...
+
+    def now(self) -> int:
+        """ms, by the clock that `modified` is of: the server's; 0 where it tells none, so that nothing looks old."""
         ...
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from tiersnap.remote_storage.stores.broker_folders import refuse_log_dir
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
@@ -24,7 +24,7 @@ def open_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
 
     Raises:
         UsageError: another scheme, no bucket, a file URI with a host, or credentials in the URI (never repeated).
-        LogDirAsStoreError: a broker's log directory, or a folder inside one.
+        LogDirAsTargetError: a broker's log directory, or a folder inside one.
         MissingExtraError: S3 without boto3.
     """
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
@@ -68,7 +68,7 @@ def _open_path(text: str) -> ObjectStore:
 
 
 def _open_directory(path: Path) -> ObjectStore:
-    refuse_log_dir(path)
+    refuse_log_dir(path, "the place for objects")
     return DirectoryStore(path)
 
 

@@ -190,6 +190,12 @@ class S3Store:
                 failures += [DeleteFailure(key, error.message) for key in batch]
         return tuple(failures)
 
+    def now(self) -> int:
+        """See ObjectStore: the Date of an answer."""
+        with self._call("s3:ListBucket", ""):
+            response = self.client.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix, MaxKeys=1)
+        return _server_time(response) or 0
+
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """See ObjectStore; a plugin's uploads that are under way are among them."""
         for page in self._pages("list_multipart_uploads", "s3:ListBucketMultipartUploads", prefix):

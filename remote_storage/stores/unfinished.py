@@ -115,7 +115,7 @@ class UnfinishedFolder:
         now = self.now() if ours else 0
         for name, tail, status in ours:
             written = status.st_mtime_ns // 1_000_000
-            yield UnfinishedUpload(tail, name, written, max(0, now - written))
+            yield UnfinishedUpload(tail, name, written, max(0, now - written), is_ours=True)
 
     def remove(self, name: str) -> None:
         """Remove one of them; one that is gone is fine, and one without our mark is left alone."""

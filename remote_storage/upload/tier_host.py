@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -19,7 +18,6 @@ from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
-from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.tables.facts import FactKind, Row
@@ -71,7 +69,7 @@ class HostTier:
 
     def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        observe = Observe(self.store, self.layout, self.tierer.now)
+        observe = Observe(self.store, self.layout)
         look = ListPartitions(look=observe, wants_start=True)
         sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
         carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now, look=observe)
@@ -79,18 +77,8 @@ class HostTier:
         for each in found:
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
             listed = look.with_remote(to_row(uri, partition, properties=properties), partition)
-            self._name_cluster(partition, listed)
             mine = carry if listed["remote_error"] is None else replace(carry, sink=None)
             yield self._tier(log_dir, partition, listed, mine)
-
-    def _name_cluster(self, partition: Partition, listed: dict[str, Any]) -> None:
-        """Say whose the objects are, before the first of them."""
-        is_known = listed["remote_error"] is None and listed["cluster_id"] is not None
-        if self.apply and is_known and _is_left(listed):
-            try:
-                put_cluster_id(self.store, ObjectKeys(), _name(partition), listed["cluster_id"])
-            except TiersnapError as error:
-                listed |= {"remote_error": error.message, "is_transient": isinstance(error, TransientError)}
 
     def _tier(
         self, log_dir: LogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
@@ -114,7 +102,10 @@ class HostTier:
         name = _name(done.partition)
         planned = [planned_segment(row) for row in ready_rows(listed, ready)]
         by_base = {row["base_offset"]: row for row in done.readiness}
-        for row in tier_partition(self.store, self.layout, ObjectKeys(), name, planned, self.tierer):
+        cluster_id = listed["cluster_id"]
+        for row in tier_partition(
+            self.store, self.layout, ObjectKeys(), name, planned, self.tierer, cluster_id=cluster_id
+        ):
             done.tiered.append(row)
             if row["error"] is not None:
                 done.errors.append((row["error"], row["is_transient"]))
@@ -125,11 +116,6 @@ class HostTier:
 
 def _name(partition: Partition) -> TopicIdPartition:
     return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
-
-
-def _is_left(listed: Mapping[str, Any]) -> bool:
-    """Whether a closed segment is not in remote storage yet, so that something of ours may come to be there."""
-    return any(row["next_base_offset"] is not None and not row["is_tiered"] for row in listed["segments"])
 
 
 def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import Attempt, Claim, ClaimedSegment, ClaimedSnapshot, Process, this_process
+from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, CopyInFlightError, ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -50,7 +51,7 @@ class Tierer:
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.
         wait: seconds for another attempt's copy to appear before this one gives up.
-        copy_grace: ms for which an unfinished copy of somebody else counts as under way.
+        copy_grace: ms, by the store's clock, for which an unfinished copy of somebody else counts as under way.
         pause: waits so many seconds.
     """
 
@@ -72,6 +73,8 @@ def tier_partition(
     partition: TopicIdPartition,
     segments: Iterable[PlannedSegment],
     tierer: Tierer,
+    *,
+    cluster_id: str | None = None,
 ) -> Iterator[Row]:
     """Copy the READY segments of a partition, given in ascending order; rows of tier_rows.TIERED as things happen.
 
@@ -80,12 +83,15 @@ def tier_partition(
 
     Args:
         keys: those of `layout`; claims lie below the same prefix.
+        cluster_id: whose log it is, said beside the partition before its first object; None where nobody knows.
     """
     planned = tuple(segments)
     if not planned:
         return
     job = _Job(store, layout, keys, partition, tierer)
     try:
+        if cluster_id is not None:
+            put_cluster_id(store, keys, partition, cluster_id)
         presence = job.look(planned[0].base_offset)
         job.check_in_flight(presence)
         job.delete_superseded(presence)
@@ -112,7 +118,7 @@ class _Job:
         return look(self.store, self.keys, self.partition, local=is_local, local_start=local_start)
 
     def check_in_flight(self, presence: Presence) -> None:
-        in_flight = presence.in_flight(now=self.tierer.now, grace=self.tierer.copy_grace)
+        in_flight = presence.in_flight(self.tierer.copy_grace)
         if in_flight:
             raise CopyInFlightError(
                 f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -18,8 +17,7 @@ from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
-from tiersnap.remote_storage.upload.tier_rows import TIERED, Row, row_of
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.log_dir import resolve
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
@@ -70,27 +68,11 @@ class TierTask:
             return
         partition = TopicIdPartition(rows[0]["topic"], rows[0]["topic_id"], rows[0]["partition"])
         planned = [planned_segment(row) for row in rows]
-        for row in tier_of_cluster(self.store, self.layout, partition, planned, self.tierer, rows[0]["cluster_id"]):
+        cluster_id = rows[0]["cluster_id"]
+        for row in tier_partition(
+            self.store, self.layout, ObjectKeys(), partition, planned, self.tierer, cluster_id=cluster_id
+        ):
             yield pa.RecordBatch.from_pylist([row], schema=TIERED)
-
-
-def tier_of_cluster(
-    store: ObjectStore,
-    layout: Layout,
-    partition: TopicIdPartition,
-    planned: list[PlannedSegment],
-    tierer: Tierer,
-    cluster_id: str | None,
-) -> Iterator[Row]:
-    """Rows of TIERED; whose cluster the objects are is said before the first of them."""
-    keys = ObjectKeys()
-    try:
-        if cluster_id is not None:
-            put_cluster_id(store, keys, partition, cluster_id)
-    except TiersnapError as error:
-        yield row_of(partition, planned[0], now=tierer.now, error=error)
-        return
-    yield from tier_partition(store, layout, keys, partition, planned, tierer)
 
 
 def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:

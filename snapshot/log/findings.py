@@ -32,6 +32,10 @@ class FindingKind(StrEnum):
     MISSING_PARTITION = "MISSING_PARTITION"
 
 
+# Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
+NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One damaged place.

@@ -2,7 +2,7 @@
 
 A broker dies of a folder in its log directory that it does not know, and reads every file in a partition's folder as
 its own. A directory is a broker's when it holds one of the files that brokers keep at its top, or a folder named
-`<topic>-<partition>` with a segment in it.
+`<topic>-<partition>` with a segment in it; the very directory that is named also when it holds `.lock` or a segment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import LogDirAsTargetError
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.log_dir import (
     CLEAN_SHUTDOWN,
@@ -22,14 +22,10 @@ from tiersnap.snapshot.log.log_dir import (
     split_folder_name,
 )
 
-_AT_THE_TOP = (
-    META_PROPERTIES,
-    CLEAN_SHUTDOWN,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    CLEANER_OFFSETS,
+_AT_THE_TOP = frozenset(
+    {META_PROPERTIES, CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS}
 )
+_LOCK = ".lock"  # of many programs, so it counts only in the very directory that was named
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
@@ -41,34 +37,37 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
         what: says what would be written there, as the subject of the message: `--out`, `the report`.
 
     Raises:
-        UsageError: the directory is a broker's.
+        LogDirAsTargetError: the directory is a broker's.
     """
     real = Path(os.path.realpath(Path(path).expanduser()))
     for directory in (real, *real.parents):
-        if is_log_dir(directory) or _is_partition_folder(directory):
-            raise UsageError(
-                f"{what} {str(path)!r} is in {str(directory)!r}, which holds a broker's log",
+        mark = _mark_of(directory, is_named=directory == real)
+        if mark is not None:
+            raise LogDirAsTargetError(
+                f"{what} {str(path)!r} is in {str(directory)!r}, which holds a broker's log (it has {mark})",
                 hint="give a directory outside of the broker's log.dirs: a broker dies of what it does not know there",
             )
 
 
-def is_log_dir(directory: Path) -> bool:
-    """Whether a broker keeps its logs in `directory`; not where this user may not look."""
-    try:
-        with os.scandir(directory) as entries:
-            names = {entry.name for entry in entries}
-    except OSError:
-        return False
-    if not names.isdisjoint(_AT_THE_TOP):
-        return True
-    return any(_is_partition_folder(directory / name) for name in names if split_folder_name(name))
+def _mark_of(directory: Path, *, is_named: bool) -> str | None:
+    """What shows that a broker keeps its log in `directory`; None also where this user may not look."""
+    names = _names(directory)
+    marks = _AT_THE_TOP | {_LOCK} if is_named else _AT_THE_TOP
+    if found := marks.intersection(names):
+        return min(found)
+    if is_named or split_folder_name(directory.name):
+        segment = next(filter(_SEGMENT.fullmatch, names), None)
+        if segment is not None:
+            return segment
+    for folder in filter(split_folder_name, names):
+        segment = next(filter(_SEGMENT.fullmatch, _names(directory / folder)), None)
+        if segment is not None:
+            return f"{folder}/{segment}"
+    return None
 
 
-def _is_partition_folder(directory: Path) -> bool:
-    if split_folder_name(directory.name) is None:
-        return False
+def _names(directory: Path) -> list[str]:
     try:
-        with os.scandir(directory) as entries:
-            return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+        return [path.name for path in directory.iterdir()]
     except OSError:
-        return False
+        return []

@@ -7,14 +7,15 @@
 
 A command is `tiersnap`, a subcommand (of `transactions` with its question), and then only options and UPPER CASE
 placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the
-log directory, the source and the segment file. What is not known keeps its placeholder, and the command counts as
-incomplete.
+log directory, the source and the segment file; and each command gets the other options that the run was given and that
+it has as well. What is not known keeps its placeholder, and the command counts as incomplete.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -98,4 +99,16 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
         is_complete &= bool(value)
         return f" {shlex.quote(value)}" if value else match.group()
 
-    return Step(words, _PLACEHOLDER.sub(fill, command), is_complete)
+    filled = _PLACEHOLDER.sub(fill, command)
+    return Step(words, " ".join([filled, *_kept(command, run)]), is_complete)
+
+
+def _kept(command: str, run: RunInfo) -> Iterator[str]:
+    """Options of the run that the command has, but for those that it names itself."""
+    words = list(run.options.get(command.split()[1], ()))
+    while words:
+        taken = [words.pop(0)]
+        while words and not words[0].startswith("--"):
+            taken.append(words.pop(0))
+        if taken[0] not in command.split():
+            yield shlex.join(taken)

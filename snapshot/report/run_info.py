@@ -43,6 +43,7 @@ class RunInfo:
         applied: False when the run only planned; then nothing was written.
         ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
         counts: of what it did.
+        options: words that commands, by their names, are to be given as this run was.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class RunInfo:
     applied: bool
     ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
     counts: RunCounts = field(default_factory=RunCounts)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.spark.listing import listed_segments
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables.facts import FactKind
@@ -13,7 +13,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
 _KNOWN = (
     *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),
-    *("valid_bytes", "log_end_offset", "finding_kind"),
+    *("valid_bytes", "log_end_offset", "finding_kind", "finding_message"),
 )
 
 
@@ -27,10 +27,16 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 
 
 def carried(partitions: DataFrame) -> DataFrame:
-    """`partitions` -> the newest CARRIED row of each partition: its columns with `carried_` in front."""
-    rows = newest(partitions.where(F.col("kind") == str(FactKind.CARRIED)), PARTITION_KEY)
+    """`partitions` -> the CARRIED row of each partition that is not gone: its columns with `carried_` in front."""
+    rows = still_there(partitions)
     names = ("fingerprint", "run", "state_offset", "state_chain")
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
+
+
+def still_there(partitions: DataFrame) -> DataFrame:
+    """`partitions` -> the newest CARRIED row of each partition that was not found gone since."""
+    last = partitions.where(F.col("kind").isin(str(FactKind.CARRIED), str(FactKind.GONE)))
+    return newest(last, PARTITION_KEY).where(F.col("kind") == str(FactKind.CARRIED))
 
 
 def lost_snapshots(remote_log_segments: DataFrame) -> DataFrame:
@@ -60,10 +66,10 @@ def partition_changes(
         check_crc: decode again what was decoded without.
     Returns:
         PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or in remote storage, or null),
-        `is_changed`, `segment_count`, `decode_count`, `decode_bytes`, `left_out_count` and `left_out_bytes` (of
-        segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
-        `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id) and
-        `finding_count`.
+        `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are tried again only because
+        they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run has
+        decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the segments
+        to decode: WANTED's columns from base_offset on, with topic_id) and `finding_count`.
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
@@ -81,18 +87,24 @@ def partition_changes(
     # What is in remote storage is read only if there is no state beyond it to start from.
     is_needed = ~F.col("is_tiered") | (F.col("next_base_offset") > F.coalesce(F.col("start_offset"), F.lit(-1)))
     is_needed &= F.coalesce(F.col("base_offset") >= F.col("window_offset"), F.lit(True))
-    is_wanted = is_needed & ~_is_as_it_was(check_crc)
+    was_read = _was_read()
+    is_as_it_was = _is_as_it_was(check_crc)
+    is_wanted = is_needed & ~(is_as_it_was & was_read)
+    is_retry = is_needed & is_as_it_was & ~was_read
     is_left_out = ~is_needed & F.isnull("known_run")
     wanted = F.struct(
-        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode"),
+        *("topic_id", "base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode", "not_read"),
     )
     per_partition = (
         rows.withColumn("is_wanted", is_wanted)
+        .withColumn("is_retry", is_retry)
         .withColumn("is_left_out", is_left_out)
+        .withColumn("not_read", F.when(F.col("is_retry"), F.col("known_finding_message")))
         .groupBy(*PARTITION_KEY)
         .agg(
             F.count("*").alias("segment_count"),
             F.count_if("is_wanted").alias("decode_count"),
+            F.count_if("is_retry").alias("retry_count"),
             # A host that collects has read the bytes already.
             F.sum(F.when(F.col("is_wanted") & F.isnull("decode"), F.col("size_bytes")).otherwise(0)).alias(
                 "decode_bytes"
@@ -106,7 +118,7 @@ def partition_changes(
     is_as_carried = (
         (F.col("carried_fingerprint") == F.concat_ws(":", "fingerprint", F.lit(options_digest)))
         & ~F.col("is_lost")
-        & (F.coalesce("decode_count", F.lit(0)) == 0)
+        & (F.coalesce(F.col("decode_count") - F.col("retry_count"), F.lit(0)) == 0)
         & (F.coalesce("newest_decode", F.lit(-1)) <= F.col("carried_run"))
     )
     return with_state.join(per_partition, on=list(PARTITION_KEY), how="left").select(
@@ -115,6 +127,7 @@ def partition_changes(
         (~F.coalesce(is_as_carried, F.lit(False))).alias("is_changed"),
         F.coalesce("segment_count", F.lit(0)).alias("segment_count"),
         F.coalesce("decode_count", F.lit(0)).alias("decode_count"),
+        F.coalesce("retry_count", F.lit(0)).alias("retry_count"),
         F.coalesce("decode_bytes", F.lit(0)).alias("decode_bytes"),
         F.coalesce("left_out_count", F.lit(0)).alias("left_out_count"),
         F.coalesce("left_out_bytes", F.lit(0)).alias("left_out_bytes"),
@@ -143,15 +156,17 @@ def _is_as_it_was(check_crc: bool) -> Column:
         (F.col("size_bytes") == F.col("known_size_bytes"))
         & (F.col("modified_ns") == F.col("known_modified_ns"))
         & F.col("topic_id").eqNullSafe(F.col("known_topic_id"))
-        # The next attempt may succeed, and neither size nor time of the file will say so.
-        & (F.coalesce("known_finding_kind", F.lit("")) != str(FindingKind.UNREADABLE_FILE))
         & _ends_as_it_did()
-        & ~_has_new_cuts()
+        & (~_has_new_cuts() | ~_was_read())
     )
     if check_crc:
         # What was taken on trust before is looked at now.
         same &= F.col("known_crc_checked")
     return F.coalesce(same, F.lit(False))
+
+
+def _was_read() -> Column:
+    return ~F.coalesce(F.col("known_finding_kind").isin([str(kind) for kind in NOT_READ]), F.lit(False))
 
 
 def _ends_as_it_did() -> Column:

@@ -18,10 +18,10 @@ from pyspark.sql.window import Window
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
+from tiersnap.snapshot.tables.trouble import of_table
 
 VERSION_KEY = "tiersnap.format"
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
-_DAMAGED = "FAILED_READ_FILE"
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 
 
@@ -50,6 +50,8 @@ class Warehouse:
         Raises:
             UsageError: a newer tiersnap made it.
             CorruptDataError: what lies there is no Delta table, or one with other columns.
+            TransientError: the place does not answer.
+            RemoteStorageError: it refuses, or gives something that nobody knows.
         """
         schema = schemas.TABLES[table]
         if not self.exists(table):
@@ -63,25 +65,15 @@ class Warehouse:
                 found = self.spark.read.format("delta").load(self.path(table)).schema
             except AnalysisException as error:
                 if (error.getCondition() or "") not in _ABSENT:
-                    raise self._corrupt(table, str(error).splitlines()[0]) from error
+                    raise of_table(self.path(table), str(error)) from error
                 self._known[table] = False
                 return False
             except Exception as error:
                 # Its class is py4j's, or on Connect another one.
-                told = next((line for line in str(error).splitlines() if _DAMAGED in line), None)
-                if told is None:
-                    raise
-                raise self._corrupt(table, told.strip()) from error
+                raise of_table(self.path(table), str(error)) from error
             check_format(self.path(table), table, found)
             self._known[table] = True
         return self._known[table]
-
-    def _corrupt(self, table: str, told: str) -> CorruptDataError:
-        return CorruptDataError(
-            f"{self.path(table)}: not readable as a Delta table: {told}",
-            hint="bring the warehouse back from a copy, or give an empty --warehouse: what is in remote "
-            "storage is found there",
-        )
 
     def newest_run(self) -> int:
         """The greatest number of a run in any table, 0 before the first: also of one that was killed half way."""

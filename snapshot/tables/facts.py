@@ -24,6 +24,7 @@ class FactKind(StrEnum):
     STATE = "STATE"  # a part of the state to start from
     BOUNDARY = "BOUNDARY"  # the state at an offset, beside the file that was found there
     SEGMENT = "SEGMENT"  # what the gate must know of a segment
+    GONE = "GONE"  # alone in its run: the partition is not where it was
     FINDING = "FINDING"
     ERROR = "ERROR"
 

@@ -5,6 +5,7 @@ Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,12 +18,13 @@ DELETE_STARTED = "DELETE_SEGMENT_STARTED"
 DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
 # In the order in which an attempt enters them: states only move forward, so the furthest is the newest.
 STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
+Row = Mapping[str, Any]
 ATTEMPT_KEY = ("topic_id", "partition", "segment_id")
 
 
-def newest_states(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def newest_states(rows: Iterable[Row]) -> list[Row]:
     """The row with the newest state of each attempt; snapshot.spark.remote.current says the same of a DataFrame."""
-    newest: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    newest: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         if row["segment_id"] is None or row["state"] is None:
             continue
@@ -33,13 +35,29 @@ def newest_states(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return list(newest.values())
 
 
-def finished_copies(rows: Iterable[Mapping[str, Any]]) -> Iterator[CopyFacts]:
+def finished_copies(rows: Iterable[Row]) -> Iterator[CopyFacts]:
     """The complete copies among rows of REMOTE_LOG_SEGMENTS or of listed.COPY; `end_offset` becomes exclusive."""
     for row in rows:
         if row["state"] == COPY_FINISHED:
             yield CopyFacts(row["start_offset"], row["end_offset"] + 1, to_leader_epochs(row["leader_epochs"]))
 
 
-def to_leader_epochs(rows: Iterable[Mapping[str, Any]] | None) -> LeaderEpochs:
+def to_leader_epochs(rows: Iterable[Row] | None) -> LeaderEpochs:
     """Ascending (epoch, start offset), of a list of LEADER_EPOCH; none for null."""
     return tuple((row["epoch"], row["start_offset"]) for row in rows or ())
+
+
+def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
+    """Of the newest states those of our attempts that never finished, and of copies whose offsets others hold."""
+    finished: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["state"] == COPY_FINISHED:
+            finished[row["topic_id"], row["partition"]].append(row)
+        elif row["is_ours"] and row["state"] in (COPY_STARTED, DELETE_STARTED):
+            yield row
+    for copies in finished.values():
+        end = -1
+        for row in sorted(copies, key=lambda row: (row["start_offset"], -row["end_offset"], row["segment_id"])):
+            if row["end_offset"] <= end:
+                yield row
+            end = max(end, row["end_offset"])

@@ -25,6 +25,7 @@ WANTED = pa.schema(
         *(("base_offset", pa.int64()), ("next_base_offset", pa.int64())),
         *(("size_bytes", pa.int64()), ("modified_ns", pa.int64()), ("cuts", pa.list_(pa.int64()))),
         ("decode", pa.string()),  # of a collected folder: the object that holds the decode
+        ("not_read", pa.string()),  # why it could not be read before, where that alone is why it is wanted
     ]
 )
 
@@ -41,11 +42,15 @@ class DecodeSegments:
     run: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decode each segment, or take the decode that its host made; what cannot be read is a row with a finding."""
+        """Decode each segment, or take the decode that its host made.
+
+        What cannot be read is a row with a finding, once for each reason.
+        """
         rows = (row for batch in batches for row in batch.to_pylist())
         for place, wanted in groupby(rows, key=itemgetter("log_dir", "topic", "partition", "decode")):
             if place[-1] is None:
-                yield from map(self._decode, wanted)
+                for row in wanted:
+                    yield from self._decode(row)
             else:
                 yield from self._take(place[-1], list(wanted))
 
@@ -56,8 +61,8 @@ class DecodeSegments:
         try:
             yield from list(read_decodes(filesystem, path, wanted, run=self.run))
         except OSError as error:
-            for row in wanted:
-                yield self._unread(row, Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error)))
+            finding = Finding(FindingKind.UNREADABLE_FILE, path, -1, error.strerror or str(error))
+            yield from (self._unread(row, finding) for row in wanted if row["not_read"] != finding.message)
 
     def _unread(self, wanted: Mapping[str, Any], finding: Finding) -> pa.RecordBatch:
         following = wanted["next_base_offset"]
@@ -66,13 +71,15 @@ class DecodeSegments:
         identity = {**wanted, "run": self.run, "crc_checked": False}
         return segment_rows(identity, walk.end(0, finding), [Run(base_offset, NO_DELTAS, -1)])
 
-    def _decode(self, wanted: Mapping[str, Any]) -> pa.RecordBatch:
+    def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         filesystem, folder = _folder(wanted)
         name = f"{folder}/{wanted['base_offset']:020d}.log"
         log = FileRef(name, wanted["size_bytes"], wanted["modified_ns"])
         segment = Segment(wanted["base_offset"], wanted["next_base_offset"], log)
         runs, end = fold_segment(filesystem, segment, cuts=wanted["cuts"], check_crc=self.check_crc)
-        return segment_rows({**wanted, "run": self.run, "crc_checked": self.check_crc}, end, runs)
+        if wanted["not_read"] is not None and end.finding is not None and end.finding.message == wanted["not_read"]:
+            return  # as before: nothing has changed
+        yield segment_rows({**wanted, "run": self.run, "crc_checked": self.check_crc}, end, runs)
 
 
 def _folder(wanted: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:

@@ -9,9 +9,9 @@ from confluent_kafka.admin import NewTopic
 from tests.broker.harness import damage
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases, snapshots
-from tests.broker.harness.disks import Disks, kraft_disks
+from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.mended import known_producers, producers_in_log
-from tests.broker.harness.ports import free_ports
+from tests.broker.harness.more_brokers import FurtherBroker, broker_disks, leader_and_isr
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC, outcome_of, wait_for_tiering
 from tests.broker.harness.tiering import LocalTier
 from tests.broker.harness.topics import SECONDS, SEGMENT_BYTES, admin_client
@@ -25,52 +25,25 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 FIRST, SECOND = 1, 2
 
 
-class Follower(Broker):
-    """Broker 2 of a cluster whose controller is broker 1."""
-
-    def __init__(self, disks: Disks, first: Broker, tier: LocalTier | None = None) -> None:
-        clients, other = free_ports(2)
-        settings = {
-            "process.roles": "broker",
-            "node.id": str(SECOND),
-            "listeners": f"PLAINTEXT://127.0.0.1:{clients}",
-            "controller.quorum.voters": f"1@127.0.0.1:{first._ports[1]}",
-        }
-        super().__init__(disks, CURRENT_VERSION, tier=tier, settings=settings)
-        self._ports = clients, other
-
-
-def describe(broker: Broker) -> tuple[int, list[int]]:
-    """Leader and in-sync replicas of the topic's partition."""
-    partition = admin_client(broker).list_topics(TOPIC, timeout=5).topics[TOPIC].partitions[0]
-    return partition.leader, sorted(partition.isrs)
-
-
 def test_a_follower_s_directory_is_mended_like_a_leader_s(tmp_path):
     tier = LocalTier(tmp_path / "tier")
     leader_disks = kraft_disks(tmp_path / "leader", CURRENT_VERSION)
-    disks = kraft_disks(
-        tmp_path / "follower",
-        CURRENT_VERSION,
-        settings={
-            "process.roles": "broker",
-            "node.id": str(SECOND),
-            "listeners": "PLAINTEXT://127.0.0.1:1",
-        },
-    )
+    disks = broker_disks(tmp_path / "follower", CURRENT_VERSION, SECOND)
     with Broker(leader_disks, CURRENT_VERSION, tier=tier) as leader:
-        follower = Follower(disks, leader, tier)
+        follower = FurtherBroker(disks, CURRENT_VERSION, SECOND, leader, tier)
         with follower:
             config = {"internal.segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
             topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[SECOND, FIRST]], config=config)
             admin = admin_client(leader)
             admin.create_topics([topic])[TOPIC].result(SECONDS)
-            wait_until(lambda: describe(leader) == (SECOND, [FIRST, SECOND]), "both replicas are in sync")
-        wait_until(lambda: describe(leader)[0] == FIRST, "the other leads", seconds=SECONDS)
+            wait_until(lambda: leader_and_isr(leader, TOPIC) == (SECOND, [FIRST, SECOND]), "both replicas are in sync")
+        wait_until(lambda: leader_and_isr(leader, TOPIC)[0] == FIRST, "the other leads", seconds=SECONDS)
         write_segments(leader, TOPIC, 6, name="alone-")
         follower.start()
         with follower:
-            wait_until(lambda: describe(leader) == (FIRST, [FIRST, SECOND]), "it followed", seconds=SECONDS)
+            wait_until(
+                lambda: leader_and_isr(leader, TOPIC) == (FIRST, [FIRST, SECOND]), "it followed", seconds=SECONDS
+            )
             write_segments(leader, TOPIC, 9, name="followed-")
         folder = disks.partition(TOPIC)
         gone = damage.drop_snapshots_but_newest(folder, 3)
@@ -84,11 +57,13 @@ def test_a_follower_s_directory_is_mended_like_a_leader_s(tmp_path):
         assert snapshots(folder).keys() >= set(segment_bases(folder)[1:])
         follower.start()
         with follower:
-            wait_until(lambda: describe(leader)[1] == [FIRST, SECOND], "it is in sync again", seconds=SECONDS)
+            wait_until(
+                lambda: leader_and_isr(leader, TOPIC)[1] == [FIRST, SECOND], "it is in sync again", seconds=SECONDS
+            )
             admin = admin_client(leader)
             elected = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(TOPIC, 0)])
             elected.result(SECONDS)
-            wait_until(lambda: describe(leader)[0] == SECOND, "it leads")
+            wait_until(lambda: leader_and_isr(leader, TOPIC)[0] == SECOND, "it leads")
             assert known_producers(follower) == producers_in_log(folder)
             wait_for_tiering(follower, tier)
             outcome = outcome_of(follower, tier)

@@ -18,6 +18,7 @@ Row = dict[str, Any]
 
 STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
 LOST = ("SnapshotVanishedError", "SnapshotChangedError")
+NOT_READ = ("UNREADABLE_FILE", "PERMISSION_DENIED")
 KEPT = ("CARRIED", "STATE", "BOUNDARY")
 JUDGED = ("CARRIED", "BOUNDARY", "SEGMENT")
 
@@ -81,18 +82,24 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         for segment in listed["segments"]
         if not known[segment["base_offset"]] and not _is_needed(listed, segment, start)
     ]
-    wanted = [
-        {"topic_id": listed["topic_id"], **{name: segment[name] for name in _WANTED}}
-        for segment in listed["segments"]
-        if _is_needed(listed, segment, start)
-        and not _is_as_it_was(segment, listed["topic_id"], known[segment["base_offset"]], check_crc)
-    ]
+    wanted = []
+    for segment in listed["segments"]:
+        if not _is_needed(listed, segment, start):
+            continue
+        parts = known[segment["base_offset"]]
+        is_as_it_was = _is_as_it_was(segment, listed["topic_id"], parts, check_crc)
+        was_read = not parts or parts[0]["finding_kind"] not in NOT_READ
+        if not (is_as_it_was and was_read):
+            not_read = parts[0]["finding_message"] if is_as_it_was else None
+            of_it = {name: segment[name] for name in _WANTED}
+            wanted.append({"topic_id": listed["topic_id"], **of_it, "not_read": not_read})
+    retry_count = sum(segment["not_read"] is not None for segment in wanted)
     newest_decode = max((row["run"] for rows in known.values() for row in rows), default=None)
     is_as_carried = (
         carried is not None
         and not is_lost
         and carried["fingerprint"] == f"{listed['fingerprint']}:{options_digest}"
-        and not wanted
+        and len(wanted) == retry_count
         and (newest_decode is None or newest_decode <= carried["run"])
     )
     return {
@@ -101,6 +108,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "is_changed": not is_as_carried,
         "segment_count": len(listed["segments"]),
         "decode_count": len(wanted),
+        "retry_count": retry_count,
         "decode_bytes": sum(segment["size_bytes"] for segment in wanted if segment["decode"] is None),
         "left_out_count": len(left_out),
         "left_out_bytes": sum(segment["size_bytes"] for segment in left_out),
@@ -145,9 +153,8 @@ def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_cr
     return (
         (segment["size_bytes"], segment["modified_ns"], topic_id)
         == (known["size_bytes"], known["modified_ns"], known["topic_id"])
-        and known["finding_kind"] != "UNREADABLE_FILE"
         and (follows or was_rolled_when_sound)
-        and set(reached) <= {part["run_start_offset"] for part in parts}
+        and (known["finding_kind"] in NOT_READ or set(reached) <= {part["run_start_offset"] for part in parts})
         and (known["crc_checked"] or not check_crc)
     )
 

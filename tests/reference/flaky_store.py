@@ -124,6 +124,10 @@ class FlakyStore:
         except TransientError as error:
             return tuple(DeleteFailure(key, error.message) for key in wanted)
 
+    def now(self) -> int:
+        """See ObjectStore."""
+        return self._call("now", self.inner.now)
+
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
         """See ObjectStore."""
         return self._call("unfinished_uploads", lambda: iter(tuple(self.inner.unfinished_uploads(prefix))))

@@ -192,19 +192,25 @@ class Runner:
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found = discover(sources or (str(self.source),), topic)
-        observe = Observe(store, self.layout, now)
+        observe = Observe(store, self.layout)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))
 
         digest = options.digest(place=store.uri if apply else None)
-        ran.changes = [
-            changes.partition_change(row, tables, options_digest=digest, check_crc=check_crc) for row in ran.listed
-        ]
+
+        def look_for_changes() -> list[Row]:
+            return [
+                changes.partition_change(row, tables, options_digest=digest, check_crc=check_crc) for row in ran.listed
+            ]
+
+        ran.changes = look_for_changes()
         wanted = [{**change, **segment} for change in ran.changes for segment in change["wanted"]]
         batch = pa.RecordBatch.from_pylist(wanted, schema=WANTED)
         append("segments", _rows(DecodeSegments(check_crc, number)(iter([batch]))))
         ran.decoded = [(row["topic"], row["base_offset"]) for row in wanted]
+        if any(row["not_read"] is not None for row in wanted):
+            ran.changes = look_for_changes()
 
         sink = StoredSnapshots(store, run_id, replace) if apply else None
         carry = CarryPartition(options, sink, number, now, observe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -13,6 +14,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     new_segment_id,
 )
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
@@ -48,6 +50,13 @@ def tier(
         for segment in partition.segments
         if segment.next_base_offset is not None and (bases is None or segment.base_offset in bases)
     ]
+
+
+def age(store: DirectoryStore, key: str, milliseconds: int) -> None:
+    """Let an object be so much older than it is, by the clock of its file system."""
+    path = store.root / key
+    modified = path.stat().st_mtime_ns - milliseconds * 1_000_000
+    os.utime(path, ns=(modified, modified))
 
 
 def folded_snapshots(partition: Partition) -> dict[int, bytes]:

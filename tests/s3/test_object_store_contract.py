@@ -282,3 +282,11 @@ def test_of_many_writers_one_wins(tmp_path):
         thread.join()
     assert sorted(map(str, outcomes)) == ["CREATED"] + ["refused"] * 7
     assert_nothing_unfinished(store)
+
+
+def test_the_clock_of_a_store_is_the_one_that_its_objects_are_dated_by(store):
+    before = store.now()
+    store.put_if_absent("a", b"1")
+    after = store.now()
+    modified = next(store.list("a")).modified
+    assert before // 1000 <= modified // 1000 <= after // 1000 + 1, "servers tell whole seconds"

@@ -60,6 +60,14 @@ def test_an_empty_log_directory_is_known_by_what_a_broker_keeps_at_its_top(name:
     assert refused(tmp_path / "disk" / "new")
 
 
+@pytest.mark.parametrize("name", [".lock", "00000000000000000042.log"])
+def test_a_lock_or_a_segment_marks_the_directory_that_was_named_and_none_below_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / name).touch()
+    assert refused(tmp_path / "disk")
+    assert not refused(tmp_path / "disk" / "new")
+
+
 def test_what_we_write_elsewhere_is_no_log_directory(tmp_path: Path) -> None:
     out = tmp_path / "out" / "orders-0"
     out.mkdir(parents=True)

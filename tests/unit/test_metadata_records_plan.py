@@ -97,6 +97,14 @@ def test_no_segment_is_published_that_brokers_would_not_find():
         plan([A, B], outside=[B])
 
 
+def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_this_log_has_the_offsets():
+    theirs, ours = segment(100, 249), [segment(100, 159), segment(160, 299)]
+    planned = [Action.PUBLISH, Action.OTHER_LINEAGE, Action.PUBLISH, Action.PUBLISH]
+    assert plan([A, theirs, *ours], outside=[theirs]) == planned
+    with pytest.raises(LeaderEpochLineageError, match="would copy it again"):
+        plan([A, theirs, ours[0]], outside=[theirs])
+
+
 def test_records_come_in_the_order_in_which_brokers_must_see_them():
     known = {A.id.segment_id: replace(A, state=STARTED)}
     planned = plan_segments([A, B], known, log_start_offset=0, why_outside=lambda _: "")

@@ -189,20 +189,28 @@ def test_a_clock_that_goes_back_does_not_bring_back_what_was_known_before(runner
     assert 40 in facts_at(runner)
 
 
-def test_a_segment_that_could_not_be_read_is_read_again(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied")])
+def test_a_segment_that_could_not_be_read_is_read_again_and_said_once(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
     opened = segment_scan.open_windows
+    verdict = "UNREADABLE_SEGMENT" if isinstance(error, PermissionError) else "CORRUPT_SEGMENT"
 
     def refuse(filesystem: fs.FileSystem, path: str, **more: object) -> object:
         if path.endswith(f"{10:020d}.log"):
-            raise OSError(5, "Input/output error")
+            raise error
         return opened(filesystem, path, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(segment_scan, "open_windows", refuse)
-    assert runner(apply=False).verdicts["CORRUPT_SEGMENT"] == 1
-    again = runner(apply=False)
-    assert (again.decoded, again.verdicts["CORRUPT_SEGMENT"]) == ([("orders", 10)], 1)
+    assert runner(apply=False).verdicts[verdict] == 1
+    for _ in range(2):
+        again = runner(apply=False)
+        assert (again.decoded, again.verdicts[verdict]) == ([("orders", 10)], 1)
+        assert again.commits == 0, "nothing has changed"
     monkeypatch.setattr(segment_scan, "open_windows", opened)
-    assert len(runner(apply=False).decoded) == 1
+    read = runner(apply=False)
+    assert (len(read.decoded), read.verdicts.get(verdict)) == (1, None)
+    assert runner(apply=False).commits == 0
     assert verdicts(runner) == {"ACTIVE_SEGMENT": 1, "GAP_BEFORE": 2, "MISSING_SNAPSHOT": 1}
 
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, write_log
-from tests.reference.tiered import tier
+from tests.reference.plugin_compressed import packed_sizes
+from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
+from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.presence.manifest import LARGEST_MANIFEST, read_manifest
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 
 pytestmark = pytest.mark.unit
 
 KEYS = ObjectKeys("p/")
+YEAR_MS = 365 * 86_400_000
 LAYOUTS = [AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)]
 
 
@@ -129,12 +133,44 @@ def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layo
         store.put_if_absent(f"{folder}{5:020d}-{segment_id}.log", b"half")
     found = look_at(store, layout)
     assert {left.segment_id: left.claim is not None for left in found.leftovers} == {ours: True, theirs: False}
-    written = max(left.written_at for left in found.leftovers)
-    assert found.in_flight(now=written + 1000, grace=60_000) == {5}
-    assert found.in_flight(now=written + 60_001, grace=60_000) == frozenset()
-    store.delete([f"{folder}{5:020d}-{theirs}.log"])
-    assert look_at(store, layout).in_flight(now=written, grace=60_000) == frozenset()
+    assert found.in_flight(60_000) == {5}
     assert found.superseded == ()
+    store.delete([f"{folder}{5:020d}-{theirs}.log"])
+    assert look_at(store, layout).in_flight(60_000) == frozenset()
+
+
+class ServerOfAnotherTime:
+    """A store whose clock is not that of this host."""
+
+    def __init__(self, store, ahead: int) -> None:
+        self._store, self._ahead = store, ahead
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def now(self) -> int:
+        return self._store.now() + self._ahead
+
+    def list(self, prefix=""):
+        return (replace(info, modified=info.modified + self._ahead) for info in self._store.list(prefix))
+
+
+@pytest.mark.parametrize("ahead", [-YEAR_MS, 0, YEAR_MS])
+def test_how_old_a_copy_under_way_is_says_the_clock_of_the_server_and_not_that_of_the_host(store, layout, ahead):
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    key = f"{folder}{5:020d}-{new_segment_id()}.log"
+    store.put_if_absent(key, b"half")
+    server = ServerOfAnotherTime(store, ahead)
+    assert look_at(server, layout).in_flight(60_000) == {5}
+    age(store, key, 61_000)
+    assert look_at(server, layout).in_flight(60_000) == frozenset()
+
+
+def test_the_clock_of_the_server_is_asked_for_only_where_it_decides_something(store, layout, folder):
+    tier(folder, store, layout=layout)
+    counted = Counted(store)
+    look_at(counted, layout)
+    assert counted.named("now") == []
 
 
 def test_what_another_attempt_finished_without_is_superseded(store, layout, folder):
@@ -229,12 +265,12 @@ def test_a_manifest_with_a_number_that_cannot_be_is_a_finding_for_that_copy_alon
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[" * 100_000, b'{"a":' * 100_000, b"null", b"7", b"\xff\xfe", b"{}", b" " * (LARGEST_MANIFEST + 1)],
+    [b"", b"[" * 100_000, b'{"a":' * 100_000, b"null", b"7", b"\xff\xfe", b"{}", b" " * (MANIFEST_BYTES + 1)],
     ids=["empty", "deep list", "deep object", "null", "number", "no text", "nothing", "too large"],
 )
 def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
     with pytest.raises(CorruptDataError, match="m: "):
-        read_manifest(data, name="m")
+        rsm_manifest.decode(data, name="m")
     key, _ = manifest_of(store, folder)
     store.replace(key, data)
     assert len(look_at(store, AivenLayout(KEYS)).leftovers) == 1
@@ -243,7 +279,9 @@ def test_what_is_no_manifest_is_said_to_be_none(store, folder, data):
 def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_for_a_copy(store, folder):
     layout = AivenLayout(KEYS)
     key, manifest = manifest_of(store, folder)
-    chunks = {"type": "variable", "originalChunkSize": 4, "originalFileSize": 999, "transformedChunks": "AAA"}
+    size = len(store.get(key.removesuffix("rsm-manifest") + "log"))
+    sizes = packed_sizes([10, size - 10])
+    chunks = {"type": "variable", "originalChunkSize": 500, "originalFileSize": 999, "transformedChunks": sizes}
     compressed = manifest | {"compression": True, "chunkIndex": chunks}
     store.replace(key, json.dumps(compressed).encode())
     (copy,) = look_at(store, layout).copies
@@ -253,5 +291,5 @@ def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_
         "transformedChunkSize": 128, "finalTransformedChunkSize": 78,
     }  # fmt: skip
     encrypted = manifest | {"chunkIndex": fixed, "encryption": {"dataKey": "k:x", "aad": "y"}}
-    assert read_manifest(json.dumps(encrypted).encode(), name="m").log_size == 334
-    assert not read_manifest(json.dumps(encrypted).encode(), name="m").is_verbatim
+    found = rsm_manifest.decode(json.dumps(encrypted).encode(), name="m")
+    assert (found.log_size, found.is_encrypted, found.is_compressed) == (334, True, False)

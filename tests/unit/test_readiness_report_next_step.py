@@ -118,3 +118,17 @@ def test_steps_read_as_one_line() -> None:
 
 def test_a_segment_file_has_twenty_digits() -> None:
     assert segment_file("/data/", "a-b", 3, 42) == "/data/a-b-3/00000000000000000042.log"
+
+
+def test_a_command_gets_those_options_of_the_run_that_it_has_and_says_none_twice() -> None:
+    options = {
+        "run": ("--layout", "local-tiered-storage", "--topic", "a b", "--topic-ids", "ids.txt", "--path-style"),
+        "repair": ("--topic", "a b"),
+    }
+    kept = replace(SHORT, options=options)
+    by_run, on_host = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], kept, PLACE)
+    layout = "--layout local-tiered-storage --topic 'a b'"
+    assert by_run.command == f"{RUN_IT} --apply {layout} --topic-ids ids.txt --path-style"
+    assert on_host.command == "tiersnap repair /data --apply --topic 'a b'"
+    (ids,) = [step for step in steps(NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN], kept, PLACE) if step.command]
+    assert ids.command == f"{RUN_IT} --topic-ids FILE {layout} --path-style"

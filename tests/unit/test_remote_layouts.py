@@ -105,9 +105,11 @@ def test_a_damaged_manifest_is_corrupt_data(data):
         rsm_manifest.decode(data.encode() if isinstance(data, str) else data, name="some/key")
 
 
-def test_segments_that_only_the_plugin_can_read_are_said_to_be_so():
+def test_segments_that_only_the_plugin_can_read_are_said_to_be_so(tmp_path):
+    store, layout = DirectoryStore(tmp_path), AivenLayout()
+    store.replace(layout.object_keys(metadata())[2], GOLDEN.replace("{", '{"encryption":{},', 1).encode())
     with pytest.raises(EncryptedSegmentError, match="encrypted by the plugin") as raised:
-        rsm_manifest.decode(GOLDEN.replace("{", '{"encryption":{},', 1).encode(), name="m")
+        fetch_index(store, layout, metadata(), IndexType.OFFSET)
     assert "broker" in raised.value.hint
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.remote_storage.errors import InvalidKeyError, LogDirAsStoreError
+from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
@@ -26,7 +26,14 @@ from tiersnap.remote_storage.stores.s3_integrity import (
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE, Checksums, S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED, UnfinishedFolder
-from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import (
+    ExitCode,
+    LogDirAsTargetError,
+    RemoteStorageError,
+    TiersnapError,
+    TransientError,
+    UsageError,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -157,7 +164,7 @@ def test_a_log_directory_is_no_place_for_objects(tmp_path, mark):
     (tmp_path / mark).touch()
     (tmp_path / "link").symlink_to(tmp_path)
     for uri in (str(tmp_path), tmp_path.as_uri(), f"{tmp_path}/link", f"{tmp_path}/sub/.."):
-        with pytest.raises(LogDirAsStoreError, match=re.escape(mark)) as raised:
+        with pytest.raises(LogDirAsTargetError, match=re.escape(mark)) as raised:
             open_store(uri)
         assert raised.value.exit_code is ExitCode.USAGE
 
@@ -167,7 +174,7 @@ def test_no_more_is_a_folder_inside_a_log_directory(tmp_path):
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "elsewhere").symlink_to(tmp_path / "orders-0")
     for inside in ("snapshots", "orders-0", "orders-0/deep/er", "elsewhere/x"):
-        with pytest.raises(LogDirAsStoreError, match=r"lies in .* meta\.properties"):
+        with pytest.raises(LogDirAsTargetError, match=r"is in .* meta\.properties"):
             open_store(str(tmp_path / inside))
 
 

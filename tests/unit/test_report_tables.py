@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tables.schemas import PARTITIONS
+from tiersnap.snapshot.tables.remote_log_segments import STATES, newest_states, unneeded
+from tiersnap.snapshot.tables.schemas import PARTITIONS, REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -56,3 +58,67 @@ def test_a_report_of_the_tables_counts_each_segment_once_and_says_what_scan_says
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="no partition was carried"):
         list(readiness(str(tmp_path), JudgePartition(replace=False, now=NOW, producer_expiration=None)))
+
+
+def copy_row(segment_id: str, start: int, end: int, state: str, *, ours: bool = True) -> dict[str, object]:
+    return {
+        "topic": "orders",
+        "topic_id": "lZ6vvmajTWKDBUTV6SQAtQ",
+        "partition": 0,
+        "segment_id": segment_id,
+        "start_offset": start,
+        "end_offset": end,
+        "segment_size_bytes": 1,
+        "max_timestamp": 1,
+        "leader_epochs": [],
+        "state": state,
+        "is_ours": ours,
+        "event_timestamp": 1,
+        "bytes": 1,
+        "run": 1,
+    }
+
+
+STARTED, FINISHED, DELETING, DELETED = STATES
+COPIES = [
+    copy_row("kept", 0, 9, STARTED),
+    copy_row("kept", 0, 9, FINISHED),
+    copy_row("twice", 0, 9, FINISHED, ours=False),
+    copy_row("longer", 10, 29, FINISHED),
+    copy_row("inside", 15, 19, FINISHED),
+    copy_row("overlapping", 25, 39, FINISHED),
+    copy_row("killed", 40, 49, STARTED),
+    copy_row("half-deleted", 40, 49, DELETING),
+    copy_row("theirs", 50, 59, STARTED, ours=False),
+    copy_row("deleted", 0, 9, DELETED),
+]
+
+
+def test_copies_that_never_finished_or_hold_what_others_hold_are_those_that_nobody_needs() -> None:
+    found = {row["segment_id"] for row in unneeded(newest_states(COPIES))}
+    assert found == {"twice", "inside", "killed", "half-deleted"}
+
+
+def test_the_report_names_copies_that_nobody_needs_with_the_command(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path, 1)
+    table = pa.Table.from_pylist(COPIES, schema=REMOTE_LOG_SEGMENTS)
+    write_deltalake(warehouse / "remote_log_segments", table)
+    ran = tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--remote", "s3://bucket/a b")
+    assert ran.exit_code == 0, ran.err
+    assert "4 copies were never finished" in ran.err
+    assert "tiersnap maintain remove-orphans --remote 's3://bucket/a b' --bootstrap-server HOST:PORT" in ran.err
+    named = json.loads(ran.out)["result"]["unneeded_copies"]
+    assert "orders-0 at 15: inside" in named
+    assert len(named) == 4
+
+
+def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_carried_again(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path, 1)
+    before = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
+    key = {"log_dir": str(LOGS), "topic": "orders", "partition": 0}
+    gone = pa.Table.from_pylist([{**key, "kind": "GONE", "offset": 0, "part": 0, "run": 2}], schema=PARTITIONS)
+    write_deltalake(warehouse / "partitions", gone, mode="append")
+    after = {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows}
+    assert before - after == {"orders-0"}
+    write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, facts(3)), mode="append")
+    assert {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows} == before

@@ -128,6 +128,13 @@ def test_a_file_that_is_gone_is_a_row_with_a_finding(tmp_path: Path) -> None:
     assert (row["finding_kind"], row["base_offset"], row["deltas"]) == ("UNREADABLE_FILE", 5, [])
 
 
+@pytest.mark.parametrize(("before", "count"), [("No such file or directory", 0), ("Input/output error", 1)])
+def test_what_cannot_be_read_for_the_same_reason_as_before_is_no_row(tmp_path: Path, before: str, count: int) -> None:
+    wanted = {"log_dir": str(tmp_path), "topic": "orders", "partition": 0, "base_offset": 5, "size_bytes": 9}
+    batch = pa.RecordBatch.from_pylist([{**wanted, "modified_ns": 1, "cuts": [], "not_read": before}], schema=WANTED)
+    assert len(list(DecodeSegments(check_crc=True, run=1)(iter([batch])))) == count
+
+
 def test_every_boundary_of_the_bundled_logs_is_what_kafkas_own_classes_fold(tmp_path: Path) -> None:
     expected = assemble(tmp_path / "logs")
     assert len(expected) == 119

@@ -15,7 +15,7 @@ from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.interleaved import Killed, Turns
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.planned import BASES, PARTITION, planned, with_snapshot, write_log
-from tests.reference.tiered import tier
+from tests.reference.tiered import age, tier
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -272,12 +272,12 @@ def test_beside_a_copier_that_works_nothing_is_tiered(store, layout, segments):
     folder = layout.keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     key = f"{folder}{5:020d}-{new_segment_id()}.log"
     store.put_if_absent(key, b"a broker's")
-    modified = store.head(key).modified
-    (row,) = run(store, layout, segments, replace(ME, now=modified + 1000))
+    (row,) = run(store, layout, segments, replace(ME, now=ME.now + 10 * ME.copy_grace))
     assert row["error_type"] == "CopyInFlightError"
     assert row["is_transient"]
     assert [info.key for info in store.list()] == [key]
-    rows = run(store, layout, segments, replace(ME, now=modified + 1000 + ME.copy_grace))
+    age(store, key, ME.copy_grace + 1000)
+    rows = run(store, layout, segments)
     assert rows[-1]["error"] is None
     assert store.get(key) == b"a broker's", "nobody knows whose it is"
 

@@ -239,7 +239,7 @@ def test_the_end_that_is_asked_for_cuts_at_a_batch_or_says_what_there_is(store, 
 
 
 def test_topics_made_anew_and_mixed_layouts_must_be_chosen(store, disk, tmp_path):
-    again = shutil.copytree(ORIGINAL, tmp_path / f"{TOPIC}-0")
+    again = shutil.copytree(ORIGINAL, tmp_path / "again" / f"{TOPIC}-0")
     (again / "partition.metadata").write_text("version: 0\ntopic_id: lZ6vvmajTWKDBUTV6SQAtQ")
     tier(again, store)
     refused = restore(store, disk)

@@ -1,0 +1,92 @@
+"""The orphans of a store: partition by partition, listed first and asked after at the cluster then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.orphans.judge import (
+    Action,
+    Aged,
+    Orphan,
+    OrphanKind,
+    candidates,
+    judge_attempts,
+    judge_rest,
+    judge_snapshots,
+)
+from tiersnap.remote_storage.orphans.known import KnownPartition, ask
+from tiersnap.remote_storage.orphans.stored import (
+    StoredPartition,
+    list_stored,
+    partitions_of,
+    read_claims,
+    read_manifests,
+)
+from tiersnap.remote_storage.orphans.unfinished import unfinished
+from tiersnap.remote_storage.presence.copies import read_copy
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+
+_PARTITIONS_AT_ONCE = 64
+
+
+def find_orphans(
+    store: ObjectStore, cluster: Cluster, is_wanted: Callable[[str], bool], *, older_than: int
+) -> Iterator[Orphan]:
+    """Orphans of all topics that `is_wanted` takes, and unfinished uploads; nothing is changed.
+
+    Args:
+        older_than: ms, by the store's clock.
+
+    Raises:
+        MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
+    """
+    keys, aged = ObjectKeys(), Aged(store.now(), older_than)
+    topic = MetadataTopic.of(cluster)
+    cluster_id = cluster.cluster_id()
+    wanted = partitions_of(store, keys, is_wanted)
+    with topic.read(each for each in wanted if each.topic_id is not None) as reader:
+        for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
+            some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            with_id = [each.partition for each in some if each.partition.topic_id is not None]
+            known = ask(cluster, cluster_id, topic, reader, with_id)
+            for stored in some:
+                nothing = KnownPartition(stored.partition, cluster_id)
+                yield from orphans_of(store, keys, stored, known.get(stored.partition, nothing), aged)
+    yield from unfinished(store, keys, aged, cluster_id, is_wanted)
+
+
+def orphans_of(
+    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, known: KnownPartition, aged: Aged
+) -> Iterator[Orphan]:
+    """Orphans of one partition; one row for all of them where the partition is refused."""
+    offsets = frozenset(each.start_offset for each in candidates(stored, known, aged))
+    claims = read_claims(store, keys, stored, offsets)
+    look = partial(read_copy, store, stored.partition)
+    found = list(judge_attempts(stored, known, aged, claims, look))
+    refusal = known.refusal(stored.cluster_id)
+    if refusal:
+        yield from (each for each in found if each.action is Action.LEAVE)
+        ours = [each for each in found if each.action is Action.REMOVE]
+        if ours:
+            yield _refused(stored.partition, refusal, ours)
+        return
+    manifests = list(read_manifests(store, stored))
+
+    def is_ours(info: ObjectInfo) -> bool:
+        described = store.head(info.key)
+        return described is not None and "tiersnap-run-id" in described.metadata
+
+    found += judge_snapshots(stored, known, aged, manifests, is_ours)
+    removed = {key for each in found if each.action is Action.REMOVE for key in each.keys}
+    yield from found
+    yield from judge_rest(stored, known, aged, removed)
+
+
+def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:
+    keys = tuple(key for each in ours for key in each.keys)
+    return Orphan(OrphanKind.PARTITION, Action.REFUSE, reason, keys, sum(each.size for each in ours), partition)

@@ -1,0 +1,181 @@
+"""What of a partition is an orphan, and which orphans may go.
+
+An object may go if tiersnap announced it (a claim names the attempt, a manifest or the object itself the snapshot), it
+is older than a grace by the store's clock, and the cluster that `cluster.json` names has no record of it, or one that
+it was deleted. It was listed before the records were read to their end, so a record that came since would be seen.
+
+A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.claims import Claim
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.orphans.known import KnownPartition
+from tiersnap.remote_storage.orphans.stored import StoredPartition
+from tiersnap.remote_storage.presence.attempts import AttemptObjects
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
+
+
+class OrphanKind(StrEnum):
+    """What it is."""
+
+    COPY = "COPY"  # all objects of a segment
+    ATTEMPT = "ATTEMPT"  # some of them
+    SNAPSHOT = "SNAPSHOT"
+    MANIFEST = "MANIFEST"
+    CLAIM = "CLAIM"
+    CLUSTER = "CLUSTER"
+    PROBE = "PROBE"
+    UPLOAD = "UPLOAD"  # multipart, unfinished
+    FILE = "FILE"  # in .tiersnap-unfinished
+    PARTITION = "PARTITION"  # what is of a partition that is refused
+
+
+class Action(StrEnum):
+    """What becomes of it."""
+
+    REMOVE = "REMOVE"
+    LEAVE = "LEAVE"  # named, and left to people
+    REFUSE = "REFUSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something that nobody needs, or nobody may.
+
+    Attributes:
+        keys: in the order in which they must go.
+        size: bytes of all of it; 0 for an upload, which is not measured.
+        upload: of UPLOAD and FILE.
+    """
+
+    kind: OrphanKind
+    action: Action
+    reason: str
+    keys: tuple[str, ...]
+    size: int = 0
+    partition: TopicIdPartition | None = None
+    segment_id: str = ""
+    upload: UnfinishedUpload | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """What is old enough; `now` in ms by the store's clock, `older_than` in ms."""
+
+    now: int
+    older_than: int
+
+    def is_old(self, modified: int) -> bool:
+        """Whether something of that time (ms, by the same clock) is."""
+        return self.now - modified > self.older_than
+
+
+def judge_attempts(
+    stored: StoredPartition,
+    known: KnownPartition,
+    aged: Aged,
+    claims: dict[str, Claim],
+    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
+) -> Iterator[Orphan]:
+    """Orphans among the copies and attempts of a partition.
+
+    Args:
+        claims: by the segment ids that they name.
+        look: reads a copy whose objects are all there.
+    """
+    for attempt in candidates(stored, known, aged):
+        claim = claims.get(attempt.segment_id)
+        is_whole = not attempt.missing
+        action, reason = _fate(attempt, claim, known, look) if claim else (Action.LEAVE, "no claim of ours names it")
+        size = sum(info.size for info in attempt.objects.values())
+        kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
+        yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
+
+
+def candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+    """Attempts that are old enough and that no record, or only DELETE_SEGMENT_FINISHED, tells of."""
+    return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
+
+
+def _fate(
+    attempt: AttemptObjects,
+    claim: Claim,
+    known: KnownPartition,
+    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
+) -> tuple[Action, str]:
+    if attempt.segment_id in known.records:
+        return Action.REMOVE, "the cluster has deleted it"
+    if claim.finished not in (None, attempt.segment_id):
+        return Action.REMOVE, f"another attempt finished: {claim.finished}"
+    copy = None if attempt.missing else look(attempt)
+    if not isinstance(copy, RemoteCopy):
+        return Action.REMOVE, "it was never finished, or lost an object"
+    published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
+    if known.is_live and copy.end_offset > published:
+        return Action.LEAVE, f"not published yet, and the cluster's remote log ends at {published}: tiersnap publish"
+    return Action.REMOVE, "the cluster knows no such segment, and others hold its offsets" if known.is_live else _TOPIC
+
+
+_TOPIC = "the topic was deleted"
+
+
+def judge_snapshots(
+    stored: StoredPartition,
+    known: KnownPartition,
+    aged: Aged,
+    manifests: list[tuple[ObjectInfo, SnapshotManifest]],
+    is_ours: Callable[[ObjectInfo], bool],
+) -> Iterator[Orphan]:
+    """Orphans among the snapshot objects and their manifests.
+
+    Args:
+        is_ours: asked of a snapshot that no manifest tells of.
+    """
+    told = {record.offset for _, manifest in manifests for record in manifest.snapshots}
+    gone = set()
+    for offset, info in stored.snapshots.items():
+        reason = _of_no_segment(offset, known)
+        if not reason or not aged.is_old(info.modified):
+            continue
+        if offset in told or is_ours(info):
+            gone.add(offset)
+            yield Orphan(OrphanKind.SNAPSHOT, Action.REMOVE, reason, (info.key,), info.size, stored.partition)
+        else:
+            why = "no manifest of ours tells of it"
+            yield Orphan(OrphanKind.SNAPSHOT, Action.LEAVE, why, (info.key,), info.size, stored.partition)
+    left = stored.snapshots.keys() - gone
+    for info, manifest in manifests:
+        if aged.is_old(info.modified) and left.isdisjoint(record.offset for record in manifest.snapshots):
+            reason = "none of its snapshots is left"
+            yield Orphan(OrphanKind.MANIFEST, Action.REMOVE, reason, (info.key,), info.size, stored.partition)
+
+
+def _of_no_segment(offset: int, known: KnownPartition) -> str:
+    if known.log_start is None:
+        return _TOPIC
+    return f"the log starts at {known.log_start}" if offset < known.log_start else ""
+
+
+def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
+    """Claims and `cluster.json` of a topic that is gone, once nothing of ours is left that they are to tell of.
+
+    Args:
+        removed: keys that go before.
+    """
+    kept = [key for attempt in stored.attempts for key in attempt.keys if key not in removed]
+    kept += [info.key for info in (*stored.snapshots.values(), *stored.manifests.values()) if info.key not in removed]
+    if known.is_live or kept:
+        return
+    rest = [(OrphanKind.CLAIM, info) for info in stored.claims.values()]
+    rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
+    if all(aged.is_old(info.modified) for _, info in rest):
+        for kind, info in rest:
+            yield Orphan(kind, Action.REMOVE, _TOPIC, (info.key,), info.size, stored.partition)

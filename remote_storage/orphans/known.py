@@ -1,0 +1,105 @@
+"""What a cluster knows of a partition, and why nothing of the partition may be removed on the strength of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+
+_FINISHED, _DELETED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPartition:
+    """What a cluster says of a partition.
+
+    Attributes:
+        cluster_id: of the cluster.
+        records: the newest state of each remote segment, by segment id.
+        doubtful: segment ids of records that make no sense without earlier ones.
+        metadata_start: the first offset that the records' partition of the metadata topic has.
+        log_start: log start offset, remote segments included; None where the cluster has no such topic and id.
+        has_leader: False while nobody can say where the log starts.
+    """
+
+    partition: TopicIdPartition
+    cluster_id: str
+    records: Mapping[str, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    doubtful: frozenset[str] = frozenset()
+    metadata_start: int = 0
+    log_start: int | None = None
+    has_leader: bool = True
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the cluster has the topic, under this id."""
+        return self.log_start is not None
+
+    def is_gone(self, segment_id: str) -> bool:
+        """Whether no record tells of a segment, or only that it was deleted."""
+        record = self.records.get(segment_id)
+        return segment_id not in self.doubtful and (record is None or record.state is _DELETED)
+
+    def published_end(self, leader_epoch: int) -> int:
+        """Where (exclusive) that ends which `publish` need not tell of again, for a copy of this last leader epoch.
+
+        A finished segment of an older leader epoch says nothing of it: the log may have been cut in between.
+        """
+        ends = (
+            each.end_offset + 1
+            for each in self.records.values()
+            if each.state is _FINISHED and each.segment_leader_epochs[-1][0] >= leader_epoch
+        )
+        return max(self.log_start or 0, *ends, 0)
+
+    def refusal(self, cluster_id: str | None) -> str:
+        """Why nothing of the partition may be removed, "" if it may; `cluster_id` is what the store says of it."""
+        if cluster_id is None:
+            return "no cluster.json says which cluster it comes from"
+        if cluster_id != self.cluster_id:
+            return f"it comes from the cluster {cluster_id}, this one is {self.cluster_id}"
+        if self.metadata_start > 0:
+            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: what it said is lost"
+        if not self.records:
+            return "the cluster knows nothing of its remote segments: tiersnap publish tells it of them"
+        if not self.is_live and any(each.state is not _DELETED for each in self.records.values()):
+            return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
+        return "" if self.has_leader else "it has no leader now"
+
+
+def ask(
+    cluster: Cluster,
+    cluster_id: str,
+    topic: MetadataTopic,
+    reader: MetadataReader,
+    partitions: Iterable[TopicIdPartition],
+) -> dict[TopicIdPartition, KnownPartition]:
+    """What the cluster knows now of partitions that have a topic id and are among those that `reader` reads."""
+    wanted = list(partitions)
+    topics = cluster.topics({each.topic for each in wanted})
+    live = {
+        each: topics[each.topic].leaders[each.partition]
+        for each in wanted
+        if each.topic in topics
+        and topics[each.topic].topic_id == each.topic_id
+        and each.partition in topics[each.topic].leaders
+    }
+    offsets = cluster.log_offsets((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
+    cache = reader.read_to_end()
+    found = {}
+    for each in wanted:
+        start, _ = offsets.get((each.topic, each.partition), (0, 0))
+        found[each] = KnownPartition(
+            each,
+            cluster_id,
+            dict(cache.segments(each)),
+            frozenset(cache.doubtful),
+            reader.log_starts[topic.partition_of(each)],
+            start if each in live else None,
+            live.get(each, 0) >= 0,
+        )
+    return found

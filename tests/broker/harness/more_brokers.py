@@ -1,0 +1,42 @@
+"""Brokers beside the one that is also the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.disks import Disks, kraft_disks
+from tests.broker.harness.ports import free_ports
+from tests.broker.harness.tiering import LocalTier
+from tests.broker.harness.topics import admin_client
+
+
+def broker_disks(root: Path, version: str, node: int) -> Disks:
+    """Empty disks for a node that is a broker and no controller."""
+    return kraft_disks(
+        root,
+        version,
+        settings={"process.roles": "broker", "node.id": str(node), "listeners": "PLAINTEXT://127.0.0.1:1"},
+    )
+
+
+class FurtherBroker(Broker):
+    """Broker `node` of a cluster whose controller is `first`, which runs."""
+
+    def __init__(self, disks: Disks, version: str, node: int, first: Broker, tier: LocalTier | None = None) -> None:
+        clients, other = free_ports(2)
+        assert first._ports is not None
+        settings = {
+            "process.roles": "broker",
+            "node.id": str(node),
+            "listeners": f"PLAINTEXT://127.0.0.1:{clients}",
+            "controller.quorum.voters": f"1@127.0.0.1:{first._ports[1]}",
+        }
+        super().__init__(disks, version, tier=tier, settings=settings)
+        self._ports = clients, other
+
+
+def leader_and_isr(broker: Broker, topic: str) -> tuple[int, list[int]]:
+    """Leader and in-sync replicas of the topic's partition 0, as `broker` knows them."""
+    partition = admin_client(broker).list_topics(topic, timeout=5).topics[topic].partitions[0]
+    return partition.leader, sorted(partition.isrs)

@@ -1,0 +1,50 @@
+"""Unfinished multipart uploads: those that a claim names are aborted, a plugin's are left alone."""
+
+import pytest
+
+from tests.reference.left_over import CLUSTER, DAY, KEYS, put_snapshots
+from tests.reference.planned import PARTITION
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.orphans.judge import Action, Aged, OrphanKind
+from tiersnap.remote_storage.orphans.remove import remove
+from tiersnap.remote_storage.orphans.unfinished import unfinished
+
+pytestmark = pytest.mark.s3
+ANY_AGE = -1
+
+
+def begin_upload(store, segment_id: str) -> str:
+    key = f"{KEYS.partition_segments(PARTITION)}{5:020d}-{segment_id}.log"
+    begun = store.client.create_multipart_upload(Bucket=store.bucket, Key=store.prefix + key)
+    store.client.upload_part(
+        Bucket=store.bucket, Key=store.prefix + key, UploadId=begun["UploadId"], PartNumber=1, Body=b"x"
+    )
+    return key
+
+
+def found_in(store, *, older_than: int = ANY_AGE, cluster_id: str = CLUSTER):
+    return list(unfinished(store, KEYS, Aged(store.now(), older_than), cluster_id, lambda _: True))
+
+
+def test_an_upload_that_a_claim_names_is_aborted_and_a_plugins_is_left(s3_store):
+    ours, theirs = new_segment_id(), new_segment_id()
+    claim(s3_store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
+    keys = {segment_id: begin_upload(s3_store, segment_id) for segment_id in (ours, theirs)}
+    assert found_in(s3_store, older_than=100 * 365 * DAY) == [], "moto dates every upload in 2010"
+    found = found_in(s3_store)
+    assert {each.segment_id: each.action for each in found} == {ours: Action.REMOVE, theirs: Action.LEAVE}
+    assert {each.kind for each in found} == {OrphanKind.UPLOAD}
+    assert [failures for _, failures in remove(s3_store, found)] == [()]
+    assert [upload.key for upload in s3_store.unfinished_uploads()] == [keys[theirs]]
+
+
+def test_an_upload_of_another_cluster_is_refused(s3_store):
+    ours = new_segment_id()
+    claim(s3_store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(ours, "run"))
+    put_snapshots(s3_store, [5])
+    begin_upload(s3_store, ours)
+    (found,) = found_in(s3_store, cluster_id="AnotherClusterAnother_")
+    assert found.action is Action.REFUSE
+    (found,) = found_in(s3_store)
+    assert found.action is Action.REMOVE

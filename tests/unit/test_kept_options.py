@@ -1,0 +1,80 @@
+"""What a command names for its user keeps the options that the user gave, and what is found is in every form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.reference.small_log import file_of, write_small_log
+
+pytestmark = pytest.mark.unit
+
+
+def commands(folder: Path) -> set[str]:
+    text = (folder / "readiness.json").read_text()
+    found = set()
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+        elif isinstance(value, str) and value.startswith("tiersnap "):
+            found.add(value)
+
+    walk(json.loads(text))
+    return found
+
+
+def test_the_commands_of_a_report_keep_layout_topic_and_the_rest_of_the_run(tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs", with_snapshots=False)
+    words = (
+        "--remote",
+        tmp_path / "remote",
+        "--layout",
+        "local-tiered-storage",
+        "--topic",
+        "ord.*",
+        "--expiration",
+        "9d",
+    )
+    ran = tiersnap("tier", tmp_path / "logs", *words, "--no-check-crc", "--report", tmp_path / "report")
+    assert ran.exit_code == 0, ran.err
+    found = commands(tmp_path / "report")
+    by_run = [command for command in found if command.startswith("tiersnap run")]
+    assert by_run
+    for option in ("--layout local-tiered-storage", "--topic 'ord.*'", "--expiration 9d", "--no-check-crc"):
+        assert all(option in command for command in by_run)
+    (repair,) = [command for command in found if command.startswith("tiersnap repair")]
+    assert "--topic 'ord.*'" in repair
+    assert "--layout" not in repair
+
+
+def test_findings_are_lines_of_their_own_in_json_lines_and_a_member_in_json(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path / "logs")
+    path = file_of(folder, 5, ".log")
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    for command in (("scan", tmp_path / "logs"), ("tier", tmp_path / "logs", "--remote", tmp_path / "remote")):
+        lines = [json.loads(line) for line in tiersnap(*command, output="jsonl").out.splitlines()]
+        (found,) = [line["finding"] for line in lines if "finding" in line]
+        assert (found["kind"], found["path"]) == ("BAD_CRC", str(path))
+        ran = tiersnap(*command)
+        assert json.loads(ran.out)["result"]["findings"] == [found]
+        assert f"BAD_CRC: {path}" in ran.err
+
+
+def test_a_topic_id_for_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs")
+    ids = tmp_path / "ids.txt"
+    ids.write_text("orders lZ6vvmajTWKDBUTV6SQAtQ\nordesr lZ6vvmajTWKDBUTV6SQAtQ\nother lZ6vvmajTWKDBUTV6SQAtQ\n")
+    words = ("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--topic-ids", ids)
+    assert "no partition of the topic ordesr" in tiersnap(*words).err
+    selected = tiersnap(*words, "--topic", "ord.*").err
+    assert "ordesr" in selected
+    assert "topic orders" not in selected
+    assert "other" not in selected

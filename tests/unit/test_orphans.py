@@ -1,0 +1,284 @@
+"""What tiersnap left and nobody knows goes, and nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.left_over import (
+    CLUSTER,
+    DAY,
+    KEYS,
+    copies,
+    finished,
+    known,
+    make_old,
+    orphans,
+    put_snapshots,
+    removable,
+    tier_ours,
+)
+from tests.reference.planned import PARTITION
+from tests.reference.tiered import age, tier
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.orphans.judge import Action, Aged, OrphanKind
+from tiersnap.remote_storage.orphans.remove import remove
+from tiersnap.remote_storage.orphans.unfinished import unfinished
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.unfinished import UNFINISHED
+
+pytestmark = pytest.mark.unit
+
+DELETED = SegmentState.DELETE_SEGMENT_FINISHED
+
+
+@pytest.fixture(params=[AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)], ids=["aiven", "local"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+def keys_of(store, *segment_ids: str) -> set[str]:
+    return {info.key for info in store.list() if any(each in info.key for each in segment_ids)}
+
+
+def brokers_copies(store, layout, log_dir: Path) -> list:
+    """Copies of the same log that no claim names."""
+    return tier(log_dir / "orders-0", store, layout=layout)
+
+
+def test_extra_copies_of_ours_go_and_those_that_the_cluster_knows_stay(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    ours = [each.id.segment_id for each in finished(store, layout)]
+    theirs = brokers_copies(store, layout, tmp_path / "logs")
+    make_old(store)
+    told = known(*(replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for each in theirs))
+    found = orphans(store, told)
+    assert removable(found) == keys_of(store, *ours)
+    assert all(not failures for _, failures in remove(store, found))
+    assert copies(store) == {each.id.segment_id for each in theirs}
+    assert orphans(store, told) == []
+
+
+def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    first, *others = finished(store, layout)
+    found = orphans(store, known(first))
+    assert [each.segment_id for each in found] == [each.id.segment_id for each in others]
+    assert {each.action for each in found} == {Action.LEAVE}
+    assert all("tiersnap publish" in each.reason for each in found)
+
+
+def test_a_copy_of_a_newer_leader_epoch_is_not_covered_by_what_was_published_before_the_election(
+    store, layout, tmp_path
+):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    of_before = replace(
+        finished(store, layout)[0],
+        id=replace(finished(store, layout)[0].id, segment_id=new_segment_id()),
+        end_offset=99,
+    )
+    assert len(removable(orphans(store, known(of_before)))) > 0
+    older = replace(of_before, segment_leader_epochs=((-1, 0),))
+    assert removable(orphans(store, known(older))) == set()
+
+
+@pytest.mark.parametrize("state", list(SegmentState))
+def test_only_without_a_record_or_with_that_of_its_deletion_a_copy_goes(store, layout, tmp_path, state):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    first, *others = finished(store, layout)
+    found = orphans(store, known(replace(first, state=state), *others))
+    assert removable(found) == (keys_of(store, first.id.segment_id) if state is DELETED else set())
+
+
+def test_a_record_that_makes_no_sense_keeps_the_copy(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    first, *others = finished(store, layout)
+    told = known(*others, doubtful=frozenset({first.id.segment_id}))
+    assert orphans(store, told) == []
+
+
+def test_what_is_younger_than_the_grace_is_left_alone(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    everything = [replace(each, state=DELETED) for each in finished(store, layout)]
+    first = everything[0].id.segment_id
+    make_old(store, but=first)
+    found = orphans(store, known(*everything))
+    assert not any(first in key for key in removable(found))
+    assert len({each.segment_id for each in found}) == 2
+    assert orphans(store, known(*everything), older_than=10 * DAY) == []
+
+
+def test_one_young_object_keeps_the_whole_copy(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    everything = [replace(each, state=DELETED) for each in finished(store, layout)]
+    make_old(store, but=f"{everything[0].id.segment_id}.log")
+    assert not any(everything[0].id.segment_id in key for key in removable(orphans(store, known(*everything))))
+
+
+def test_what_no_claim_names_is_named_only(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    ours = finished(store, layout)
+    theirs = brokers_copies(store, layout, tmp_path / "logs")
+    make_old(store)
+    found = orphans(store, known(*ours))
+    assert {each.segment_id for each in found} == {each.id.segment_id for each in theirs}
+    assert {(each.action, each.reason) for each in found} == {(Action.LEAVE, "no claim of ours names it")}
+
+
+def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    published = finished(store, layout)
+    killed = new_segment_id()
+    claim(store, KEYS, ClaimedSegment(PARTITION, 15, 0), Attempt(killed, "run-2"))
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    store.put_if_absent(f"{folder}{15:020d}-{killed}.log", b"half")
+    make_old(store)
+    (found,) = orphans(store, known(*published))
+    assert (found.kind, found.segment_id, found.action) == (OrphanKind.ATTEMPT, killed, Action.REMOVE)
+
+
+REFUSALS = {
+    "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
+    "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
+    "nothing is known": ({"records": {}, "log_start": 99}, "knows nothing"),
+    "topic is hidden": ({"log_start": None}, "no right to describe it"),
+    "no leader": ({"has_leader": False}, "no leader"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_partition_is_refused_as_a_whole_where_the_records_do_not_say_all(store, layout, tmp_path, case):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    first, second, _ = finished(store, layout)
+    changes, reason = REFUSALS[case]
+    found = orphans(store, known(first, replace(second, state=DELETED), **changes))
+    assert removable(found) == set()
+    (refused,) = [each for each in found if each.action is Action.REFUSE]
+    assert reason in refused.reason
+    assert list(remove(store, found)) == []
+
+
+def test_a_partition_of_which_nobody_says_the_cluster_is_refused(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    store.delete([KEYS.cluster(PARTITION)])
+    everything = [replace(each, state=DELETED) for each in finished(store, layout)]
+    (refused,) = orphans(store, known(*everything))
+    assert refused.action is Action.REFUSE
+
+
+def test_snapshots_below_the_log_start_go_and_their_manifests_with_the_last_of_them(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    put_snapshots(store, [5, 10], run_id="run-1")
+    put_snapshots(store, [15], run_id="run-2")
+    make_old(store)
+    published = finished(store, layout)
+    assert orphans(store, known(*published)) == []
+    first = removable(orphans(store, known(*published, log_start=10)))
+    assert first == {KEYS.snapshot(PARTITION, 5)}
+    both = removable(orphans(store, known(*published, log_start=11)))
+    assert both == {
+        KEYS.snapshot(PARTITION, 5),
+        KEYS.snapshot(PARTITION, 10),
+        KEYS.snapshot_manifest(PARTITION, "run-1"),
+    }
+
+
+def test_a_snapshot_of_which_no_manifest_tells_is_named_only(store, tmp_path):
+    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
+    store.put_if_absent(KEYS.snapshot(PARTITION, 3), b"somebody's")
+    make_old(store)
+    (found,) = orphans(store, known(*finished(store, AivenLayout(KEYS)), log_start=5))
+    assert (found.kind, found.action) == (OrphanKind.SNAPSHOT, Action.LEAVE)
+
+
+def of_a_deleted_topic(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    put_snapshots(store, [5, 10, 15])
+    theirs = brokers_copies(store, layout, tmp_path / "logs")
+    store.delete(keys_of(store, *(each.id.segment_id for each in theirs)))
+    make_old(store)
+    return known(*(replace(each, state=DELETED) for each in theirs), log_start=None)
+
+
+def test_of_a_deleted_topic_all_that_is_ours_goes(store, layout, tmp_path):
+    told = of_a_deleted_topic(store, layout, tmp_path)
+    for _, failures in remove(store, orphans(store, told)):
+        assert not failures
+    assert list(store.list()) == []
+
+
+def test_of_a_deleted_topic_claims_stay_as_long_as_anything_lies_beside_them(store, layout, tmp_path):
+    told = of_a_deleted_topic(store, layout, tmp_path)
+    (theirs, *_) = brokers_copies(store, layout, tmp_path / "logs")
+    kept = keys_of(store, theirs.id.segment_id)
+    list(remove(store, orphans(store, told)))
+    left = {info.key for info in store.list()}
+    assert kept <= left
+    assert KEYS.cluster(PARTITION) in left
+
+
+def test_a_removal_that_is_killed_anywhere_is_finished_by_the_next_one(store, tmp_path):
+    layout = AivenLayout(KEYS)
+    told = of_a_deleted_topic(store, layout, tmp_path)
+    kills = 0
+    while True:
+        flaky = FlakyStore(store, {1 + kills % 3: Fault.CRASH_AFTER}, counted={"delete"})
+        found = orphans(store, told)
+        try:
+            list(remove(flaky, found))
+        except Crash:
+            kills += 1
+            visible = [info.key for info in store.list() if info.key.endswith(".rsm-manifest")]
+            for key in visible:
+                assert len(keys_of(store, key.removesuffix(".rsm-manifest"))) == 3, "nothing half is visible"
+            continue
+        break
+    assert kills > 3
+    assert list(store.list()) == []
+
+
+def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
+    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    flaky = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"delete"})
+    done = list(remove(flaky, orphans(store, told)))
+    assert sum(bool(failures) for _, failures in done) == 1
+    left = {info.key for info in store.list()}
+    assert KEYS.cluster(PARTITION) in left
+    assert any(key.startswith("claims/") for key in left)
+    list(remove(store, orphans(store, told)))
+    assert list(store.list()) == []
+
+
+def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours_stays(store):
+    folder = store.root / UNFINISHED
+    folder.mkdir(parents=True)
+    ours, young, theirs = f"tiersnap-{'a' * 32}.log", f"tiersnap-{'b' * 32}.log", "notes.txt"
+    for name in (ours, young, theirs):
+        (folder / name).write_text("x")
+    probes = [f"{KEYS.probes}{digit * 32}" for digit in "ab"]
+    for key in probes:
+        store.put_if_absent(key, b"?")
+    for key in (f"{UNFINISHED}/{ours}", f"{UNFINISHED}/{theirs}", probes[0]):
+        age(store, key, 2 * DAY)
+    found = list(unfinished(store, KEYS, Aged(store.now(), DAY), CLUSTER, lambda _: True))
+    assert sorted(each.kind for each in found) == [OrphanKind.FILE, OrphanKind.PROBE]
+    list(remove(store, found))
+    assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
+    assert [info.key for info in store.list()] == probes[1:]

@@ -1,0 +1,111 @@
+"""What can be known before a JVM is started is said at once, with the right exit code."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.small_log import write_small_log
+from tiersnap.jobs.spark_start import check_java, check_master
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
+from tiersnap.snapshot.tables.trouble import of_table, of_words
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[str | Path]:
+    source = write_small_log(tmp_path / "logs")
+    return ["--source", source, "--remote", tmp_path / "remote", "--warehouse", tmp_path / "warehouse"]
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_a_spark_master_that_does_not_answer_is_named_within_twenty_seconds(places: list[str | Path]) -> None:
+    port = closed_port()
+    began = time.monotonic()
+    ran = tiersnap("run", *places, "--master", f"spark://127.0.0.1:{port},127.0.0.1:{port}")
+    assert time.monotonic() - began < 20
+    assert_said(ran, ExitCode.TRANSIENT, "nobody answers", f"127.0.0.1:{port}")
+
+
+def test_one_master_of_several_that_answers_is_enough() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        check_master(f"spark://127.0.0.1:{closed_port()},127.0.0.1:{listener.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("master", ["foo", "spark://host", "spark://host:seven", "spark://host:99999", "mesos://h:1"])
+def test_a_master_that_spark_does_not_know_is_a_usage_error(places: list[str | Path], master: str) -> None:
+    assert_said(tiersnap("run", *places, "--master", master), ExitCode.USAGE, "--master")
+
+
+@pytest.mark.parametrize("master", ["", "local", "local[2]", "local[*,3]", "yarn", "k8s://https://host:443"])
+def test_what_spark_knows_is_left_to_it(master: str) -> None:
+    check_master(master)
+
+
+def test_without_java_it_is_said_what_is_missing(places: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere/at/all")
+    assert_said(tiersnap("run", *places), ExitCode.USAGE, "Spark needs Java", "/nowhere/at/all")
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingExtraError, match="no java on the PATH"):
+        check_java()
+
+
+def test_a_warehouse_on_a_server_that_does_not_answer_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{closed_port()}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert_said(tiersnap("report", "--warehouse", "s3://bucket/warehouse"), ExitCode.TRANSIENT, "no answer")
+
+
+def test_a_torn_table_is_damage(tmp_path: Path) -> None:
+    log = tmp_path / "partitions" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{nonsense")
+    assert_said(tiersnap("report", "--warehouse", tmp_path), ExitCode.DATA_CORRUPT, "not readable as a Delta table")
+
+
+# As Spark 4 and its Hadoop say them.
+SAID = {
+    "[FAILED_READ_FILE.NO_HINT] …\nCaused by: java.net.ConnectException: Connection refused": TransientError,
+    "[FAILED_READ_FILE.NO_HINT] …\nCaused by: com.amazonaws.SdkClientException: Unable to execute HTTP request": (
+        TransientError
+    ),
+    "[FAILED_READ_FILE.NO_HINT] …\nCaused by: java.lang.OutOfMemoryError: Java heap space": TransientError,
+    "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": UsageError,
+    "s3://b: PermanentRedirect: Received permanent redirect response": UsageError,
+    "[FAILED_READ_FILE.FILE_NOT_EXIST] …": CorruptDataError,
+    "[FAILED_READ_FILE.NO_HINT] …\nCaused by: com.fasterxml.jackson.core.JsonParseException: …": CorruptDataError,
+}
+
+
+@pytest.mark.parametrize("told", SAID)
+def test_a_file_that_could_not_be_read_is_damage_only_where_that_is_said(told: str) -> None:
+    assert type(of_table("s3://b/x/segments", told)) is SAID[told]
+
+
+def test_a_file_that_could_not_be_read_for_no_reason_that_is_known_is_no_damage() -> None:
+    error = of_table("s3://b/x/segments", "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file x")
+    assert not isinstance(error, CorruptDataError)
+    assert error.exit_code is ExitCode.USAGE
+
+
+def test_names_of_a_stack_trace_say_nothing() -> None:
+    assert of_words("it", "boom\n\tat org.x.OutOfMemoryErrorHandler.run(X.java:301)") is None
