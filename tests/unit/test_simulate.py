@@ -51,17 +51,11 @@ def test_kip_952s_example_ends_as_the_kip_says_and_needs_no_new_producer_id_for_
     ran = simulate(tmp_path, "--from", "empty", "--at", "200", "--broker", "3.6")
 
     assert_said(ran, 0)
-    assert (
-        "If this replica became leader now, it would not know 2 of 4 producers: the last batch of 2 would be" in ran.out
-    )
+    assert "it would not know 2 of 4 producers, and append the last batch of 2 a second time" in ran.out
     # The caveat: the KIP lets the broker ask for a new producer id, and a first batch is taken in every era at once.
     again = ran.row(write="RETRY_OF_LAST")
-    assert (again["writes"], again["replica_answer"], again["reaction"], again["doubles"]) == (
-        2,
-        "ACCEPT",
-        "success",
-        True,
-    )
+    assert (again["writes"], again["replica_answer"], again["doubles"]) == (2, "ACCEPT", True)
+    assert again["reaction"] == "success"
 
 
 def test_kip_952s_example_goes_as_its_authors_tell_it_only_on_old_brokers_and_later_batches(tmp_path):
