@@ -15,6 +15,7 @@ import numpy as np
 from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.append import append
 from tiersnap.snapshot.models.broker_eras import BrokerEra
+from tiersnap.snapshot.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE, BatchMetadata, NextBatch, ProducerEntry
 from tiersnap.snapshot.models.verification import Verification
 from tiersnap.snapshot.simulate.next_writes import Write, Writes, next_writes
@@ -39,7 +40,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class WriteClass:
-    """Writes of one kind that every broker answers alike.
+    """Writes of one kind that every broker answers alike, and every client takes alike.
 
     Attributes:
         members: indexes of the leader's entries, one for each write.
@@ -88,7 +89,17 @@ def _classes(
     given: Circumstances,
 ) -> Iterator[WriteClass]:
     transactional = is_transactional[writes.producer] | writes.batch["is_transactional"]
-    features = np.stack([*leader_knows.features(writes), *replica_knows.features(writes), transactional], axis=1)
+    # The last two decide what clients make of an answer.
+    is_front_removed = leader.entries["last_offset"][writes.producer] < given.log_start_offset
+    is_last_epoch = writes.batch["producer_epoch"] == LARGEST_EPOCH
+    columns = (
+        *leader_knows.features(writes),
+        *replica_knows.features(writes),
+        transactional,
+        is_front_removed,
+        is_last_epoch,
+    )
+    features = np.stack(columns, axis=1)
     _, first, inverse = np.unique(features.astype(np.int8), axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1)
     order = np.argsort(inverse, kind="stable")
