@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import Outcome
@@ -43,6 +44,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         topic: str | None,
         check_crc: bool,
         s3: S3Settings,
+        until: int | None,
         apply: bool,
         **kwargs: object,
     ) -> object:
@@ -56,6 +58,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             topic=topic,
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
             check_crc=check_crc,
+            until=until,
             apply=apply,
         )
         return command(*args, settings=settings, **kwargs)
@@ -88,6 +91,12 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     params.topic_option,
     params.crc_option,
     s3_options,
+    once(
+        "--until",
+        type=params.Time(),
+        help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
+        "timestamp is not older.",
+    ),
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the run says what it would do."),
 )
 
