@@ -1,7 +1,7 @@
 """Is a broker running on a log directory, and which process is it?
 
-A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager,
-org.apache.kafka.server.util.FileLock). The kernel names the holder to whoever asks (F_GETLK), without taking the lock and without a right to write the file.
+A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). The
+kernel names the holder to whoever asks (F_GETLK), without taking the lock and without a right to write the file.
 Linux alone says it in the layout below; elsewhere nobody knows.
 """
 
