@@ -28,10 +28,20 @@ class Progress:
     Args:
         what: is done to them, as `scanning`.
         total: how many there are.
+        first_after, line_every: seconds, on a terminal and anywhere else.
     """
 
-    def __init__(self, output: Output, what: str, total: int) -> None:
+    def __init__(
+        self,
+        output: Output,
+        what: str,
+        total: int,
+        *,
+        first_after: float = FIRST_AFTER_SECONDS,
+        line_every: float = LINE_EVERY_SECONDS,
+    ) -> None:
         self._output, self._what, self._total = output, what, total
+        self._first_after, self._line_every = first_after, line_every
         self._done = self._bytes = 0
         self._current = ""
         self._started = time.monotonic()
@@ -66,10 +76,10 @@ class Progress:
 
     def _tell(self) -> None:
         if not self._is_terminal:
-            while not self._ended.wait(LINE_EVERY_SECONDS):
+            while not self._ended.wait(self._line_every):
                 self._output.talk(str(self))
             return
-        if self._ended.wait(FIRST_AFTER_SECONDS):
+        if self._ended.wait(self._first_after):
             return
         while True:
             sys.stderr.write(_CLEAR + shown(str(self)))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.airflow.conftest import Airflow, Fleet
+from tests.spark import clusters
 from tiersnap.jobs import delta_jars
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = [
@@ -17,6 +29,43 @@ pytestmark = [
 ]
 
 DAY = "2026-11-21"
+SECONDS = 600
+# Runs of two days, as a scheduler would have left them.
+_DAG_RUNS = """
+from datetime import UTC, datetime, timedelta
+from airflow.models import DagRun
+from airflow.utils.session import create_session
+
+with create_session() as session:
+    for day, state in ((1, "failed"), (2, "success")):
+        date = datetime(2026, 11, day, tzinfo=UTC)
+        session.add(DagRun(dag_id="tiersnap_backfill", run_id=f"backfill__{day}", logical_date=date, state=state,
+                           data_interval=(date, date + timedelta(days=1)), run_after=date + timedelta(days=1),
+                           run_type="backfill", start_date=date))
+"""
+_ON_KILL = """
+import threading, time
+from pathlib import Path
+from tiersnap.jobs.airflow.run_operator import RunOperator
+
+run = RunOperator(task_id="run", cluster="c", report="r", application_args={arguments!r}, conf={conf!r}, packages=None,
+                  jars=",".join({jars!r}), driver_class_path=":".join({jars!r}), spark_binary={submit!r})
+
+def go():
+    try:
+        run.execute({{}})
+    except Exception as error:
+        print("ended by", type(error).__name__, "killed" if "Error code is: -9" in str(error) else error)
+
+thread = threading.Thread(target=go)
+thread.start()
+while not Path({warehouse!r}, "segments/_delta_log").exists():  # the driver is at work
+    assert thread.is_alive()
+    time.sleep(0.05)
+run.on_kill()
+thread.join(60)
+assert not thread.is_alive()
+"""
 _PARSE = """
 import runpy, sys, time, warnings
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
@@ -77,3 +126,142 @@ def test_the_daily_chain_tiers_the_bundled_logs_and_leaves_report_and_event(airf
     assert extra["run_id"] == run["run_id"]  # type: ignore[index]
     assert (extra["segments_tiered"], extra["snapshots_written"], extra["exit_code"]) == (12, 8, 0)
     assert extra["blocked"] == []
+
+
+def expected(tmp_path: Path, fleet: Fleet) -> dict[str, bytes]:
+    """Snapshots by key, as one host writes them without Spark and without Airflow."""
+    target = tmp_path / "host"
+    options = [str(word) for word in fleet.cluster["options"]]  # type: ignore[attr-defined]
+    words = options[options.index("--topic") :]
+    assert tiersnap(["-q", "tier", str(fleet.cluster["sources"][0]), "--remote", str(target), *words, "--apply"]) == 0  # type: ignore[index]
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*.snapshot")}
+
+
+def states(airflow: Airflow) -> dict[str, tuple[object, object]]:
+    """State and number of the try by task, of the newest run."""
+    newest = "select run_id from dag_run order by id desc limit 1"
+    rows = airflow.select(f"select task_id, state, try_number from task_instance where run_id = ({newest})")
+    return {str(name): (state, number) for name, state, number in rows}
+
+
+def await_(what: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + SECONDS
+    while not what():
+        assert process.poll() is None, process.communicate()[0][-8000:]
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fleet: Fleet, tmp_path: Path) -> None:
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
+        try:
+            await_(lambda: any(key.endswith(".log") for key in fleet.remote.objects()), process)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # worker, spark-submit and driver at once, as a host that is gone
+        process.communicate(timeout=SECONDS)
+    assert not Path(str(fleet.cluster["report"])).exists()
+
+    airflow.run("dags", "test", "tiersnap_daily", DAY, **fleet.variable)
+    assert {state for state, _ in states(airflow).values()} == {"success"}
+    snapshots, segments = contents(fleet)
+    assert snapshots == expected(tmp_path, fleet)
+    assert len(segments) == len({str(each) for each in segments}) == 36
+
+
+def test_a_warehouse_in_use_is_waited_for_and_uses_up_no_retry(airflow: Airflow, fleet: Fleet) -> None:
+    fleet.warehouse.mkdir()
+    holder = os.open(fleet.warehouse, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
+        try:
+            await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", process)
+        finally:
+            os.close(holder)
+        out, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, out[-8000:]
+    assert states(airflow)["cluster.run"] == ("success", 1)
+    assert len(contents(fleet)[1]) == 36
+
+
+def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airflow, fleet: Fleet) -> None:
+    damaged = Path(shutil.copytree(str(fleet.cluster["sources"][0]), fleet.warehouse.parent / "logs"))  # type: ignore[index]
+    log = damaged / "ledger-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    fleet.cluster["sources"] = [str(damaged)]
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
+        out, _ = process.communicate(timeout=SECONDS)
+    ended = states(airflow)
+    assert ended["cluster.nothing_blocked"][0] == "failed", out[-4000:]
+    assert (ended["cluster.run"], ended["cluster.report"][0]) == (("success", 1), "success")
+    (event,) = airflow.select(
+        "select e.extra from asset_event e join asset a on a.id = e.asset_id "
+        f"where a.name = 'tiersnap {fleet.cluster['name']}'"
+    )
+    extra = json.loads(str(event[0]))
+    assert extra["exit_code"] == 5
+    assert extra["segments_tiered"] == 6
+    worst = extra["blocked"][0]
+    assert (worst["verdict"], worst["segments"]) == ("CORRUPT_SEGMENT", 1)
+
+
+def test_killing_the_task_ends_its_driver(airflow: Airflow, fleet: Fleet) -> None:
+    """`on_kill`, as the supervisor calls it; nobody is left who would write."""
+    code = _ON_KILL.format(
+        arguments=[
+            *("--source", fleet.cluster["sources"][0], "--remote", fleet.remote.uri),  # type: ignore[index]
+            *("--warehouse", str(fleet.warehouse), "--report", fleet.cluster["report"]),
+            *fleet.cluster["options"],  # type: ignore[misc]
+            "--apply",
+        ],
+        conf=fleet.cluster["conf"],
+        submit=str(clusters.HOME / "bin/spark-submit"),
+        jars=delta_jars.jars(),
+        warehouse=str(fleet.warehouse),
+    )
+    assert "killed" in airflow.python(code)
+    end = time.monotonic() + SECONDS
+    while drivers(fleet):
+        assert time.monotonic() < end, drivers(fleet)
+        time.sleep(0.2)
+
+
+def drivers(fleet: Fleet) -> list[str]:
+    """Processes with the cluster's warehouse on their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = process.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            if str(fleet.warehouse) in command and "--apply" in command:
+                found.append(command)
+    return found
+
+
+def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest(
+    airflow: Airflow, fleet: Fleet
+) -> None:
+    # A run by hand is of the day before its date: the bundled logs were written on the 21st.
+    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable)
+    assert fleet.readiness()["cluster"]["ready_segments"] == 12  # type: ignore[index]
+    assert contents(fleet)[1] == []
+    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-22", **fleet.variable)
+    assert len(contents(fleet)[1]) == 36
+
+
+def test_a_backfill_takes_the_days_that_its_reprocess_behaviour_says(bare_airflow: Airflow) -> None:
+    """By a real `airflow backfill create`, on the runs of three days: failed, succeeded and none."""
+    bare_airflow.run("dags", "reserialize")
+    bare_airflow.python(_DAG_RUNS)
+    found = {}
+    for behaviour in ("none", "failed", "completed"):
+        days = ("--from-date", "2026-11-01", "--to-date", "2026-11-03", "--dry-run")
+        out = bare_airflow.run(
+            "backfill", "create", "--dag-id", "tiersnap_backfill", *days, "--reprocess-behavior", behaviour
+        )
+        found[behaviour] = sorted(set(re.findall(r"2026-11-0[1-3]", out.split("Logical")[-1])))
+    assert found == {
+        "none": ["2026-11-03"],
+        "failed": ["2026-11-01", "2026-11-03"],
+        "completed": ["2026-11-01", "2026-11-02", "2026-11-03"],
+    }
