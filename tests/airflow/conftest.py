@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".cache/airflow/bin/python"
-_SECONDS = 600
+SECONDS = 600
 
 _DAGS = """
 from datetime import timedelta
@@ -46,30 +48,56 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @dataclass(frozen=True)
+class Started:
+    """A command that runs, and where it writes."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def tail(self) -> str:
+        """What it wrote last."""
+        return self.log.read_text(errors="replace")[-8000:]
+
+    def kill(self) -> None:
+        """With all that it started, at once, as a host that is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(SECONDS)
+
+
+@dataclass(frozen=True)
 class Airflow:
     """Airflow with a database of its own."""
 
     home: Path
     environment: dict[str, str]
 
-    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
-        """An `airflow` command in a process group of its own; its output is in one stream."""
-        return subprocess.Popen(
-            [str(PYTHON), "-m", "airflow", *words],
-            env={**self.environment, **more},
-            cwd=self.home,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    @contextlib.contextmanager
+    def start(self, *words: str, **more: str) -> Iterator[Started]:
+        """An `airflow` command in a process group of its own, ended with what it started when the block is left."""
+        log = self.home / f"{uuid.uuid4().hex}.out"  # a pipe that nobody reads would hold it up
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [str(PYTHON), "-m", "airflow", *words],
+                env={**self.environment, **more},
+                cwd=self.home,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        started = Started(process, log)
+        try:
+            yield started
+        finally:
+            started.kill()
 
     def run(self, *words: str, **more: str) -> str:
         """The output of an `airflow` command that ends well."""
-        with self.start(*words, **more) as process:
-            out, _ = process.communicate(timeout=_SECONDS)
-        assert process.returncode == 0, out[-8000:]
-        return out
+        with self.start(*words, **more) as started:
+            code = started.process.wait(SECONDS)
+        assert code == 0, started.tail
+        return started.log.read_text()
 
     def python(self, code: str) -> str:
         """What a Python of Airflow's environment prints."""
@@ -79,7 +107,7 @@ class Airflow:
             cwd=self.home,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=SECONDS,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -8,15 +8,13 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import Airflow, Fleet
+from tests.airflow.conftest import SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs import delta_jars
 from tiersnap.jobs.cli import run as tiersnap
@@ -29,7 +27,6 @@ pytestmark = [
 ]
 
 DAY = "2026-11-21"
-SECONDS = 600
 # Runs of two days, as a scheduler would have left them.
 _DAG_RUNS = """
 from datetime import UTC, datetime, timedelta
@@ -144,21 +141,19 @@ def states(airflow: Airflow) -> dict[str, tuple[object, object]]:
     return {str(name): (state, number) for name, state, number in rows}
 
 
-def await_(what: Callable[[], object], process: subprocess.Popen[str]) -> None:
+def await_(what: Callable[[], object], started: Started) -> None:
+    """Wait until it is so, while the command runs."""
     end = time.monotonic() + SECONDS
     while not what():
-        assert process.poll() is None, process.communicate()[0][-8000:]
-        assert time.monotonic() < end
+        assert started.process.poll() is None, started.tail
+        assert time.monotonic() < end, started.tail
         time.sleep(0.1)
 
 
 def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fleet: Fleet, tmp_path: Path) -> None:
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
-        try:
-            await_(lambda: any(key.endswith(".log") for key in fleet.remote.objects()), process)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)  # worker, spark-submit and driver at once, as a host that is gone
-        process.communicate(timeout=SECONDS)
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+        await_(lambda: any(key.endswith(".log") for key in fleet.remote.objects()), started)
+        started.kill()
     assert not Path(str(fleet.cluster["report"])).exists()
 
     airflow.run("dags", "test", "tiersnap_daily", DAY, **fleet.variable)
@@ -172,13 +167,10 @@ def test_a_warehouse_in_use_is_waited_for_and_uses_up_no_retry(airflow: Airflow,
     fleet.warehouse.mkdir()
     holder = os.open(fleet.warehouse, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
-        try:
-            await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", process)
-        finally:
-            os.close(holder)
-        out, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, out[-8000:]
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+        await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", started)
+        os.close(holder)
+        assert started.process.wait(SECONDS) == 0, started.tail
     assert states(airflow)["cluster.run"] == ("success", 1)
     assert len(contents(fleet)[1]) == 36
 
@@ -190,10 +182,10 @@ def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airf
     data[100] ^= 1
     log.write_bytes(data)
     fleet.cluster["sources"] = [str(damaged)]
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as process:
-        out, _ = process.communicate(timeout=SECONDS)
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+        started.process.wait(SECONDS)
     ended = states(airflow)
-    assert ended["cluster.nothing_blocked"][0] == "failed", out[-4000:]
+    assert ended["cluster.nothing_blocked"][0] == "failed", started.tail
     assert (ended["cluster.run"], ended["cluster.report"][0]) == (("success", 1), "success")
     (event,) = airflow.select(
         "select e.extra from asset_event e join asset a on a.id = e.asset_id "
