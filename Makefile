@@ -27,7 +27,7 @@ artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python
 	@test -x .venv-tools/bin/pex || .venv-tools/bin/pip install -q --disable-pip-version-check pex==$(PEX_VERSION)
 	@mkdir -p .cache dist
 	.venv-tools/bin/uv export -q --frozen --no-dev --no-emit-project --no-hashes --no-annotate -o .cache/artefact.txt
-	.venv-tools/bin/pex . --constraints .cache/artefact.txt --script tiersnap --venv prepend --pre-install-wheels \
+	.venv-tools/bin/pex . --python $(BIN)/python --constraints .cache/artefact.txt --script tiersnap --venv prepend --pre-install-wheels \
 	  --python-shebang '/usr/bin/env python3.11' --no-emit-warnings -o dist/tiersnap.pex
 	@ls -l dist/tiersnap.pex
 

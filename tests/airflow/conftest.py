@@ -21,7 +21,10 @@ from tests.spark.conftest import Remote
 from tiersnap.jobs import delta_jars
 from tiersnap.jobs.demo import TOPIC_IDS
 from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.session import QUICK_START
 
+# Where it matters not on what, a driver that is its own executor is the quickest.
+LOCAL = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".cache/airflow/bin/python"
 SECONDS = 600
@@ -99,11 +102,11 @@ class Airflow:
         assert code == 0, started.tail
         return started.log.read_text()
 
-    def python(self, code: str) -> str:
+    def python(self, code: str, **more: str) -> str:
         """What a Python of Airflow's environment prints."""
         done = subprocess.run(
             [str(PYTHON), "-c", code],
-            env=self.environment,
+            env={**self.environment, **more},
             cwd=self.home,
             capture_output=True,
             text=True,
@@ -194,6 +197,8 @@ def fleet(airflow: Airflow, tmp_path: Path) -> Fleet:
         ],
         "conf": {
             **clusters.DELTA,
+            "spark.driver.extraJavaOptions": QUICK_START,
+            "spark.executor.extraJavaOptions": QUICK_START,
             "spark.executor.memory": "512m",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.pyspark.python": sys.executable,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import SECONDS, Airflow, Fleet, Started
+from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs import delta_jars
 from tiersnap.jobs.cli import run as tiersnap
@@ -27,18 +27,28 @@ pytestmark = [
 ]
 
 DAY = "2026-11-21"
-# Runs of two days, as a scheduler would have left them.
-_DAG_RUNS = """
+# Runs of two days, as a scheduler would have left them; then the command, without its start each time.
+_BACKFILLS = """
 from datetime import UTC, datetime, timedelta
+from airflow.cli.cli_parser import get_parser
 from airflow.models import DagRun
 from airflow.utils.session import create_session
 
+def airflow(*words):
+    arguments = get_parser().parse_args(words)
+    arguments.func(arguments)
+
+airflow("dags", "reserialize")
 with create_session() as session:
     for day, state in ((1, "failed"), (2, "success")):
         date = datetime(2026, 11, day, tzinfo=UTC)
         session.add(DagRun(dag_id="tiersnap_backfill", run_id=f"backfill__{day}", logical_date=date, state=state,
                            data_interval=(date, date + timedelta(days=1)), run_after=date + timedelta(days=1),
                            run_type="backfill", start_date=date))
+for behaviour in ("none", "failed", "completed"):
+    print("behaviour:", behaviour, flush=True)
+    airflow("backfill", "create", "--dag-id", "tiersnap_backfill", "--from-date", "2026-11-01", "--to-date",
+            "2026-11-03", "--dry-run", "--reprocess-behavior", behaviour)
 """
 _ON_KILL = """
 import threading, time
@@ -95,36 +105,6 @@ def contents(fleet: Fleet) -> tuple[dict[str, bytes], list[tuple[object, ...]]]:
     return snapshots, sorted(segments, key=str)
 
 
-def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(bare_airflow: Airflow) -> None:
-    file = bare_airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] + "/tiersnap_dags.py"
-    found = json.loads(bare_airflow.python(_PARSE.replace("FILE", repr(file))))
-    print(f"parsed in {found['seconds']:.2f} s")
-    assert (found["warnings"], found["modules"]) == ([], [])
-    tasks = ["clusters", "cluster.run", "cluster.report", "cluster.nothing_blocked"]
-    assert found["dags"] == {"tiersnap_daily": tasks, "tiersnap_backfill": tasks}
-    name, revision = delta_jars.artifact()
-    assert found["jar"] == f"io.delta:{name}:{revision}"
-
-
-def test_the_daily_chain_tiers_the_bundled_logs_and_leaves_report_and_event(airflow: Airflow, fleet: Fleet) -> None:
-    airflow.run("dags", "test", "tiersnap_daily", DAY, **fleet.variable)
-
-    report = fleet.readiness()
-    verdicts = {name: count["segments"] for name, count in report["cluster"]["verdicts"].items()}  # type: ignore[index]
-    assert verdicts == {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
-    snapshots, segments = contents(fleet)
-    assert (len(snapshots), len(segments)) == (8, 36)
-    (event,) = airflow.select(
-        "select e.extra from asset_event e join asset a on a.id = e.asset_id "
-        f"where a.name = 'tiersnap {fleet.cluster['name']}' and a.uri = '{fleet.remote.uri}'"
-    )
-    extra = json.loads(str(event[0]))
-    run = report["run"]
-    assert extra["run_id"] == run["run_id"]  # type: ignore[index]
-    assert (extra["segments_tiered"], extra["snapshots_written"], extra["exit_code"]) == (12, 8, 0)
-    assert extra["blocked"] == []
-
-
 def expected(tmp_path: Path, fleet: Fleet) -> dict[str, bytes]:
     """Snapshots by key, as one host writes them without Spark and without Airflow."""
     target = tmp_path / "host"
@@ -150,6 +130,47 @@ def await_(what: Callable[[], object], started: Started) -> None:
         time.sleep(0.1)
 
 
+def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(bare_airflow: Airflow) -> None:
+    file = bare_airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] + "/tiersnap_dags.py"
+    found = json.loads(bare_airflow.python(_PARSE.replace("FILE", repr(file))))
+    print(f"parsed in {found['seconds']:.2f} s")
+    assert (found["warnings"], found["modules"]) == ([], [])
+    tasks = ["clusters", "cluster.run", "cluster.report", "cluster.nothing_blocked"]
+    assert found["dags"] == {"tiersnap_daily": tasks, "tiersnap_backfill": tasks}
+    name, revision = delta_jars.artifact()
+    assert found["jar"] == f"io.delta:{name}:{revision}"
+
+
+def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_report_and_event(
+    airflow: Airflow, fleet: Fleet
+) -> None:
+    fleet.warehouse.mkdir()
+    holder = os.open(fleet.warehouse, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+        await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", started)
+        os.close(holder)
+        assert started.process.wait(SECONDS) == 0, started.tail
+    # The wait used up no retry.
+    assert states(airflow)["cluster.run"] == ("success", 1)
+    assert {state for state, _ in states(airflow).values()} == {"success"}
+
+    report = fleet.readiness()
+    verdicts = {name: count["segments"] for name, count in report["cluster"]["verdicts"].items()}  # type: ignore[index]
+    assert verdicts == {"ALREADY_TIERED": 12, "ACTIVE_SEGMENT": 2}
+    snapshots, segments = contents(fleet)
+    assert (len(snapshots), len(segments)) == (8, 36)
+    (event,) = airflow.select(
+        "select e.extra from asset_event e join asset a on a.id = e.asset_id "
+        f"where a.name = 'tiersnap {fleet.cluster['name']}' and a.uri = '{fleet.remote.uri}'"
+    )
+    extra = json.loads(str(event[0]))
+    run = report["run"]
+    assert extra["run_id"] == run["run_id"]  # type: ignore[index]
+    assert (extra["segments_tiered"], extra["snapshots_written"], extra["exit_code"]) == (12, 8, 0)
+    assert extra["blocked"] == []
+
+
 def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fleet: Fleet, tmp_path: Path) -> None:
     with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
         await_(lambda: any(key.endswith(".log") for key in fleet.remote.objects()), started)
@@ -163,18 +184,6 @@ def test_a_retry_after_a_killed_task_ends_in_the_same_state(airflow: Airflow, fl
     assert len(segments) == len({str(each) for each in segments}) == 36
 
 
-def test_a_warehouse_in_use_is_waited_for_and_uses_up_no_retry(airflow: Airflow, fleet: Fleet) -> None:
-    fleet.warehouse.mkdir()
-    holder = os.open(fleet.warehouse, os.O_RDONLY)
-    fcntl.flock(holder, fcntl.LOCK_EX)
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
-        await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", started)
-        os.close(holder)
-        assert started.process.wait(SECONDS) == 0, started.tail
-    assert states(airflow)["cluster.run"] == ("success", 1)
-    assert len(contents(fleet)[1]) == 36
-
-
 def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airflow, fleet: Fleet) -> None:
     damaged = Path(shutil.copytree(str(fleet.cluster["sources"][0]), fleet.warehouse.parent / "logs"))  # type: ignore[index]
     log = damaged / "ledger-0" / f"{0:020d}.log"
@@ -182,7 +191,7 @@ def test_what_blocks_is_in_the_event_and_fails_the_last_task_alone(airflow: Airf
     data[100] ^= 1
     log.write_bytes(data)
     fleet.cluster["sources"] = [str(damaged)]
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable, **LOCAL) as started:
         started.process.wait(SECONDS)
     ended = states(airflow)
     assert ended["cluster.nothing_blocked"][0] == "failed", started.tail
@@ -212,7 +221,7 @@ def test_killing_the_task_ends_its_driver(airflow: Airflow, fleet: Fleet) -> Non
         jars=delta_jars.jars(),
         warehouse=str(fleet.warehouse),
     )
-    assert "killed" in airflow.python(code)
+    assert "killed" in airflow.python(code, **LOCAL)
     end = time.monotonic() + SECONDS
     while drivers(fleet):
         assert time.monotonic() < end, drivers(fleet)
@@ -234,24 +243,20 @@ def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest
     airflow: Airflow, fleet: Fleet
 ) -> None:
     # A run by hand is of the day before its date: the bundled logs were written on the 21st.
-    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable)
+    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable, **LOCAL)
     assert fleet.readiness()["cluster"]["ready_segments"] == 12  # type: ignore[index]
     assert contents(fleet)[1] == []
-    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-22", **fleet.variable)
+    airflow.run("dags", "test", "tiersnap_backfill", "2026-11-22", **fleet.variable, **LOCAL)
     assert len(contents(fleet)[1]) == 36
 
 
 def test_a_backfill_takes_the_days_that_its_reprocess_behaviour_says(bare_airflow: Airflow) -> None:
-    """By a real `airflow backfill create`, on the runs of three days: failed, succeeded and none."""
-    bare_airflow.run("dags", "reserialize")
-    bare_airflow.python(_DAG_RUNS)
+    """By `airflow backfill create`, on the runs of three days: one failed, one succeeded, one never was."""
+    out = bare_airflow.python(_BACKFILLS)
     found = {}
-    for behaviour in ("none", "failed", "completed"):
-        days = ("--from-date", "2026-11-01", "--to-date", "2026-11-03", "--dry-run")
-        out = bare_airflow.run(
-            "backfill", "create", "--dag-id", "tiersnap_backfill", *days, "--reprocess-behavior", behaviour
-        )
-        found[behaviour] = sorted(set(re.findall(r"2026-11-0[1-3]", out.split("Logical")[-1])))
+    for part in out.split("behaviour: ")[1:]:
+        behaviour = part.split()[0]
+        found[behaviour] = sorted(set(re.findall(r"2026-11-0[1-3]", part.split("Runs to be attempted")[1])))
     assert found == {
         "none": ["2026-11-03"],
         "failed": ["2026-11-01", "2026-11-03"],
