@@ -3,13 +3,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 UV_VERSION := 0.13.9
+PEX_VERSION := 2.105.2
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 SYNC := -q --frozen --all-extras --group dev --python $(PYTHON)
 UV := UV_PROJECT_ENVIRONMENT=.venv .venv-tools/bin/uv
 
 ##@ Start here
-.PHONY: help install demo
+.PHONY: help install artefact demo
 help: ## This list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -22,11 +23,22 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	$(BIN)/python -m tiersnap.jobs.delta_jars
 	@touch $@
 
+artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else
+	@test -x .venv-tools/bin/pex || .venv-tools/bin/pip install -q --disable-pip-version-check pex==$(PEX_VERSION)
+	@mkdir -p .cache dist
+	.venv-tools/bin/uv export -q --frozen --no-dev --no-emit-project --no-hashes --no-annotate -o .cache/artefact.txt
+	.venv-tools/bin/pex . --python $(BIN)/python --constraints .cache/artefact.txt --script tiersnap --venv prepend --pre-install-wheels \
+	  --python-shebang '/usr/bin/env python3.11' --no-emit-warnings -o dist/tiersnap.pex
+	@ls -l dist/tiersnap.pex
+
 demo: install ## The main job on bundled real logs against an embedded S3, ending with the report
 	$(BIN)/tiersnap demo
 
 ##@ Tests
-.PHONY: test test-unit test-spark test-s3 test-install test-broker test-browser
+# Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
+AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --python $(PYTHON) .cache/airflow; } && \
+  .venv-tools/bin/uv pip sync -q --python .cache/airflow/bin/python tests/airflow/requirements.txt
+.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-browser
 test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 
 test-unit: install ## No JVM, no network
@@ -40,6 +52,13 @@ test-spark: install ## A real local Spark session
 
 test-install: install ## The wheel without extras in an environment of its own
 	$(PYTEST) tests/install
+
+test-artefact: artefact ## The one file in a bare environment: empty home, no packages, no network
+	$(PYTEST) tests/artefact
+
+test-airflow: install ## A real Airflow, in an environment of its own, on a real Spark and S3
+	@$(AIRFLOW) || $(AIRFLOW) --system-certs || test -z "$$TIERSNAP_REQUIRE_AIRFLOW"
+	$(PYTEST) tests/airflow
 
 test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central, once)
 	$(BIN)/python -m tests.broker.harness.jars

@@ -24,6 +24,7 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
     "demo": ("tiersnap.jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
+    "doctor": ("tiersnap.jobs.doctor", "One screen of a broker host: whose, how full, running, blocked, what to type."),
     "scan": ("tiersnap.jobs.scan", "List segments, snapshots and verdicts of a log directory."),
     "dump": ("tiersnap.jobs.dump", "Print any Kafka storage file."),
     "repair": ("tiersnap.jobs.repair", "Rebuild the missing producer snapshots of one host."),

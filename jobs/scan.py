@@ -8,22 +8,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import click
-from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.log_dirs import log_dirs_argument, partition_option
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.scan_next import Totals
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.gate.readiness import Readiness
-from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
 
 
 @click.command()
-@click.argument("source", envvar="TIERSNAP_SOURCE")
+@log_dirs_argument("LOGDIR")
 @params.topic_option
+@partition_option
 @params.crc_option
 @params.producer_expiration_option
 @params.now_option
@@ -32,37 +34,42 @@ from tiersnap.snapshot.units import human_bytes
 @click.pass_obj
 def scan(
     output: Output,
-    source: str,
+    log_dirs: tuple[str, ...],
     topic: re.Pattern[str] | None,
+    partitions: tuple[TopicPartition, ...],
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
     segments: bool,
 ) -> int:
-    """List segments, snapshots (present, missing, suspect, corrupt) and verdicts of SOURCE.
+    """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
-    SOURCE is one entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI. Reading is safe while the broker
-    runs. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits for a snapshot,
-    an index or leader epochs, 0 otherwise.
+    LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
+    or commas between them, or as a glob. Reading is safe while the broker runs. Exits 5 when something is damaged, 6
+    when something may not be read, 4 when a segment waits for a snapshot, an index or leader epochs, 0 otherwise.
     """
-    log_dir = open_log_dir(source)
-    totals = Totals(source, None if topic is None else topic.pattern)
-    totals.findings.extend(log_dir.findings)
-    found = (
-        Scanned.of(examination, now, producer_expiration)
-        for examination in _examine_all(log_dir.filesystem, selected(log_dir, source, topic), check_crc)
-    )
+    opened, selection = open_log_dirs(log_dirs), Selection(topic, frozenset(partitions))
+    totals = Totals(log_dirs, selection)
+    for each in opened:
+        totals.findings.extend(each.log_dir.findings)
+    progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[dict[str, object]]:
-        for scanned in found:
-            totals.add(scanned.examination, scanned.readiness, scanned.snapshots)
-            yield from segment_rows(scanned) if segments else [partition_row(scanned)]
+        for each, partition in progress.watch(selected_of(opened, selection)):
+            examination = examine(each.log_dir.filesystem, partition, check_crc=check_crc)
+            scanned = Scanned.of(examination, now, producer_expiration)
+            totals.add(examination, scanned.readiness, scanned.snapshots)
+            for row in segment_rows(scanned) if segments else [partition_row(scanned)]:
+                yield {"log_dir": each.uri, **row}
 
     of_segment = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")
     of_partition = ("partition", "segments", "size", "snapshots", "verdicts", "findings")
-    output.rows("scan", rows(), columns=of_segment if segments else of_partition, findings=totals.findings)
-    for other in log_dir.others:
-        output.talk(f"not scanned: {other.name} ({other.state})")
+    columns = of_segment if segments else of_partition
+    where = ("log_dir",) if len(opened) > 1 else ()
+    output.rows("scan", rows(), columns=(*where, *columns), findings=totals.findings)
+    for each in opened:
+        for other in each.log_dir.others:
+            output.talk(f"not scanned: {other.name} ({other.state})")
     for line in totals.lines():
         output.talk(line)
     return totals.exit_code
@@ -84,11 +91,6 @@ class Scanned:
         readiness = examination.readiness(now=now, producer_expiration=producer_expiration)
         verdicts = {offset: found.verdict(now, producer_expiration) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, now, producer_expiration)
-
-
-def _examine_all(filesystem: fs.FileSystem, partitions: Iterator[Partition], check_crc: bool) -> Iterator[Examination]:
-    for partition in partitions:
-        yield examine(filesystem, partition, check_crc=check_crc)
 
 
 def partition_row(scanned: Scanned) -> dict[str, object]:

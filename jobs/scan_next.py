@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tiersnap.jobs.output import cell
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.examine import Examination
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Readiness, Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.repair.plan import strays
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
@@ -30,10 +31,15 @@ _CAUSES = (
 class Totals:
     """Only snapshots that somebody will read decide: not those of topics that are never tiered, nor strays."""
 
-    def __init__(self, source: str, topic: str | None) -> None:
-        """`topic` is the pattern that was given, for the commands that are named."""
-        self._arguments = shlex.join([source, *([] if topic is None else ["--topic", topic])])
-        self._source = shlex.quote(source)
+    def __init__(self, log_dirs: Sequence[str], selection: Selection) -> None:
+        """What was given, for the commands that are named."""
+        topic = [] if selection.topic is None else ["--topic", selection.topic.pattern]
+        names = [f"{name}-{number}" for name, number in sorted(selection.partitions)]
+        partitions = [word for name in names for word in ("--partition", name)]
+        self._arguments = shlex.join([*log_dirs, *topic, *partitions])
+        # `tier` takes one directory.
+        self._one_of = shlex.join([*(log_dirs if len(log_dirs) == 1 else ["LOGDIR"]), *topic])
+        self._source = shlex.quote(log_dirs[0]) if len(log_dirs) == 1 else "LOGDIR"
         self._verdicts: Counter[Verdict] = Counter()
         self._snapshots: Counter[SnapshotVerdict] = Counter()
         self._wanted: Counter[SnapshotVerdict] = Counter()
@@ -97,7 +103,8 @@ class Totals:
         elif is_missing:
             yield f"next for missing snapshots: tiersnap repair {self._arguments}"
         if self._verdicts[Verdict.READY]:
-            yield f"next for READY: a broker tiers them; where none does: tiersnap tier {self._arguments} --remote s3://bucket/prefix"
+            tier = f"tiersnap tier {self._one_of} --remote s3://bucket/prefix"
+            yield f"next for READY: a broker tiers them; where none does: {tier}"
 
 
 def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:

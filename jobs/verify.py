@@ -10,27 +10,30 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.log_dirs import log_dirs_argument, partition_option
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
 
 
 @click.command()
-@click.argument("source", envvar="TIERSNAP_SOURCE")
+@log_dirs_argument("LOGDIR")
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
     help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
 )
 @params.topic_option
+@partition_option
 @params.crc_option
 @params.producer_expiration_option
 @params.now_option
@@ -39,15 +42,18 @@ from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
 @click.pass_obj
 def verify(
     output: Output,
-    source: str,
+    log_dirs: tuple[str, ...],
     against: Path | None,
     topic: re.Pattern[str] | None,
+    partitions: tuple[TopicPartition, ...],
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
     strict: bool,
 ) -> int:
-    """Compare every producer snapshot of SOURCE with the log, producer by producer.
+    """Compare every producer snapshot with the log, producer by producer.
+
+    LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob.
 
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
     broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
@@ -55,30 +61,32 @@ def verify(
     SUSPECT or UNVERIFIED. With --strict every difference is SUSPECT. With --against every file there must equal the
     log's fold exactly.
     """
-    log_dir = open_log_dir(source)
+    opened, selection = open_log_dirs(log_dirs), Selection(topic, frozenset(partitions))
     if against is not None and not against.is_dir():
-        raise SourceNotFoundError(f"{against}: no such directory", hint="tiersnap repair SOURCE --out DIR writes one")
+        raise SourceNotFoundError(f"{against}: no such directory", hint="tiersnap repair LOGDIR --out DIR writes one")
     at = None if strict or against is not None else (now, producer_expiration)
     counts: Counter[SnapshotVerdict] = Counter()
-    findings: list[Finding] = [*log_dir.findings]
+    findings: list[Finding] = [finding for each in opened for finding in each.log_dir.findings]
+    progress = Progress(output, "verifying", count(opened, selection))
 
     def rows() -> Iterator[dict[str, object]]:
-        for partition in selected(log_dir, source, topic):
+        for named, partition in progress.watch(selected_of(opened, selection)):
             found: dict[int, Comparison] = {}
             judge = None if against is None else _Exactly(against / partition.name, found)
-            examination = examine(log_dir.filesystem, partition, check_crc=check_crc, on_boundary=judge)
+            examination = examine(named.log_dir.filesystem, partition, check_crc=check_crc, on_boundary=judge)
             findings.extend(examination.findings)
             if judge is not None:
                 judge.note_unreached()
             verdicts = found if against is not None else examination.snapshots
             for offset, comparison in verdicts.items():
                 if comparison.strict is not SnapshotVerdict.MISSING:
-                    row = _row(partition.name, offset, comparison, at)
+                    row = {"log_dir": named.uri, **_row(partition.name, offset, comparison, at)}
                     counts[SnapshotVerdict(str(row["verdict"]))] += 1
                     yield row
 
     columns = ("partition", "offset", "verdict", "reason")
-    output.rows("verify", rows(), columns=columns, findings=findings)
+    where = ("log_dir",) if len(opened) > 1 else ()
+    output.rows("verify", rows(), columns=(*where, *columns), findings=findings)
     total = sum(counts.values())
     if against is not None and not total:
         raise SourceNotFoundError(

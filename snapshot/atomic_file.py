@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 
+_CONTEXT = "security.selinux"
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
 
 
@@ -17,7 +19,7 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
 
     Args:
         replace: put it in place of a file that is there; otherwise an existing file wins.
-        like: a file whose owner and mode the new one gets.
+        like: a file whose owner, mode and SELinux context the new one gets.
     Returns:
         Whether the file was written; False when one was there and `replace` is False.
 
@@ -106,3 +108,24 @@ def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
     if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         os.fchown(descriptor, status.st_uid, status.st_gid)
     os.fchmod(descriptor, status.st_mode & 0o777)
+    _copy_context(like, descriptor)
+
+
+def _copy_context(like: Path, descriptor: int) -> None:
+    """Give the file the SELinux context of its neighbour, where there is one: a confined broker could not open it.
+
+    A kernel without SELinux has none, and one with it may keep this user from setting it; then the file has what the
+    policy gives to new files in that directory, which is what the broker's own get.
+    """
+    if not hasattr(os, "getxattr"):  # not Linux
+        return
+    with contextlib.suppress(OSError):
+        context = os.getxattr(like, _CONTEXT, follow_symlinks=False)
+        if context != _context_of(descriptor):
+            os.setxattr(descriptor, _CONTEXT, context)
+
+
+def _context_of(descriptor: int) -> bytes | None:
+    with contextlib.suppress(OSError):
+        return os.getxattr(descriptor, _CONTEXT)
+    return None

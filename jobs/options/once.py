@@ -1,4 +1,4 @@
-"""Options of `restore` and `fetch` that are said on the command line each time, never taken from the environment."""
+"""Options that are said on the command line each time, never taken from the environment."""
 
 from __future__ import annotations
 

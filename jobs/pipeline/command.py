@@ -10,6 +10,7 @@ import click
 
 from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import Outcome
@@ -46,6 +47,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         topic: str | None,
         check_crc: bool,
         s3: S3Settings,
+        until: int | None,
         apply: bool,
         **kwargs: object,
     ) -> object:
@@ -60,6 +62,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
             leaders=tuple(located(leader) for leader in leaders),
             check_crc=check_crc,
+            until=until,
             apply=apply,
             options=kept_options(click.get_current_context()),
         )
@@ -111,6 +114,12 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     params.topic_option,
     params.crc_option,
     s3_options,
+    once(
+        "--until",
+        type=params.Time(),
+        help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
+        "timestamp is not older.",
+    ),
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the run says what it would do."),
 )
 

@@ -302,6 +302,10 @@ class _Run:
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
         here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
         ready = tiering.ready_segments(judged, here, READY)
+        if self._settings.until is not None:
+            ready = tiering.ending_before(ready, self._settings.until)
+            if ready.isEmpty():
+                return False
         done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)

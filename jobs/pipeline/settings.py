@@ -31,6 +31,8 @@ class RunSettings:
         topic_ids: ids by topic, for topics of brokers before 2.8.
         leaders: of two replicas of a partition only those in these log directories are looked at.
         check_crc: verify the CRC-32C of every batch that is decoded.
+        until: ms, exclusive; of each partition only the segments below the first whose largest timestamp is not older
+            are tiered. None for all.
         apply: write to remote storage.
         now: ms; the one time that a run knows.
         options: see RunInfo.
@@ -49,6 +51,7 @@ class RunSettings:
     topic_ids: dict[str, str] = field(default_factory=dict)
     leaders: tuple[str, ...] = ()
     check_crc: bool = True
+    until: int | None = None
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))

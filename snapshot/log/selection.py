@@ -1,13 +1,46 @@
-"""The partitions of a log directory that a command was asked about."""
+"""The partitions of log directories that a command was asked about."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
+from tiersnap.snapshot.log.hands_off import is_log_dir
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which partitions; both conditions must hold.
+
+    Attributes:
+        topic: must match a topic's whole name; None for all.
+        partitions: (topic, partition) of the only ones that are wanted; empty for all.
+    """
+
+    topic: re.Pattern[str] | None = None
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+
+    def takes(self, partition: TopicPartition) -> bool:
+        """Whether the partition is wanted."""
+        return matches_topic(partition[0], self.topic) and (not self.partitions or partition in self.partitions)
+
+    def __str__(self) -> str:
+        """What was asked for, for messages."""
+        names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
+        return ", ".join([*([] if self.topic is None else [repr(self.topic.pattern)]), *names])
+
+
+@dataclass(frozen=True)
+class NamedLogDir:
+    """A log directory and what the user calls it."""
+
+    uri: str
+    log_dir: LogDir
 
 
 def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
@@ -15,29 +48,61 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
     return pattern is None or pattern.fullmatch(topic) is not None
 
 
-def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
-    """List, one by one, the partitions of the topics that `topic` selects.
+def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
+    """Open each, but for a broker's disks that hold no partition yet beside others that do.
 
     Raises:
-        UsageError: no topic is selected, so that a mistyped name is not taken for good news.
+        SourceNotFoundError, NotALogDirError: as `open_log_dir`.
+    """
+    opened: list[NamedLogDir] = []
+    empty: list[NotALogDirError] = []
+    for uri in uris:
+        try:
+            opened.append(NamedLogDir(uri, open_log_dir(uri)))
+        except NotALogDirError as error:
+            if not is_log_dir(Path(uri)):
+                raise
+            empty.append(error)
+    if not opened:
+        raise empty[0]
+    return tuple(opened)
+
+
+def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
+    """The partitions of one log directory whose topics `topic` selects; raises as `selected_of`."""
+    for _, partition in selected_of((NamedLogDir(uri, log_dir),), Selection(topic)):
+        yield partition
+
+
+def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[NamedLogDir, Partition]]:
+    """List, one by one, the partitions that are selected, directory by directory.
+
+    Raises:
+        UsageError: nothing is selected, so that a mistyped name is not taken for good news.
         NotALogDirError: folders are named like partitions and hold no segments (`disk-1`, `disk-2`: the log
             directories are below).
     """
     has_partition = has_content = False
-    for folder in log_dir.folders:
-        name, _ = split_folder_name(folder) or ("", -1)
-        if not matches_topic(name, topic):
-            continue
-        partition = read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
-        has_partition = True
-        has_content |= bool(partition.segments or partition.findings)
-        yield partition
-    if not has_partition:
-        pattern = topic.pattern if topic else ""
-        raise UsageError(f"{uri}: no topic matches {pattern!r}", hint="--topic must match a topic's whole name")
+    left = set(selection.partitions)
+    for each in log_dirs:
+        for folder in _folders(each.log_dir, selection):
+            partition = read_partition(
+                each.log_dir.filesystem, f"{each.log_dir.path}/{folder}", each.log_dir.checkpoints
+            )
+            has_partition = True
+            has_content |= bool(partition.segments or partition.findings)
+            left.discard((partition.topic, partition.partition))
+            yield each, partition
+    uris = ", ".join(each.uri for each in log_dirs)
+    if left or not has_partition:
+        if not selection.partitions:
+            raise UsageError(f"{uris}: no topic matches {selection}", hint="--topic must match a topic's whole name")
+        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)) or str(selection)
+        raise UsageError(f"{uris}: no partition {names}", hint="--partition takes a folder's name, as orders-0")
     if not has_content:
         raise NotALogDirError(
-            f"{uri}: no segments in any of its partitions", hint="name one entry of log.dirs, not the folder above them"
+            f"{uris}: no segments in any of its partitions",
+            hint="name one entry of log.dirs, not the folder above them",
         )
 
 
@@ -46,8 +111,23 @@ def selected_folders(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -
     for partition in selected(log_dir, uri, topic):
         if partition.segments or partition.findings:
             break
-    names = ((folder, split_folder_name(folder) or ("", -1)) for folder in log_dir.folders)
-    return [folder for folder, name in names if matches_topic(name[0], topic)]
+    return list(_folders(log_dir, Selection(topic)))
+
+
+def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
+    """How many partitions are selected, by their folders' names alone."""
+    return sum(1 for each in log_dirs for _ in _folders(each.log_dir, selection))
+
+
+def twice(log_dirs: Sequence[NamedLogDir], selection: Selection) -> str | None:
+    """The name of a selected partition that is in two of the directories; None where none is."""
+    seen: set[str] = set()
+    for each in log_dirs:
+        for folder in _folders(each.log_dir, selection):
+            if folder in seen:
+                return folder
+            seen.add(folder)
+    return None
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
@@ -55,3 +135,10 @@ def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partit
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
             yield read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
+
+
+def _folders(log_dir: LogDir, selection: Selection) -> Iterator[str]:
+    for folder in log_dir.folders:
+        name = split_folder_name(folder)
+        if name is not None and selection.takes(name):
+            yield folder

@@ -61,6 +61,11 @@ class PlannedSnapshot:
     provenance: Provenance
     entry_count: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return snapshot_file.HEADER_LENGTH + snapshot_file.ENTRY_LENGTH * self.entry_count
+
 
 Write = Callable[[PlannedSnapshot, bytes], None]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.spark.listing import listed_segments
@@ -30,6 +31,17 @@ def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> D
     # Not of partitions where nobody knows what remote storage holds.
     files = listed_segments(listed.where("remote_error is null")).select(*SEGMENT_KEY, *_INDEXES)
     return ready.join(files, on=list(SEGMENT_KEY)).select(*schema.names)
+
+
+def ending_before(ready: DataFrame, until: int) -> DataFrame:
+    """READY rows of each partition below its first one whose largest timestamp is `until` (ms) or later.
+
+    Not every row that is older: one behind a younger one would become visible before it.
+    """
+    later = F.when(F.col("max_timestamp") >= until, F.col("base_offset"))
+    first_later = F.min(later).over(Window.partitionBy(*PARTITION_KEY))
+    held = ready.withColumn("first_later", first_later)
+    return held.where("first_later is null or base_offset < first_later").drop("first_later")
 
 
 def tier(

@@ -30,6 +30,7 @@ def test_a_whole_log_is_ready_up_to_its_active_segment(log_dir):
 
     assert_said(ran, 0)
     assert ran.row(partition="orders-0") | {"findings": 0} == {
+        "log_dir": str(log_dir),
         "partition": "orders-0",
         "topic": "orders",
         "topic_id": "lZ6vvmajTWKDBUTV6SQAtQ",

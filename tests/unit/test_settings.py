@@ -85,7 +85,7 @@ def test_a_value_that_cannot_be_parsed_names_the_option(tmp_path: Path, capsys: 
 
 def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
     assert tiersnap(["config", "rnu"]) == 2
-    assert "known are demo, scan" in capsys.readouterr().err
+    assert "known are demo, doctor" in capsys.readouterr().err
 
 
 def test_a_duration_is_shown_as_it_is_written_and_written_as_it_is_shown() -> None:

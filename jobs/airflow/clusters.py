@@ -1,0 +1,96 @@
+"""What Airflow is told of each cluster, and the arguments of `tiersnap run` that follow from it.
+
+The Variable `tiersnap_clusters` is a JSON list, one object a cluster; a warehouse of its own lets clusters run side by
+side. Only `name`, `sources` and `remote` are needed:
+
+    [{"name": "eu-1",
+      "sources": ["/mnt/kafka-1", "/mnt/kafka-2"],       log directories, one replica of a partition each
+      "remote": "s3://bucket/tiers",
+      "warehouse": "/mnt/shared/tiersnap/eu-1",          folder of the Delta tables
+      "report": "/mnt/shared/tiersnap/eu-1-report",      folder of the readiness report
+      "options": ["--region", "eu-central-1"],           other options of `tiersnap run`
+      "conf": {"spark.pyspark.python": "/opt/tiersnap/bin/python"},
+      "apply": true}]                                    false: plan and report only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+
+from tiersnap.snapshot.errors import UsageError
+
+VARIABLE = "tiersnap_clusters"
+_HINT = f"docs/airflow.md shows the Variable {VARIABLE}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster; see the module's text."""
+
+    name: str
+    sources: tuple[str, ...]
+    remote: str
+    warehouse: str = ""
+    report: str = ""
+    options: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    apply: bool = True
+
+    @classmethod
+    def parse(cls, found: object) -> Cluster:
+        """One object of the list.
+
+        Raises:
+            UsageError: a key is unknown or missing, or a value is of another kind.
+        """
+        if not isinstance(found, Mapping):
+            raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
+        name = found.get("name")
+        known = {each.name for each in fields(cls)}
+        if unknown := sorted(found.keys() - known):
+            raise UsageError(f"{VARIABLE}: {name}: unknown key {unknown[0]!r}", hint=f"known are {sorted(known)}")
+        for key in ("name", "sources", "remote"):
+            if not found.get(key):
+                raise UsageError(f"{VARIABLE}: {name}: {key!r} is missing", hint=_HINT)
+        lists = {key: found.get(key, ()) for key in ("sources", "options")}
+        for key, value in lists.items():
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                raise UsageError(f"{VARIABLE}: {name}: {key!r} is no list", hint=_HINT)
+        return cls(
+            name=str(name),
+            sources=tuple(map(str, lists["sources"])),
+            remote=str(found["remote"]),
+            warehouse=str(found.get("warehouse") or f"tiersnap-warehouse/{name}"),
+            report=str(found.get("report") or f"tiersnap-report/{name}"),
+            options=tuple(map(str, lists["options"])),
+            conf={str(key): str(value) for key, value in dict(found.get("conf", {})).items()},
+            apply=bool(found.get("apply", True)),
+        )
+
+    def arguments(self, until: datetime | None = None) -> list[str]:
+        """Words after `tiersnap run`; `until` tiers only what ends before that time."""
+        return [
+            *(word for source in self.sources for word in ("--source", source)),
+            *("--remote", self.remote, "--warehouse", self.warehouse, "--report", self.report),
+            *self.options,
+            *([] if until is None else ["--until", until.isoformat()]),
+            *(["--apply"] if self.apply else []),
+        ]
+
+
+def parse_clusters(found: object) -> list[Cluster]:
+    """The list in the Variable.
+
+    Raises:
+        UsageError: it is none, it is empty, or two clusters share a name or a report.
+    """
+    if isinstance(found, str) or not isinstance(found, Sequence) or not found:
+        raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
+    clusters = [Cluster.parse(each) for each in found]
+    for what in ("name", "report"):
+        values = [getattr(each, what) for each in clusters]
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise UsageError(f"{VARIABLE}: two clusters have the {what} {twice[0]!r}", hint="give each its own")
+    return clusters

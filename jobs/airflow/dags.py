@@ -1,0 +1,125 @@
+"""Two DAGs: `tiersnap_daily`, and `tiersnap_backfill` over days of segments.
+
+    clusters ──▶ cluster[0] = run ──▶ report ──▶ nothing_blocked
+                 cluster[1] = …
+
+`clusters` reads the Variable when it runs, so that parsing asks no database; `run` is spark-submit; `report` leaves an
+event at the cluster's Asset; `nothing_blocked` fails where a run ended with damage or a refusal, which no retry
+changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAlias,
+    CronDataIntervalTimetable,
+    Variable,
+    get_current_context,
+    task,
+    task_group,
+)
+from airflow.sdk.exceptions import AirflowFailException
+
+from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
+from tiersnap.jobs.airflow.outcome import Outcome, in_words
+from tiersnap.jobs.airflow.run_operator import DELTA, RunOperator
+from tiersnap.snapshot.errors import ExitCode
+
+ALIAS = "tiersnap"
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def daily(*, schedule: str = "0 3 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
+    """Every day at `schedule` (UTC, cron): all that is new or has changed.
+
+    Args:
+        submit: arguments of RunOperator, and so of SparkSubmitOperator: conn_id, packages, jars, poke_interval, …
+    """
+    return _dag("tiersnap_daily", schedule, submit, is_backfill=False, doc_md=_DAILY)
+
+
+def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
+    """A run for each day of segments: it tiers those whose largest timestamp lies before the end of its day.
+
+    So one day after the other, oldest first, each run sends what ended on its day. A day that is run again, or out of
+    order, sends nothing twice and leaves no hole. Nothing is scheduled but by `airflow backfill create`.
+    """
+    return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, doc_md=_BACKFILL)
+
+
+def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: bool, doc_md: str) -> DAG:
+    with DAG(
+        dag_id=dag_id,
+        schedule=CronDataIntervalTimetable(schedule, timezone="UTC"),
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=True,
+        default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+        doc_md=doc_md,
+        tags=["tiersnap", "kafka"],
+    ) as dag:
+
+        @task
+        def clusters() -> list[dict[str, object]]:
+            """One element a cluster: what `run` needs of it."""
+            until = get_current_context()["data_interval_end"] if is_backfill else None
+            return [
+                {
+                    "name": each.name,
+                    "arguments": each.arguments(until),
+                    "report_folder": each.report,
+                    "conf": dict(each.conf),
+                }
+                for each in parse_clusters(json.loads(Variable.get(VARIABLE)))
+            ]
+
+        @task_group
+        def cluster(name: str, arguments: list[str], report_folder: str, conf: dict[str, str]) -> None:
+            run = RunOperator(
+                task_id="run",
+                **{"packages": DELTA, "name": f"{dag_id}", **submit},
+                cluster=name,
+                report=report_folder,
+                application_args=arguments,
+                conf=conf,
+            )
+            outcome = report(run.output)
+            nothing_blocked(outcome)
+
+        cluster.expand_kwargs(clusters())
+    return dag
+
+
+@task(outlets=[AssetAlias(ALIAS)])
+def report(outcome: Outcome, *, outlet_events: Any = None) -> Outcome:  # noqa: ANN401 - Airflow's accessor
+    """Say in the log what was found and done, and leave it as an event of the Asset of the cluster's remote storage."""
+    print("\n".join(in_words(outcome)))  # noqa: T201 - the task's log
+    asset = Asset(name=f"tiersnap {outcome['cluster']}", uri=str(outcome["remote"]))
+    outlet_events[AssetAlias(ALIAS)].add(asset, extra=outcome)
+    return outcome
+
+
+@task(retries=0)
+def nothing_blocked(outcome: Outcome) -> None:
+    """Fail where segments are damaged or the gate refused them: somebody has to do something."""
+    if outcome["exit_code"] != ExitCode.OK:
+        raise AirflowFailException("\n".join(in_words(outcome)))
+
+
+_DAILY = """
+Decodes what is new, writes the snapshots that are missing, tiers what may be tiered, and leaves the readiness report.
+`nothing_blocked` fails where something waits for a person: its log names causes and commands.
+"""
+_BACKFILL = """
+`airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20
+--reprocess-behavior none` tiers day by day what ended on that day. `none` passes over days that were run, `failed`
+runs failed ones again, `completed` all; none of them sends a segment twice.
+"""

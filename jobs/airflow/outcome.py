@@ -1,0 +1,60 @@
+"""What a run left in its report, small enough for an XCom and an Asset's event.
+
+    {"cluster": "eu-1", "exit_code": 0, "run_id": …, "applied": true, "report": "…/index.html", "remote": "s3://…",
+     "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered",            what this run did
+     "tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes",              where the cluster stands
+     "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
+
+Bytes are those of `.log` files. Keys follow snapshot.report.files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+# An event is a row of Airflow's database.
+MOST_CAUSES = 20
+_OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
+_OF_CLUSTER = ("tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes")
+_OF_CAUSE = ("verdict", "partitions", "segments", "bytes", "next_step")
+
+Outcome = dict[str, object]
+
+
+def read_outcome(report: Path, *, cluster: str, exit_code: int) -> Outcome | None:
+    """The outcome of the run that wrote `report` last; None where there is no report, or no whole one."""
+    try:
+        found = json.loads((report / "readiness.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    run, totals = found["run"], found["cluster"]
+    return {
+        "cluster": cluster,
+        "exit_code": exit_code,
+        "report": str(report / "index.html"),
+        "remote": run["remote"],
+        **{name: run[name] for name in _OF_RUN},
+        **{name: totals[name] for name in _OF_CLUSTER},
+        "blocked": [{name: cause[name] for name in _OF_CAUSE} for cause in found["causes"][:MOST_CAUSES]],
+    }
+
+
+def run_id(report: Path) -> str | None:
+    """Of the run that wrote `report` last."""
+    found = read_outcome(report, cluster="", exit_code=0)
+    return None if found is None else str(found["run_id"])
+
+
+def in_words(outcome: Mapping[str, object]) -> list[str]:
+    """Lines for a log: what was done, and for each cause what comes next."""
+    lines = [
+        f"run {outcome['run_id']}: decoded {outcome['segments_decoded']} segments, wrote "
+        f"{outcome['snapshots_written']} snapshots, tiered {outcome['segments_tiered']} segments "
+        f"({outcome['bytes_tiered']} bytes); {outcome['waiting_segments']} segments wait; {outcome['report']}"
+    ]
+    causes = outcome["blocked"]
+    assert isinstance(causes, list)
+    lines += [f"{each['verdict']}: {each['segments']} segments; next: {each['next_step']}" for each in causes]
+    return lines

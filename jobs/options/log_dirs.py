@@ -1,0 +1,100 @@
+"""Several log directories in one call: words, commas and globs, as `log.dirs` of server.properties lists them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from tiersnap.jobs.options.once import once
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.log_dir import located, split_folder_name
+
+
+def expand(words: Iterable[str]) -> tuple[str, ...]:
+    """The directories that the words name, in their order and each once.
+
+    A word that is there is taken as it is, whatever characters it holds; a URI is never taken apart.
+
+    Raises:
+        SourceNotFoundError: a glob matches no directory.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        for uri in _each(word):
+            found.setdefault(located(uri), uri)
+    return tuple(found.values())
+
+
+def _each(word: str) -> Iterator[str]:
+    if os.path.lexists(word) or "://" in word or word.startswith("file:"):
+        yield word
+        return
+    for part in filter(None, (each.strip() for each in word.split(","))):
+        if os.path.lexists(part) or not glob.has_magic(part):
+            yield part
+            continue
+        pattern = str(Path(part).expanduser())
+        matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
+        if not matches:
+            raise SourceNotFoundError(
+                f"{part}: no directory matches", hint="name the entries of log.dirs, as server.properties has them"
+            )
+        yield from matches
+
+
+class PartitionName(click.ParamType[TopicPartition]):
+    """`<topic>-<partition>`, as the folder is called."""
+
+    name = "topic-partition"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, tuple):
+            return value
+        found = split_folder_name(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not <topic>-<partition>, as in orders-0", param, ctx)
+        return found
+
+
+class _Word(click.ParamType[str]):
+    """A word; in TIERSNAP_SOURCE commas part them, as in log.dirs."""
+
+    name = "text"
+    envvar_list_splitter = ","
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is."""
+        return str(value)
+
+
+def log_dirs_argument(name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """One or more log directories, given to the command as `log_dirs: tuple[str, ...]`; `name` is for the help."""
+
+    def expanded(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+        return expand(words)
+
+    return click.argument(
+        "log_dirs",
+        type=_Word(),
+        metavar=f"{name}...",
+        nargs=-1,
+        required=True,
+        envvar="TIERSNAP_SOURCE",
+        callback=expanded,
+    )
+
+
+partition_option = once(
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=PartitionName(),
+    metavar="TOPIC-PARTITION",
+    help="Only this partition; may be given several times.",
+)

@@ -1,0 +1,103 @@
+"""What the names and sizes of files say of a log directory, in seconds: no segment is read.
+
+    MISSING_SNAPSHOT   closed segments without a snapshot at their end, of topics that can be tiered
+    TOPIC_ID_UNKNOWN   closed segments of partitions without partition.metadata
+    MISSING_INDEX      closed segments of partitions without leader epochs
+
+A file that is there is counted as there; whether it is right only the log says (`examine`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats import meta_properties
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.gate.examine import has_leader_epoch
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.topics import never_tiered_reason
+from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_text
+
+
+@dataclass
+class Listed:
+    """Counts of one log directory.
+
+    Attributes:
+        bytes: of all `.log` files.
+        blocked: closed segments by what stands in their way, by name.
+        blocked_bytes: of the segments that wait, those behind a blocked one among them.
+        has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
+    """
+
+    partitions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    blocked: Counter[Verdict] = field(default_factory=Counter)
+    blocked_bytes: int = 0
+    has_topic_ids: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, partition: Partition) -> None:
+        """Count one partition."""
+        self.partitions += 1
+        self.segments += len(partition.segments)
+        self.bytes += sum(segment.log.size for segment in partition.segments)
+        self.has_topic_ids |= partition.topic_id is not None
+        self.findings.extend(partition.findings)
+        if never_tiered_reason(partition):
+            return
+        is_waiting = False
+        for segment in partition.segments:
+            if segment.next_base_offset is None:
+                continue
+            verdict = _verdict(partition, segment.next_base_offset)
+            if verdict is not None:
+                self.blocked[verdict] += 1
+                is_waiting = True
+            self.blocked_bytes += segment.log.size if is_waiting else 0
+
+
+def _verdict(partition: Partition, next_base_offset: int) -> Verdict | None:
+    if partition.topic_id is None:
+        return Verdict.TOPIC_ID_UNKNOWN
+    if not has_leader_epoch(partition.leader_epochs, next_base_offset):
+        return Verdict.MISSING_INDEX
+    return None if next_base_offset in partition.snapshots else Verdict.MISSING_SNAPSHOT
+
+
+def missing_snapshots(partition: Partition) -> int:
+    """How many snapshots `repair` would find missing, whatever else stands in the way."""
+    if never_tiered_reason(partition):
+        return 0
+    ends = {segment.next_base_offset for segment in partition.segments} - {None}
+    return len(ends - partition.snapshots.keys())
+
+
+def read_meta_properties(filesystem: fs.FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
+    """Whose disk it is; a finding where the file is damaged or may not be read, neither where there is none."""
+    path = f"{log_dir.path}/{META_PROPERTIES}"
+    try:
+        return meta_properties.parse(read_text(filesystem, path), name=path), None
+    except FileNotFoundError:
+        return None, None
+    except CorruptCheckpointError as error:
+        return None, Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message)
+    except OSError as error:
+        return None, unreadable(path, error)
+
+
+def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
+    """What the files say of the version of the broker that wrote them last."""
+    if meta is not None and meta.directory_id is not None:
+        return "3.7 or newer: meta.properties has a directory.id"
+    if meta is not None and meta.is_kraft:
+        return "2.8 or newer: meta.properties is of KRaft"
+    if has_topic_ids:
+        return "2.8 or newer: partitions have a partition.metadata"
+    return "not to be told; no partition.metadata, as before 2.8"

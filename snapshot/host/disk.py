@@ -1,0 +1,67 @@
+"""The disk under a log directory: its mount point, kind and space."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """One file system; bytes. `free` is what a user other than root may write."""
+
+    mount: str
+    device: str
+    kind: str
+    total: int
+    free: int
+    is_read_only: bool
+
+    @property
+    def percent_full(self) -> int:
+        """As `df` reckons it: of what users may fill, rounded up."""
+        used = self.total - self.free
+        return 0 if not self.total else -(-100 * used // self.total)
+
+
+def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> Disk:
+    """The file system that holds `path`.
+
+    Args:
+        mounts: where the kernel lists what is mounted; without it device and kind are "".
+
+    Raises:
+        OSError: the path cannot be looked at.
+    """
+    space = os.statvfs(path)
+    reserved = (space.f_bfree - space.f_bavail) * space.f_frsize
+    mount = Path(os.path.realpath(path))
+    while not mount.is_mount():
+        mount = mount.parent
+    device, kind = _mounted(mounts).get(str(mount), ("", ""))
+    return Disk(
+        mount=str(mount),
+        device=device,
+        kind=kind,
+        total=space.f_blocks * space.f_frsize - reserved,
+        free=space.f_bavail * space.f_frsize,
+        is_read_only=bool(space.f_flag & os.ST_RDONLY),
+    )
+
+
+def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
+    """Device and kind by mount point; the last of several on one point is the one that is seen."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return {}
+    words = (line.split(" ") for line in lines)
+    return {_plain(each[1]): (_plain(each[0]), each[2]) for each in words if len(each) > 2}
+
+
+def _plain(text: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)

@@ -1,0 +1,82 @@
+"""The Variable `tiersnap_clusters`, and the words that follow from it; Airflow itself is in tests/airflow."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.reference.small_log import write_small_log
+from tiersnap.jobs.airflow.clusters import parse_clusters
+from tiersnap.jobs.airflow.outcome import in_words, read_outcome, run_id
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.run import run
+from tiersnap.snapshot.errors import UsageError
+
+pytestmark = pytest.mark.unit
+
+LEAST = {"name": "eu-1", "sources": ["/mnt/a", "/mnt/b"], "remote": "s3://bucket/tiers"}
+
+
+def test_the_command_line_takes_every_word() -> None:
+    full = LEAST | {"warehouse": "/w", "report": "/r", "options": ["--region", "eu-central-1"], "conf": {"a": "b"}}
+    (cluster,) = parse_clusters([full])
+    words = cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC))
+    with cli.make_context("tiersnap", ["run", *words], obj=Output()) as context:
+        own = run.make_context("run", list(words), parent=context).params
+    assert own["sources"] == ("/mnt/a", "/mnt/b")
+    assert (own["warehouse"], str(own["report"]), own["region"], own["apply"]) == ("/w", "/r", "eu-central-1", True)
+    assert own["until"] == 1_795_219_200_000
+    assert cluster.conf == {"a": "b"}
+
+
+def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise() -> None:
+    one, two = parse_clusters([LEAST, LEAST | {"name": "eu-2", "apply": False}])
+    assert (one.warehouse, one.report) == ("tiersnap-warehouse/eu-1", "tiersnap-report/eu-1")
+    assert (two.warehouse, two.report) == ("tiersnap-warehouse/eu-2", "tiersnap-report/eu-2")
+    assert "--apply" in one.arguments()
+    assert "--apply" not in two.arguments()
+    assert "--until" not in one.arguments()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({}, "no list of clusters"),
+        ([], "no list of clusters"),
+        (["eu-1"], "is no object"),
+        ([LEAST | {"source": ["/mnt"]}], "unknown key 'source'"),
+        ([{"name": "eu-1", "sources": ["/mnt"]}], "'remote' is missing"),
+        ([LEAST | {"sources": "/mnt"}], "'sources' is no list"),
+        ([LEAST, LEAST], "two clusters have the name"),
+        ([LEAST, LEAST | {"name": "b", "report": "tiersnap-report/eu-1"}], "two clusters have the report"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_refused_by_name(found: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        parse_clusters(found)
+    assert caught.value.hint
+
+
+def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Path) -> None:
+    logs, report = tmp_path / "logs", tmp_path / "report"
+    logs.mkdir()
+    write_small_log(logs, high_watermark=10)
+    assert read_outcome(report, cluster="eu-1", exit_code=0) is None
+    assert run_id(report) is None
+    ran = tiersnap("tier", logs, "--remote", tmp_path / "remote", "--report", report, "--apply")
+    said = json.loads(ran.out)["result"]
+    outcome = read_outcome(report, cluster="eu-1", exit_code=ran.exit_code)
+    assert outcome is not None
+    assert outcome["run_id"] == run_id(report) == said["run_id"]
+    assert (outcome["segments_tiered"], outcome["waiting_segments"]) == (2, 1)
+    (blocked,) = outcome["blocked"]  # type: ignore[misc]
+    assert (blocked["verdict"], blocked["segments"]) == ("ABOVE_LSO", 1)
+    assert len(json.dumps(outcome)) < 2000
+    first, second = in_words(outcome)
+    assert "tiered 2 segments" in first
+    assert second.startswith("ABOVE_LSO: 1 segments; next: wait for replication")

@@ -1,0 +1,146 @@
+"""The examples in conf/ that run tiersnap without Airflow: the real command line takes them, and they tier a log."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.reference.small_log import write_small_log
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.output import Output
+
+pytestmark = pytest.mark.unit
+
+CONF = Path(__file__).parents[2] / "conf"
+SHELL_WORDS = {">/dev/null"}
+
+
+def cron_line() -> list[str]:
+    lines = (CONF / "cron/tiersnap").read_text().splitlines()
+    (line,) = [line for line in lines if line and not line.startswith("#") and not re.match(r"[A-Z_]+=", line)]
+    return line.split(None, 6)
+
+
+def cron_command() -> list[str]:
+    return [word for word in shlex.split(cron_line()[6]) if word not in SHELL_WORDS]
+
+
+def service_command() -> list[str]:
+    (line,) = re.findall(r"^ExecStart=(.*)$", (CONF / "systemd/tiersnap.service").read_text(), re.MULTILINE)
+    return shlex.split(line)
+
+
+def cron_job() -> dict[str, object]:
+    found: dict[str, object] = yaml.safe_load((CONF / "kubernetes/cronjob.yaml").read_text())
+    return found
+
+
+def container() -> dict[str, object]:
+    pod = cron_job()["spec"]["jobTemplate"]["spec"]["template"]["spec"]  # type: ignore[index]
+    (only,) = pod["containers"]
+    return only  # type: ignore[no-any-return]
+
+
+def container_command() -> list[str]:
+    return list(container()["args"])  # type: ignore[call-overload, no-any-return]
+
+
+def words(command: list[str]) -> list[str]:
+    """What `tiersnap` itself is given."""
+    (place,) = [number for number, word in enumerate(command) if Path(word).name == "tiersnap"]
+    return command[place + 1 :]
+
+
+COMMANDS = {"cron": cron_command, "systemd": service_command, "kubernetes": container_command}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_line_takes_every_word(name: str) -> None:
+    given = words(COMMANDS[name]())
+    with cli.make_context("tiersnap", list(given), obj=Output()) as context:
+        left = [*context._protected_args, *context.args]
+        command = cli.get_command(context, left[0])
+        assert command is not None
+        with command.make_context(left[0], left[1:], parent=context) as own:
+            assert own.params["remote"] == "s3://my-bucket/tiers"
+            assert own.params["apply"] is True
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_tiers_a_log_and_does_nothing_the_next_night(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "data"
+    logs.mkdir()
+    write_small_log(logs)
+    places = {
+        "/var/lib/kafka/data": str(logs),
+        "s3://my-bucket/tiers": str(tmp_path / "remote"),
+        "/var/tmp/tiersnap-report": str(tmp_path / "report"),
+        "/var/lib/tiersnap/report": str(tmp_path / "report"),
+        "/report": str(tmp_path / "report"),
+    }
+    given = [places.get(word, word) for word in words(COMMANDS[name]())]
+    assert tiersnap(given) == 0
+    tiered = {path: path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()}
+    assert sum(path.suffix == ".rsm-manifest" for path in tiered) == 3
+    assert (tmp_path / "report/index.html").is_file()
+    capsys.readouterr()
+    assert tiersnap(given) == 0
+    assert {path: path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()} == tiered
+
+
+def test_the_cron_line_has_a_time_a_user_and_one_line() -> None:
+    *when, user, _ = cron_line()
+    assert len(when) == 5
+    assert all(re.fullmatch(r"\*|[0-9]+", each) for each in when)
+    assert user == "kafka"
+    assert "%" not in cron_line()[6]  # cron makes a line break of it
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="no flock here")
+def test_a_night_that_takes_longer_than_a_day_is_not_overtaken(tmp_path: Path) -> None:
+    command = cron_command()
+    flock = command[: command.index("/opt/tiersnap/bin/tiersnap")]
+    flock = [str(tmp_path / "lock") if word.startswith("/tmp/") else word for word in flock]
+    with subprocess.Popen(
+        [*flock, "sh", "-c", "echo held; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"held\n"
+        second = subprocess.run([*flock, "touch", str(tmp_path / "ran")], check=False, timeout=60)
+        first.communicate(b"\n", timeout=60)
+    assert second.returncode == 0
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for unit in (CONF / "systemd").iterdir():
+        text = unit.read_text().replace("/opt/tiersnap/bin/tiersnap", sys.executable)
+        (tmp_path / unit.name).write_text(text)
+    units = sorted(map(str, tmp_path.iterdir()))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False, timeout=120
+    )
+    # Only what it says of these units: it also reads those of the machine.
+    ours = [line for line in done.stderr.splitlines() if "tiersnap" in line]
+    assert (done.returncode, ours) == (0, []), done.stderr
+
+
+def test_the_cron_job_is_one_of_kubernetes_and_mounts_what_it_reads() -> None:
+    job = cron_job()
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "CronJob")
+    mounts = {mount["mountPath"]: mount for mount in container()["volumeMounts"]}  # type: ignore[attr-defined]
+    assert mounts["/var/lib/kafka/data"]["readOnly"] is True
+    assert "/report" in mounts
+    policy = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]  # type: ignore[index]
+    assert policy["onExitCodes"]["values"] == [2, 4, 5]

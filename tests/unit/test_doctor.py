@@ -1,0 +1,129 @@
+"""`tiersnap doctor`: what a host says of itself, seen from a process that is no broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reference.broker_lock import broker
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.recovered import DATA
+from tests.reference.small_log import file_of, tree, write_small_log
+from tiersnap.snapshot.host.disk import disk_of
+from tiersnap.snapshot.host.running import Holder, lock_holder
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who holds a lock"),
+]
+
+META = "version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=7\n"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "meta.properties").write_text(META + "directory.id=kmjETxFsT9Sk7TMqoMCE8A\n")
+    write_small_log(folder)
+    return folder
+
+
+def document(*words: str | Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(tiersnap("doctor", *words).out)["result"]
+    return found
+
+
+def test_a_healthy_host_fits_on_one_screen_and_ends_with_0(log_dir: Path) -> None:
+    before = tree(log_dir)
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert_said(ran, 0)
+    lines = ran.out.splitlines()
+    assert len(lines) <= 24
+    assert lines[0] == "broker   node 7 of cluster 8ocGbyB_RSCBc6V9xA_tOw (KRaft)"
+    assert lines[1] == "version  3.7 or newer: meta.properties has a directory.id"
+    assert "running  no: nobody holds .lock; not stopped cleanly" in ran.out
+    assert "blocked  nothing" in ran.out
+    assert tree(log_dir) == before
+
+
+def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> None:
+    file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    with broker(log_dir) as pid:
+        ran = tiersnap("doctor", log_dir, output="table")
+        assert f"running  yes: process {pid} holds .lock" in ran.out
+    assert_said(ran, 4)
+    assert "1 segments: MISSING_SNAPSHOT" in ran.out
+    steps = [f"tiersnap repair {log_dir}   shows", "stop the broker", f"tiersnap repair {log_dir} --apply", "start the"]
+    places = [ran.out.index(step) for step in steps]
+    assert places == sorted(places)
+    # What it says to type, typed, clears it.
+    assert tiersnap("repair", log_dir, "--apply").exit_code == 0
+    after = tiersnap("doctor", log_dir, output="table")
+    assert_said(after, 0)
+    assert tiersnap("scan", log_dir).exit_code == 0
+
+
+def test_the_version_is_that_of_the_running_jar(log_dir: Path) -> None:
+    for jar, version in (("kafka_2.13-3.9.1.jar", "3.9.1"), ("kafka-server-4.1.1.jar", "4.1.1")):
+        with broker(log_dir, "-cp", f"/opt/kafka/libs/{jar}:/opt/kafka/libs/kafka-clients-1.0.jar") as pid:
+            assert lock_holder(log_dir) == Holder(pid, version)
+    assert lock_holder(log_dir) is None
+
+
+def test_a_lock_that_was_never_there_is_held_by_nobody_and_is_not_made(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path) is None
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_it_is_asked_without_a_right_to_write_the_lock(log_dir: Path) -> None:
+    (log_dir / ".lock").chmod(0o444)
+    with broker(log_dir) as pid:
+        assert lock_holder(log_dir) == Holder(pid, None)
+
+
+def test_missing_snapshots_are_those_that_scan_finds(tmp_path: Path) -> None:
+    for name in ("ledger-2.7.2", "kafka-3.9.1", "kafka-2.7.2", "kafka-4.1.1"):
+        logs = DATA / name / "logs"
+        (disk,) = document(logs)["log_dirs"]  # type: ignore[misc]
+        planned = tiersnap("repair", logs, "--above-newest").rows
+        missing = [row for row in planned if row["action"] == "WRITE" and row["found"] == "MISSING"]
+        assert disk["missing_snapshots"] == len(missing), name
+
+
+def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "meta.properties").write_text("version=0\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nbroker.id=8\n")
+    write_small_log(other, "payments")
+    ran = tiersnap("doctor", log_dir, other, output="table")
+    assert "MORE THAN ONE BROKER" in ran.out
+    assert "node 8 of cluster 8ocGbyB_RSCBc6V9xA_tOw (ZooKeeper)" in ran.out
+
+
+def test_damage_is_said_and_ends_with_5(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_text("nothing\n")
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert_said(ran, 5)
+    assert "CORRUPT_CHECKPOINT" in ran.out
+
+
+def test_a_disk_is_named_with_its_mount_point_and_what_users_may_fill(tmp_path: Path) -> None:
+    disk = disk_of(tmp_path)
+    out = subprocess.run(
+        ["df", "-P", "-B1", str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[1]
+    device, _, used, available, percent, mount = out.split()
+    assert (disk.device, disk.mount) == (device, mount)
+    assert abs(disk.free - int(available)) < 1 << 30
+    assert abs(disk.total - int(used) - int(available)) < 1 << 30
+    assert abs(disk.percent_full - int(percent.rstrip("%"))) <= 1
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/my\\040disk {os.path.realpath(disk.mount)} xfs rw 0 0\n")
+    assert disk_of(tmp_path, mounts=mounts).device == "/dev/my disk"
+    assert disk_of(tmp_path, mounts=tmp_path / "none").kind == ""

@@ -1,0 +1,185 @@
+"""All disks of a broker in one call of scan, verify and repair: words, commas, globs, single partitions, progress."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.reference.broker_lock import broker
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.small_log import file_of, tree, write_small_log
+from tiersnap.jobs.options.log_dirs import expand
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.progress import Progress
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.repair.space import on_disk, says_space
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """Two disks, each with a partition that lacks a snapshot."""
+    found = []
+    for number, topic in enumerate(("orders", "payments"), 1):
+        disk = tmp_path / f"disk-{number}"
+        disk.mkdir()
+        (disk / "meta.properties").write_text("version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n")
+        file_of(write_small_log(disk, topic), 10, ".snapshot").unlink()
+        found.append(disk)
+    return found
+
+
+def ways(disks: list[Path]) -> dict[str, list[str]]:
+    first, second = map(str, disks)
+    return {
+        "words": [first, second],
+        "commas": [f"{first},{second}"],
+        "a glob": [str(disks[0].parent / "disk-*")],
+        "commas and globs, one twice": [f"{disks[0].parent}/disk-[1],{second}", first],
+    }
+
+
+@pytest.mark.parametrize("way", ["words", "commas", "a glob", "commas and globs, one twice"])
+@pytest.mark.parametrize("command", ["scan", "repair"])
+def test_disks_may_be_given_in_any_way(disks: list[Path], command: str, way: str) -> None:
+    ran = tiersnap(command, *ways(disks)[way])
+    assert_said(ran, 4 if command == "scan" else 0)
+    assert [(row["log_dir"], row["partition"]) for row in ran.rows] == [
+        (str(disks[0]), "orders-0"),
+        (str(disks[1]), "payments-0"),
+    ]
+
+
+def test_the_environment_gives_them_as_log_dirs_does(disks: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERSNAP_SOURCE", f"{disks[0]},{disks[1]}")
+    assert len(tiersnap("scan").rows) == 2
+
+
+def test_a_directory_with_a_comma_or_a_star_in_its_name_is_taken_as_it_is(tmp_path: Path) -> None:
+    for name in ("a,b", "a*b"):
+        (tmp_path / name).mkdir()
+        assert expand([str(tmp_path / name)]) == (str(tmp_path / name),)
+    assert expand(["s3://bucket/a,b*"]) == ("s3://bucket/a,b*",)
+
+
+def test_a_glob_that_matches_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceNotFoundError, match="no directory matches"):
+        expand([str(tmp_path / "f*")])
+
+
+def test_a_disk_without_a_partition_yet_is_no_mistake_and_a_folder_that_is_none_is(disks: list[Path]) -> None:
+    empty = disks[0].parent / "disk-3"
+    empty.mkdir()
+    assert_said(tiersnap("scan", *disks, empty), 2, "no partition folders")
+    (empty / "meta.properties").write_text("version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n")
+    assert len(tiersnap("scan", *disks, empty).rows) == 2
+    assert_said(tiersnap("scan", empty), 2, "no partition folders")
+
+
+def test_one_partition_is_named_as_its_folder_and_a_name_that_is_not_there_is_said(disks: list[Path]) -> None:
+    ran = tiersnap("scan", *disks, "--partition", "payments-0")
+    assert [row["partition"] for row in ran.rows] == ["payments-0"]
+    assert_said(ran, 4, f"tiersnap repair {disks[0]} {disks[1]} --partition payments-0")
+    assert_said(tiersnap("scan", *disks, "--partition", "payments-1"), 2, "no partition payments-1")
+    two = ("--partition", "orders-0", "--partition", "order-0")
+    assert_said(tiersnap("scan", *disks, *two), 2, "no partition order-0")
+    assert_said(tiersnap("scan", *disks, "--partition", "orders"), 2, "not <topic>-<partition>")
+    assert [row["partition"] for row in tiersnap("verify", *disks, "--partition", "orders-0").rows] == ["orders-0"] * 2
+
+
+def test_repair_writes_to_every_disk_and_says_what_each_needs(disks: list[Path]) -> None:
+    planned = tiersnap("repair", *disks)
+    for disk in disks:
+        assert f"{disk}: the snapshots need 4.0 KiB" in planned.err
+    assert f"tiersnap repair {disks[0]} {disks[1]} --apply" in planned.err
+    assert_said(tiersnap("repair", *disks, "--apply"), 0, "2 snapshots are in place")
+    assert_said(tiersnap("scan", *disks), 0)
+    assert {row["verdict"] for row in tiersnap("verify", *disks).rows} == {"MATCHES"}
+
+
+def test_nothing_is_written_where_a_broker_holds_one_of_the_disks(disks: list[Path]) -> None:
+    before = [tree(disk) for disk in disks]
+    with broker(disks[1]):
+        assert_said(tiersnap("repair", *disks, "--apply"), 2, f"{disks[1]}: a broker is running")
+    assert [tree(disk) for disk in disks] == before
+
+
+def test_two_copies_of_a_partition_have_no_place_in_one_out_directory(disks: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(disks[0], tmp_path / "copy")
+    ran = tiersnap("repair", disks[0], tmp_path / "copy", "--out", tmp_path / "out")
+    assert_said(ran, 2, "orders-0 is in two of the log directories")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_space_of_files_is_in_whole_blocks_and_too_little_is_said(tmp_path: Path) -> None:
+    assert [on_disk(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
+    assert "NOT ENOUGH" not in says_space(4096, tmp_path)
+    assert "NOT ENOUGH" in says_space(1 << 60, tmp_path)
+
+
+def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files away")
+    folder = write_small_log(tmp_path)
+    log, snapshot = file_of(folder, 0, ".log"), file_of(folder, 10, ".snapshot")
+    snapshot.unlink()
+    os.chown(log, 1234, 4321)
+    log.chmod(0o640)
+    context = b"system_u:object_r:kafka_data_t:s0\0"
+    try:
+        os.setxattr(log, "security.selinux", context)
+    except OSError:
+        context = b""  # this file system or this kernel keeps none
+    assert_said(tiersnap("repair", tmp_path, "--apply"), 0)
+    found = snapshot.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 4321, 0o640)
+    if context:
+        assert os.getxattr(snapshot, "security.selinux") == context
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_progress_names_what_is_done_and_leaves_nothing_on_a_terminal(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch, stream: io.StringIO
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    opened = open_log_dirs([str(disk) for disk in disks])
+    progress = Progress(Output(), "scanning", 2, first_after=0.0, line_every=0.01)
+    seen = []
+    for _, partition in progress.watch(selected_of(opened, Selection())):
+        seen.append(partition.name)
+        while f"now {partition.name}" not in stream.getvalue():
+            threading.Event().wait(0.01)
+    said = stream.getvalue()
+    assert seen == ["orders-0", "payments-0"]
+    assert "scanning: 1 of 2 partitions" in said
+    assert said.endswith("\r\x1b[K") == stream.isatty()
+    assert ("\x1b" in said) == stream.isatty()
+
+
+@pytest.mark.parametrize("output", [Output(quiet=True), Output(format=Format.JSONL)])
+def test_nothing_is_said_when_quiet_or_of_what_is_done_at_once(
+    disks: list[Path], monkeypatch: pytest.MonkeyPatch, output: Output
+) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    opened = open_log_dirs([str(disk) for disk in disks])
+    first_after = 0.0 if output.quiet else 60.0
+    for _ in Progress(output, "scanning", 2, first_after=first_after).watch(selected_of(opened, Selection())):
+        threading.Event().wait(0.05)
+    assert stream.getvalue() == ""
