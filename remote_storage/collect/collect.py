@@ -13,6 +13,7 @@ from typing import Any
 from tiersnap.remote_storage.collect.folder import CollectedFolder, Read
 from tiersnap.remote_storage.collect.parts import DecodePart
 from tiersnap.remote_storage.collect.plan import GRACE_MS, PartitionPlan, plan_partition
+from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
@@ -73,13 +74,20 @@ class Collection:
         marker = self.to.marker_of(Marker.of(self.uri, self.properties))
         if self.apply:
             marker = self._announce(marker, selected)
-        complete = set()
+        complete: set[str] = set()
+        away: TiersnapError | None = None
         for folder in selected:
+            if away is not None:
+                yield Collected(folder, error=TransientError(f"not collected after: {away.message}", hint=away.hint))
+                continue
             done = self._partition(folder)
             if done.error is None:
                 complete.add(folder)
+            elif isinstance(done.error, TransientError) and not isinstance(done.error, _OF_ONE_PARTITION):
+                # Or every partition would wait for the time-outs of a server that does not answer.
+                away = done.error
             yield done
-        if self.apply:
+        if self.apply and away is None:
             self._finish(marker, complete)
 
     def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
@@ -202,13 +210,19 @@ class Collection:
 _UNREAD = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
 
 
-class _MovedError(TransientError):
+class _UnreadError(TransientError):
+    """Raised when a file of the log directory cannot be read now."""
+
+
+class _MovedError(_UnreadError):
     """Raised when a file is not what was listed a moment ago; the partition is listed again."""
+
+
+# They say nothing of the store.
+_OF_ONE_PARTITION = (_UnreadError, ObjectChangedError)
 
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
         return UsageError(f"{path}: {message}", hint="run it as the user that runs the broker")
-    return TransientError(
-        f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here"
-    )
+    return _UnreadError(f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR looks at it here")

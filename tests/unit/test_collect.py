@@ -27,7 +27,7 @@ from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.names import LISTING, MARKER
 from tiersnap.snapshot.collected.source import open_collected
-from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError, TransientError, UsageError
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.state.producer_state import ProducerFold
@@ -272,6 +272,24 @@ def test_what_cannot_be_collected_stays_as_it_was_and_is_said(logs: Path, to: Pa
     assert second.error is None
     assert seen(to) == before
     assert tiersnap("collect", logs, "--to", to, "--apply").exit_code == 6
+
+
+def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(logs: Path, to: Path) -> None:
+    collect(logs, to)
+    before, asked = objects(to), []
+
+    class Away(DirectoryStore):
+        def read(self, key: str, **kwargs: Any) -> Any:
+            if key.endswith(LISTING):
+                asked.append(key)
+                raise TransientError("no answer")
+            return super().read(key, **kwargs)
+
+    first, second = collect(logs, to, store=Away(to))
+    assert first.error is not None
+    assert second.error is not None
+    assert (first.error.message, second.error.message) == ("no answer", "not collected after: no answer")
+    assert (len(asked), objects(to)) == (1, before)
 
 
 def test_another_log_directory_is_refused_and_another_collection_at_work_is_told(logs: Path, to: Path) -> None:
