@@ -25,7 +25,7 @@ SIGNATURES = {
     "open_store": "uri settings=",
     "read_snapshot": "path",
     "run": "spark settings * store= talk=",
-    "tier_partition": "store layout keys partition segments tierer",
+    "tier_partition": "store layout keys partition segments tierer * cluster_id=",
     "write_snapshot": "path entries * replace=",
 }
 _IMPORTED = """
