@@ -51,7 +51,7 @@ _HINT = "tiersnap dump FILE shows the batch; other transactional ids are not tou
 _NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
 
 
-class TransactionState(IntEnum):
+class TransactionStatus(IntEnum):
     """TransactionStatus by its number; the others that Kafka knows (Dead, PrepareEpochFence) are never written."""
 
     EMPTY = 0
@@ -67,7 +67,7 @@ class TransactionState(IntEnum):
     @property
     def is_prepared(self) -> bool:
         """Whether the transaction is decided and its markers are still to be written."""
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+        return self in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class TransactionLogValue:
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    state: TransactionState
+    state: TransactionStatus
     partitions: tuple[TopicPartition, ...] | None
     last_update_timestamp: int
     start_timestamp: int
@@ -96,7 +96,7 @@ class TransactionLogValue:
 
     def has_partition(self, partition: TopicPartition) -> bool:
         """Whether the coordinator takes the partition for a part of the transaction; state Empty has none."""
-        return self.state is not TransactionState.EMPTY and partition in (self.partitions or ())
+        return self.state is not TransactionStatus.EMPTY and partition in (self.partitions or ())
 
 
 _TAGS = (
@@ -167,7 +167,7 @@ def _value(reader: FlexibleReader) -> TransactionLogValue:
         producer_id,
         epoch,
         timeout,
-        TransactionState(status),
+        TransactionStatus(status),
         partitions,
         last_update,
         start,

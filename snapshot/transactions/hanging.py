@@ -21,7 +21,7 @@ import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.snapshot.formats.transaction_state import TransactionState
+from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction
 from tiersnap.snapshot.transactions.open_transactions import OpenTransaction
 from tiersnap.snapshot.transactions.transaction_log import TransactionLog
@@ -120,7 +120,7 @@ def _of_coordinator(
         return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {value.state} and does not name this partition"
     if value.state.is_prepared:
         return TransactionVerdict.EXPECTED_MARKER, f"{name} is {value.state}: its coordinator is to write the marker"
-    if value.state is TransactionState.ONGOING and value.start_timestamp + value.timeout_ms < as_of:
+    if value.state is TransactionStatus.ONGOING and value.start_timestamp + value.timeout_ms < as_of:
         limit = format_duration(value.timeout_ms)
         return TransactionVerdict.OVERDUE, f"{name} is Ongoing for more than its {limit}: its coordinator will abort it"
     return TransactionVerdict.ONGOING, f"{name} is {value.state}"

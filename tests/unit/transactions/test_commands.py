@@ -12,7 +12,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.record_batch import read_segment
 from tests.reference.transaction_state import key, value, write_states
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionState, decode_key, decode_value
+from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionStatus, decode_key, decode_value
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
 
@@ -76,7 +76,7 @@ def test_the_state_topic_agrees_with_the_markers_found_in_the_topics(name: str) 
                 assert decode_key(record.key)
                 state = None if record.value is None else decode_value(record.value)
                 if state is not None and state.state.is_prepared:
-                    end = "COMMIT" if state.state is TransactionState.PREPARE_COMMIT else "ABORT"
+                    end = "COMMIT" if state.state is TransactionStatus.PREPARE_COMMIT else "ABORT"
                     for topic, number in state.partitions or ():
                         prepared[f"{topic}-{number}"].append((state.producer_id, state.producer_epoch, end))
     found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reference import transaction_state as encoder
 from tests.reference.transaction_state import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, key, value, write_states
-from tiersnap.snapshot.formats.transaction_state import TransactionState, decode_value
+from tiersnap.snapshot.formats.transaction_state import TransactionStatus, decode_value
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.transactions.coordinator import TransactionRecord, newest_states
@@ -199,5 +199,5 @@ def test_a_complete_state_without_its_prepare_is_taken_as_compaction_leaves_it(t
     ongoing = value(1, state=ONGOING, partitions=[("t", [0])], started=1)
     write_states(tmp_path, 0, (key("a"), ongoing), (key("a"), value(1, state=state, partitions=[], started=1)))
     log = read(tmp_path, count=1)
-    assert log.states.known["a"].value.state is TransactionState(state)
+    assert log.states.known["a"].value.state is TransactionStatus(state)
     assert log.findings == ()

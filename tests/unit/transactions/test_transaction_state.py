@@ -12,7 +12,7 @@ from tests.reference import transaction_state as encoder
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
 from tiersnap.snapshot.formats.transaction_state import (
     TransactionLogValue,
-    TransactionState,
+    TransactionStatus,
     decode_key,
     decode_value,
 )
@@ -25,30 +25,30 @@ ORDERS = (("orders", 0), ("orders", 2), ("__consumer_offsets", 12))
 GOLDEN = {
     "Empty, version 0": (
         "0000 0000000000000fa0 0000 0000ea60 00 ffffffff 0000018bcfe56800 ffffffffffffffff",
-        TransactionLogValue(0, 4000, 0, 60000, TransactionState.EMPTY, None, 1700000000000, -1),
+        TransactionLogValue(0, 4000, 0, 60000, TransactionStatus.EMPTY, None, 1700000000000, -1),
     ),
     "Ongoing, version 0": (
         "0000 0000000000000fa0 0007 0000ea60 01 00000002 0006 6f7264657273 00000002 00000000 00000002"
         "0012 5f5f636f6e73756d65725f6f666673657473 00000001 0000000c 0000018bcfe56be8 0000018bcfe569f4",
-        TransactionLogValue(0, 4000, 7, 60000, TransactionState.ONGOING, ORDERS, UPDATED, STARTED),
+        TransactionLogValue(0, 4000, 7, 60000, TransactionStatus.ONGOING, ORDERS, UPDATED, STARTED),
     ),
     "CompleteCommit, version 0": (
         "0000 0000000000000fa0 0007 0000ea60 04 00000000 0000018bcfe56fd0 0000018bcfe569f4",
-        TransactionLogValue(0, 4000, 7, 60000, TransactionState.COMPLETE_COMMIT, (), 1700000002000, STARTED),
+        TransactionLogValue(0, 4000, 7, 60000, TransactionStatus.COMPLETE_COMMIT, (), 1700000002000, STARTED),
     ),
     "Empty, version 1": (
         "0001 0000000000000fa0 0000 0000ea60 00 00 0000018bcfe56800 ffffffffffffffff 00",
-        TransactionLogValue(1, 4000, 0, 60000, TransactionState.EMPTY, None, 1700000000000, -1),
+        TransactionLogValue(1, 4000, 0, 60000, TransactionStatus.EMPTY, None, 1700000000000, -1),
     ),
     "Ongoing, version 1": (
         "0001 0000000000000fa0 0007 0000ea60 01 03 07 6f7264657273 03 00000000 00000002 00"
         "13 5f5f636f6e73756d65725f6f666673657473 02 0000000c 00 0000018bcfe56be8 0000018bcfe569f4 00",
-        TransactionLogValue(1, 4000, 7, 60000, TransactionState.ONGOING, ORDERS, UPDATED, STARTED),
+        TransactionLogValue(1, 4000, 7, 60000, TransactionStatus.ONGOING, ORDERS, UPDATED, STARTED),
     ),
     "CompleteCommit, version 1": (
         "0001 0000000000000fa0 0008 0000ea60 04 01 0000018bcfe56fd0 0000018bcfe569f4 01 02 02 0002",
         TransactionLogValue(
-            1, 4000, 8, 60000, TransactionState.COMPLETE_COMMIT, (), 1700000002000, STARTED,
+            1, 4000, 8, 60000, TransactionStatus.COMPLETE_COMMIT, (), 1700000002000, STARTED,
             client_transaction_version=2,
         ),
     ),
@@ -56,7 +56,7 @@ GOLDEN = {
         "0001 0000000000000fa1 0000 0000ea60 02 02 07 6f7264657273 02 00000000 00 0000018bcfe56fd0 0000018bcfe569f4"
         "04 00 08 0000000000000fa0 01 08 0000000000000fa2 02 02 0002 03 02 0005",
         TransactionLogValue(
-            1, 4001, 0, 60000, TransactionState.PREPARE_COMMIT, (("orders", 0),), 1700000002000, STARTED,
+            1, 4001, 0, 60000, TransactionStatus.PREPARE_COMMIT, (("orders", 0),), 1700000002000, STARTED,
             4000, 4002, 2, 5,
         ),
     ),
@@ -114,7 +114,7 @@ def test_whatever_was_encoded_is_decoded(
         else tuple((topic, number) for topic, all_of_it in partitions for number in all_of_it)
     )
     assert decoded == TransactionLogValue(
-        version, producer_id, epoch, timeout, TransactionState(state), flat, updated, started,
+        version, producer_id, epoch, timeout, TransactionStatus(state), flat, updated, started,
         *(int.from_bytes(tags[tag], signed=True) if tag in tags else none for tag, none in enumerate((-1, -1, 0, -1))),
         unknown_tags={tag: content for tag, content in tags.items() if tag > 3},
     )  # fmt: skip
@@ -140,7 +140,7 @@ def test_the_partitions_of_an_empty_transaction_do_not_count() -> None:
 
 
 def test_states_are_named_as_kafka_names_them() -> None:
-    assert list(map(str, TransactionState)) == [
+    assert list(map(str, TransactionStatus)) == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
     ]  # fmt: skip
 
