@@ -97,6 +97,20 @@ def test_typing_and_levels_filter_the_topics(page: Chromium) -> None:
     assert page.run(SHOWN_TOPICS) == ["orders"]
 
 
+def test_a_partition_is_found_by_its_name(page: Chromium) -> None:
+    partitions = "document.querySelectorAll('.topic:not([hidden]) .partition:not([hidden])')"
+    shown = f"return [...{partitions}].map(each => each.id)"
+    every = page.run("return document.querySelectorAll('#t-payments .partition').length")
+    assert every > 1
+    page.click("#filter")
+    page.press("Payments-2")
+    assert page.run(SHOWN_TOPICS) == ["payments"]
+    assert page.run(OPEN_TOPICS) == ["payments"]
+    assert page.run(shown) == ["p-payments-2"]
+    page.run("const f = document.getElementById('filter'); f.value = 'payments'; f.dispatchEvent(new Event('input'))")
+    assert len(page.run(shown)) == every
+
+
 def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(page: Chromium) -> None:
     sizes = "return [...document.querySelectorAll('.topic')].map(topic => Number(topic.dataset.bytes))"
     page.click(".head [data-key=bytes]")

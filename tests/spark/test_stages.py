@@ -20,6 +20,8 @@ from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
@@ -77,8 +79,10 @@ class Stages:
         ran: Ran,
         number: int,
         options: CarryOptions = OPTIONS,
+        look: Observe | None = None,
     ) -> None:
         self.spark, self.before, self.after, self.ran, self.number = spark, before, after, ran, number
+        self.look = look
         self.options, self.is_bounded = options, options.scan is Scan.WINDOW
         self.listed = self.frame(ran.listed, LISTED).persist()
 
@@ -107,7 +111,7 @@ class Stages:
         """What was put lies there by now, so it is not put by this carry."""
         tables = self.table(self.after, "segments"), self.table(self.before, "partitions")
         sink = StoredSnapshots(runner.store, f"run-{runner.runs}")
-        task = CarryPartition(self.options, sink, self.number, runner.runs)
+        task = CarryPartition(self.options, sink, self.number, runner.runs, self.look)
         rows = carrying.partition_input(self.listed, changed, *tables, is_bounded=self.is_bounded)
         frame = carrying.carry(rows, task)
         expected = plain(self.ran.facts, schemas.PARTITIONS, "written_by")
@@ -172,6 +176,28 @@ def test_a_bounded_scan_says_so_too(spark: SparkSession, tmp_path: Path) -> None
     ran = runner(sources=sources, expiration=7 * DAY, as_of=NOW, scan=Scan.WINDOW)
     assert all(row["window_offset"] for row in ran.listed)
     stages = Stages(spark, before, runner.tables, ran, 1, options)
+    changed = stages.check_changes(runner.store.uri)
+    stages.check_decodes(changed)
+    stages.check_facts(changed, runner)
+    stages.check_ready(stages.check_differences(), runner.runs)
+    stages.check_verdicts(runner.runs)
+
+
+def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
+    spark: SparkSession, tmp_path: Path, logs: list[LivingLog]
+) -> None:
+    sources = tuple(str(log.log_dir) for log in logs[:3])
+    earlier = Runner(tmp_path, tmp_path)
+    assert earlier(sources=sources).segments_tiered
+    for log in logs[:3]:
+        log.roll_and_append()
+        log.high_watermark = log.end
+        log.write_checkpoints()
+    runner = Runner(tmp_path / "new", tmp_path, remote=earlier.remote, runs=10)
+    ran = runner(sources=sources)
+    assert all(row["start"] for row in ran.listed)
+    assert all(change["left_out_count"] for change in ran.changes)
+    stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(runner.store, AivenLayout()))
     changed = stages.check_changes(runner.store.uri)
     stages.check_decodes(changed)
     stages.check_facts(changed, runner)

@@ -9,12 +9,23 @@
 
   document.querySelector(".controls").hidden = !topics.length;
 
+  // "orders-12" is a partition as brokers name it, and may be a part of a topic's name as well.
+  const only = (topic, number) => {
+    const partitions = [...topic.querySelectorAll(".partition")];
+    const isThere = number !== null && partitions.some((partition) => partition.dataset.partition === number);
+    partitions.forEach((partition) => { partition.hidden = isThere && partition.dataset.partition !== number; });
+    if (isThere) topic.open = true;
+  };
   const show = () => {
     const words = filter.value.trim().toLowerCase();
+    const partition = /^(.*)-(\d+)$/.exec(words);
     const level = document.querySelector("[name=level]:checked").value;
     let shown = 0;
     for (const topic of topics) {
-      topic.hidden = !(topic.dataset.topic.toLowerCase().includes(words) && (!level || topic.dataset.level === level));
+      const name = topic.dataset.topic.toLowerCase();
+      const isPartition = partition !== null && !name.includes(words) && name.endsWith(partition[1]);
+      topic.hidden = !((isPartition || name.includes(words)) && (!level || topic.dataset.level === level));
+      only(topic, isPartition ? partition[2] : null);
       shown += !topic.hidden;
     }
     matching.textContent = shown === topics.length ? "" : `${shown} of ${topics.length} topics`;
