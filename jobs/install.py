@@ -15,8 +15,8 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.repair import undone_at_start
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.install_plan import (
+    InstallOutcome,
     InstallPlanner,
-    Outcome,
     PlannedInstall,
     StoredPartition,
     without_folding,
@@ -157,13 +157,13 @@ class Installation:
 
 
 def _report(output: Output, job: Installation, *, wrote: bool) -> int:
-    outcomes: Counter[Outcome] = Counter()
+    outcomes: Counter[InstallOutcome] = Counter()
 
     def rows() -> Iterator[dict[str, object]]:
         for partition, planned in job.plans(write=wrote):
             for each in planned:
                 outcomes[each.outcome] += 1
-                if each.outcome is not Outcome.KEEP:
+                if each.outcome is not InstallOutcome.KEEP:
                     yield _row(partition.name, each)
 
     columns = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
@@ -176,7 +176,7 @@ def _report(output: Output, job: Installation, *, wrote: bool) -> int:
         )
     for finding in job.findings:
         output.warn(str(finding))
-    count, kept = outcomes[Outcome.WRITE] + outcomes[Outcome.REPLACE], outcomes[Outcome.KEEP]
+    count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if wrote:
         output.talk(f"{count} snapshots are in place, {kept} were right already")
     elif count:
@@ -189,22 +189,23 @@ def _report(output: Output, job: Installation, *, wrote: bool) -> int:
             output.talk(f"{outcomes[outcome]} {sentence}")
     for message in (*job.undone, *job.other_ids):
         output.warn(message)
-    if job.findings or any(outcomes[outcome] for outcome in Outcome if outcome.is_damage):
+    if job.findings or any(outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
         return ExitCode.DATA_CORRUPT
-    waits = any(outcomes[outcome] for outcome in Outcome if outcome.waits)
+    waits = any(outcomes[outcome] for outcome in InstallOutcome if outcome.waits)
     return ExitCode.GATE_REFUSED if waits or job.undone or job.other_ids else ExitCode.OK
 
 
 _SENTENCES = {
-    Outcome.NEEDS_REPLACE: "are there and not to be trusted: give --replace to replace them",
-    Outcome.ABOVE_NEWEST: "lie above the newest snapshot that the broker can load, and the highest of them would "
-    "become its live state: give --above-newest to write them",
-    Outcome.UNVERIFIED: "are there and could not be read: run it as the user that runs the broker",
-    Outcome.NOT_STORED: "are wanted and were not stored by any run: tiersnap repair makes them from the log",
-    Outcome.NOT_VOUCHED: "are of a run that did not finish: run it again, or make them here with tiersnap repair",
-    Outcome.CORRUPT: "are damaged in remote storage: tiersnap repair makes them from the log",
-    Outcome.DISAGREES: "contradict the log here and are not installed: they are of another log, or damaged before they "
-    "were stored; tiersnap repair makes them from the log",
+    InstallOutcome.NEEDS_REPLACE: "are there and not to be trusted: give --replace to replace them",
+    InstallOutcome.ABOVE_NEWEST: "lie above the newest snapshot that the broker can load, and the highest of them "
+    "would become its live state: give --above-newest to write them",
+    InstallOutcome.UNVERIFIED: "are there and could not be read: run it as the user that runs the broker",
+    InstallOutcome.NOT_STORED: "are wanted and were not stored by any run: tiersnap repair makes them from the log",
+    InstallOutcome.NOT_VOUCHED: "are of a run that did not finish: run it again, or make them here with "
+    "tiersnap repair",
+    InstallOutcome.CORRUPT: "are damaged in remote storage: tiersnap repair makes them from the log",
+    InstallOutcome.DISAGREES: "contradict the log here and are not installed: they are of another log, or damaged "
+    "before they were stored; tiersnap repair makes them from the log",
 }
 
 

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
@@ -26,7 +26,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, TransientError
 from tiersnap.snapshot.log.selection import matches_topic
 
-_OWN_COLUMN = {Action.PUBLISH, Action.FINISH, Action.KNOWN}
+_OWN_COLUMN = {PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN}
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
 
 
@@ -108,15 +108,15 @@ def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan],
 
 def row_of(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object]:
     """A partition's plan as a result row."""
-    others = {action: plan.count(action) for action in Action if action not in _OWN_COLUMN}
+    others = {action: plan.count(action) for action in PublishAction if action not in _OWN_COLUMN}
     return {
         "topic": plan.partition.topic,
         "topic_id": plan.partition.topic_id,
         "partition": plan.partition.partition,
         "metadata_partition": metadata_topic.partition_of(plan.partition),
-        "publish": plan.count(Action.PUBLISH),
-        "finish": plan.count(Action.FINISH),
-        "known": plan.count(Action.KNOWN),
+        "publish": plan.count(PublishAction.PUBLISH),
+        "finish": plan.count(PublishAction.FINISH),
+        "known": plan.count(PublishAction.KNOWN),
         "others": ", ".join(f"{count} {action}" for action, count in others.items() if count),
         "refused": type(plan.refusal).__name__ if plan.refusal else "",
         "reason": plan.refusal.message if plan.refusal else "",

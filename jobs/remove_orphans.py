@@ -15,7 +15,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.orphans.find import find_orphans
-from tiersnap.remote_storage.orphans.judge import Action, Orphan
+from tiersnap.remote_storage.orphans.judge import Fate, Orphan
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.stores.object_store import DeleteFailure
 from tiersnap.remote_storage.stores.open_store import open_store
@@ -65,7 +65,7 @@ def remove_orphans(
     store = open_store(remote, s3)
     found = list(find_orphans(store, cluster, lambda name: matches_topic(name, topic), older_than=older_than))
     done = list(remove(store, found)) if apply else []
-    wanted = [each for each in found if each.action is Action.REMOVE]
+    wanted = [each for each in found if each.action is Fate.REMOVE]
     summary = {
         "orphans": dict(Counter(str(each.action) for each in found)),
         "removed": sum(not failures for _, failures in done),
@@ -100,12 +100,12 @@ def _tell(
     applied: bool,
 ) -> None:
     for orphan in found:
-        if orphan.action is Action.REFUSE:
+        if orphan.action is Fate.REFUSE:
             output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for _, failures in done:
         for failure in failures:
             output.warn(f"still there: {failure.key}: {failure.reason}")
-    if not any(each.action is Action.REMOVE for each in found):
+    if not any(each.action is Fate.REMOVE for each in found):
         output.talk("nothing to remove")
     elif not applied:
         output.talk("nothing was removed: give --apply")
@@ -116,6 +116,6 @@ def _exit_code(found: Sequence[Orphan], done: Sequence[tuple[Orphan, tuple[Delet
     if any(failures for _, failures in done):
         return ExitCode.PARTIAL
     actions = {each.action for each in found}
-    if Action.REFUSE not in actions:
+    if Fate.REFUSE not in actions:
         return ExitCode.OK
-    return ExitCode.PARTIAL if Action.REMOVE in actions else ExitCode.GATE_REFUSED
+    return ExitCode.PARTIAL if Fate.REMOVE in actions else ExitCode.GATE_REFUSED

@@ -26,7 +26,7 @@ from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, open_log_dirs, selected_of, twice
 from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
-from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
 from tiersnap.snapshot.repair.space import on_disk, says_space
 from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
@@ -127,7 +127,7 @@ def _local(each: NamedLogDir) -> Path:
 
 
 def _report(output: Output, opened: Sequence[NamedLogDir], repairs: Iterator[Repair], *, wrote: bool) -> int:
-    actions: Counter[Action] = Counter()
+    actions: Counter[RepairAction] = Counter()
     needed: Counter[str] = Counter()
     findings: list[Finding] = [finding for each in opened for finding in each.log_dir.findings]
     undone: list[str] = []
@@ -140,7 +140,7 @@ def _report(output: Output, opened: Sequence[NamedLogDir], repairs: Iterator[Rep
                 actions[planned.action] += 1
                 if planned.action.writes:
                     needed[each.uri] += on_disk(planned.size)
-                if planned.action is not Action.KEEP:
+                if planned.action is not RepairAction.KEEP:
                     yield {"log_dir": each.uri, **_row(examination.partition.name, planned)}
 
     columns = ("partition", "offset", "action", "producers", "provenance", "reason")
@@ -149,7 +149,7 @@ def _report(output: Output, opened: Sequence[NamedLogDir], repairs: Iterator[Rep
     for each in opened:
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
-    count, kept = actions[Action.WRITE] + actions[Action.REPLACE], actions[Action.KEEP]
+    count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
     if wrote:
         output.talk(f"{count} snapshots are in place, {kept} were right already")
     elif count:
@@ -161,15 +161,15 @@ def _report(output: Output, opened: Sequence[NamedLogDir], repairs: Iterator[Rep
         output.talk(f"next: stop the broker, then tiersnap repair {names} --apply (with the same options)")
     else:
         output.talk(f"nothing to write: {kept} snapshots are right already")
-    if actions[Action.NEEDS_REPLACE]:
-        output.talk(f"{actions[Action.NEEDS_REPLACE]} snapshots are not to be trusted: give --replace to replace them")
-    if actions[Action.UNVERIFIED]:
-        output.talk(f"{actions[Action.UNVERIFIED]} snapshots could not be read: run as the user that runs the broker")
-    if actions[Action.ABOVE_NEWEST]:
+    if wrong := actions[RepairAction.NEEDS_REPLACE]:
+        output.talk(f"{wrong} snapshots are not to be trusted: give --replace to replace them")
+    if unread := actions[RepairAction.UNVERIFIED]:
+        output.talk(f"{unread} snapshots could not be read: run as the user that runs the broker")
+    if above := actions[RepairAction.ABOVE_NEWEST]:
         output.talk(
-            f"{actions[Action.ABOVE_NEWEST]} lie above the newest snapshot that the broker can load, and the highest "
-            "of them would become its live state: give --above-newest to write them; or start the broker, which makes "
-            "those of the last two segments, stop it and repair again"
+            f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
+            "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
+            "segments, stop it and repair again"
         )
     for message in undone:
         output.talk(message)
@@ -187,10 +187,10 @@ def undone_at_start(partition: Partition) -> Iterator[str]:
             return
 
 
-def _exit_code(actions: Counter[Action], findings: list[Finding], undone: list[str]) -> ExitCode:
+def _exit_code(actions: Counter[RepairAction], findings: list[Finding], undone: list[str]) -> ExitCode:
     if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in findings):
         return ExitCode.DATA_CORRUPT
-    if findings or actions[Action.UNVERIFIED]:
+    if findings or actions[RepairAction.UNVERIFIED]:
         return ExitCode.PARTIAL
     waits = any(count for action, count in actions.items() if action.waits)
     return ExitCode.GATE_REFUSED if waits or undone else ExitCode.OK

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.restore.folder import build_folder, compare_folder, discard, forget_marker
 from tiersnap.remote_storage.restore.plan import (
-    Action,
+    RestoreAction,
     RestorePlan,
     find_partitions,
     known_log_start,
@@ -143,7 +143,7 @@ def restore(
         )
     if not apply:
         _show(output, plans, segments=segments)
-        again = "" if all(plan.action is Action.COMPARE for plan in plans) else " (with the same options)"
+        again = "" if all(plan.action is RestoreAction.COMPARE for plan in plans) else " (with the same options)"
         output.talk(f"nothing was written; next: stop the broker, then tiersnap restore … --apply{again}")
         return ExitCode.OK
     with locked(target.path):
@@ -180,7 +180,7 @@ def _rows(output: Output, results: list[tuple[RestorePlan, RestoredLog | None]],
 
 
 def _check_space(target: Target, plans: list[RestorePlan]) -> None:
-    needed = sum(plan.folder.chain.size for plan in plans if plan.action is Action.RESTORE)
+    needed = sum(plan.folder.chain.size for plan in plans if plan.action is RestoreAction.RESTORE)
     free = shutil.disk_usage(target.path).free
     if needed and needed + _SPARE_BYTES > free:
         raise TransientError(
@@ -217,7 +217,7 @@ def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePl
     folder, chain = plan.folder, plan.folder.chain
     for name in plan.leftovers:
         discard(target.path / name)
-    if plan.action is Action.COMPARE:
+    if plan.action is RestoreAction.COMPARE:
         found = compare_folder(store, folder, target.path)
     else:
         output.talk(f"fetching {len(chain.pieces)} segments of {folder.name}, {human_bytes(chain.size)}")
@@ -234,7 +234,7 @@ def _restore(output: Output, store: ObjectStore, target: Target, plan: RestorePl
         # From here on an unclean start checks segments: the empty active one, or where there was any doubt all.
         recovery_point=chain.start_offset if checks_all else chain.end_offset,
     )
-    if plan.action is not Action.COMPARE:
+    if plan.action is not RestoreAction.COMPARE:
         target.rename(built, folder.name)
     forget_marker(target.path / folder.name)
     return found

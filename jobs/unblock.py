@@ -17,7 +17,6 @@ from tiersnap.jobs.tier import exit_code, findings_of, tell_failures
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
 from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
-from tiersnap.remote_storage.cluster.errors import ClusterRefusedError, StillStuckError
 from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.lineage import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
@@ -26,6 +25,7 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.cluster.toggle import own_values, restore, settings_while_off, toggle
+from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_of
 from tiersnap.remote_storage.upload.tier_host import HostPartition

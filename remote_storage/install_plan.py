@@ -25,7 +25,7 @@ from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
 
 
-class Outcome(StrEnum):
+class InstallOutcome(StrEnum):
     """What happens at one offset."""
 
     WRITE = "WRITE"
@@ -46,22 +46,22 @@ class Outcome(StrEnum):
     @property
     def writes(self) -> bool:
         """Whether a file is written."""
-        return self in (Outcome.WRITE, Outcome.REPLACE)
+        return self in (InstallOutcome.WRITE, InstallOutcome.REPLACE)
 
     @property
     def is_damage(self) -> bool:
         """Whether remote storage holds what must not be installed."""
-        return self in (Outcome.CORRUPT, Outcome.DISAGREES)
+        return self in (InstallOutcome.CORRUPT, InstallOutcome.DISAGREES)
 
     @property
     def waits(self) -> bool:
         """Whether a segment goes on without its snapshot until somebody does something."""
         return self in (
-            Outcome.NEEDS_REPLACE,
-            Outcome.ABOVE_NEWEST,
-            Outcome.UNVERIFIED,
-            Outcome.NOT_STORED,
-            Outcome.NOT_VOUCHED,
+            InstallOutcome.NEEDS_REPLACE,
+            InstallOutcome.ABOVE_NEWEST,
+            InstallOutcome.UNVERIFIED,
+            InstallOutcome.NOT_STORED,
+            InstallOutcome.NOT_VOUCHED,
         )
 
 
@@ -70,7 +70,7 @@ class PlannedInstall:
     """One offset of the plan; `run_id`, `entry_count` and `provenance` are of the stored snapshot."""
 
     offset: int
-    outcome: Outcome
+    outcome: InstallOutcome
     reason: str
     run_id: str | None = None
     entry_count: int | None = None
@@ -157,9 +157,9 @@ class InstallPlanner:
         self._left.discard(boundary.offset)
         if not repair.action.writes:
             if is_stored or repair.action.waits:
-                self._add(boundary.offset, Outcome(str(repair.action)), repair.reason)
+                self._add(boundary.offset, InstallOutcome(str(repair.action)), repair.reason)
         elif not is_stored:
-            self._add(boundary.offset, Outcome.NOT_STORED, f"no run stored it: {repair.reason}")
+            self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored it: {repair.reason}")
         else:
             self._take(boundary, repair)
 
@@ -167,11 +167,11 @@ class InstallPlanner:
         """Account for what was stored and no boundary asked for."""
         for offset in sorted(self._left):
             if offset <= min(self._bases, default=0):
-                self._add(offset, Outcome.STRAY, "at or below the log start offset: a broker deletes it unread")
+                self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
             elif offset in self._bases:
-                self._add(offset, Outcome.NOT_REACHED, why_not_reached)
+                self._add(offset, InstallOutcome.NOT_REACHED, why_not_reached)
             else:
-                self._add(offset, Outcome.NOT_ALIGNED, "no segment begins there")
+                self._add(offset, InstallOutcome.NOT_ALIGNED, "no segment begins there")
         self.planned.sort(key=lambda planned: planned.offset)
 
     def _take(self, boundary: Boundary, repair: PlannedSnapshot) -> None:
@@ -179,19 +179,19 @@ class InstallPlanner:
         try:
             data, vouched = self._stored.read(offset)
         except CorruptDataError as error:
-            self._add(offset, Outcome.CORRUPT, error.message)
+            self._add(offset, InstallOutcome.CORRUPT, error.message)
             return
         entries = snapshot_file.decode(data)
         if vouched is None:
-            self._add(offset, Outcome.NOT_VOUCHED, "no manifest names it: the run that stored it did not finish")
+            self._add(offset, InstallOutcome.NOT_VOUCHED, "no manifest names it: the run that stored it did not finish")
             return
-        outcome, reason = Outcome(str(repair.action)), "not compared with the log"
+        outcome, reason = InstallOutcome(str(repair.action)), "not compared with the log"
         if self._compares:
             comparison = self._comparison(boundary, entries)
             at = self._options.expiry.now, self._options.producer_expiration
             reason = comparison.reason(*at)
             if not comparison.verdict(*at).is_trusted:
-                outcome = Outcome.DISAGREES
+                outcome = InstallOutcome.DISAGREES
         if outcome.writes and self._write is not None:
             self._write(repair, data)
         self._add(offset, outcome, reason, vouched, int(entries.size))
@@ -209,7 +209,7 @@ class InstallPlanner:
     def _add(
         self,
         offset: int,
-        outcome: Outcome,
+        outcome: InstallOutcome,
         reason: str,
         vouched: Vouched | None = None,
         entry_count: int | None = None,

@@ -28,7 +28,7 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowFailException
 
 from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
-from tiersnap.jobs.airflow.outcome import Outcome, in_words
+from tiersnap.jobs.airflow.outcome import ClusterOutcome, in_words
 from tiersnap.jobs.airflow.run_operator import DELTA, RunOperator
 from tiersnap.snapshot.errors import ExitCode
 
@@ -99,7 +99,7 @@ def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: 
 
 
 @task(outlets=[AssetAlias(ALIAS)])
-def report(outcome: Outcome, *, outlet_events: Any = None) -> Outcome:  # noqa: ANN401 - Airflow's accessor
+def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutcome:  # noqa: ANN401 - Airflow's accessor
     """Say in the log what was found and done, and leave it as an event of the Asset of the cluster's remote storage."""
     print("\n".join(in_words(outcome)))  # noqa: T201 - the task's log
     asset = Asset(name=f"tiersnap {outcome['cluster']}", uri=str(outcome["remote"]))
@@ -108,7 +108,7 @@ def report(outcome: Outcome, *, outlet_events: Any = None) -> Outcome:  # noqa: 
 
 
 @task(retries=0)
-def nothing_blocked(outcome: Outcome) -> None:
+def nothing_blocked(outcome: ClusterOutcome) -> None:
     """Fail where segments are damaged or the gate refused them: somebody has to do something."""
     if outcome["exit_code"] != ExitCode.OK:
         raise AirflowFailException("\n".join(in_words(outcome)))

@@ -20,10 +20,10 @@ _OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segmen
 _OF_CLUSTER = ("tiered_segments", "ready_segments", "waiting_segments", "waiting_bytes")
 _OF_CAUSE = ("verdict", "partitions", "segments", "bytes", "next_step")
 
-Outcome = dict[str, object]
+ClusterOutcome = dict[str, object]
 
 
-def read_outcome(report: Path, *, cluster: str, exit_code: int) -> Outcome | None:
+def read_outcome(report: Path, *, cluster: str, exit_code: int) -> ClusterOutcome | None:
     """The outcome of the run that wrote `report` last; None where there is no report, or no whole one."""
     try:
         found = json.loads((report / "readiness.json").read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from tiersnap.jobs import airflow as here
-from tiersnap.jobs.airflow.outcome import Outcome, read_outcome, run_id
+from tiersnap.jobs.airflow.outcome import ClusterOutcome, read_outcome, run_id
 from tiersnap.snapshot.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RunOperator(SparkSubmitOperator):
         self.cluster, self.report = cluster, report
         self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
 
-    def execute(self, context: Context) -> Outcome:
+    def execute(self, context: Context) -> ClusterOutcome:
         """Submit, and wait until the driver has ended."""
         report = Path(self.report)
         before = run_id(report)

@@ -13,7 +13,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.outcome import Outcome
+from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -125,7 +125,7 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
 
 
 def tell(
-    output: Output, command: str, outcome: Outcome, settings: RunSettings, more: Mapping[str, object] | None = None
+    output: Output, command: str, outcome: RunOutcome, settings: RunSettings, more: Mapping[str, object] | None = None
 ) -> None:
     """Emit what a run found and did; `more` ends the summary."""
     counts = {str(verdict): outcome.verdicts[verdict] for verdict in Verdict if outcome.verdicts.get(verdict)}
@@ -159,7 +159,7 @@ def tell(
         output.talk("nothing to do: no object was written and no Delta version committed")
 
 
-def tell_troubles(output: Output, outcome: Outcome) -> None:
+def tell_troubles(output: Output, outcome: RunOutcome) -> None:
     """Say what failed, and how much more is damaged than was said."""
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
@@ -171,7 +171,7 @@ def tell_troubles(output: Output, outcome: Outcome) -> None:
         output.warn(f"… and {outcome.error_count - len(outcome.errors)} failures more")
 
 
-def exit_code(outcome: Outcome, settings: RunSettings) -> ExitCode:
+def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
     if outcome.error_count:
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL

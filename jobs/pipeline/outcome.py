@@ -10,7 +10,7 @@ from tiersnap.snapshot.report import Report, RunCounts, RunInfo
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """Counts of one run; `findings` and `errors` hold the first few, `finding_count` and `error_count` all.
 
     Attributes:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.one_run import only_run
-from tiersnap.jobs.pipeline.outcome import Outcome
+from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -51,7 +51,7 @@ Talk = Callable[[str], None]
 
 def run(
     spark: SparkSession, settings: RunSettings, *, store: ObjectStore | None = None, talk: Talk = lambda _: None
-) -> Outcome:
+) -> RunOutcome:
     """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
 
     Args:
@@ -77,13 +77,13 @@ class _Run:
         self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout)
-        self._outcome = Outcome()
+        self._outcome = RunOutcome()
         self._number = 0
         self._is_store_checked = False
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """All stages."""
         with self._timed("list"):
             listed = self._list().persist()

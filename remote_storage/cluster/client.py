@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
-from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 
 SECONDS = 30.0

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tiersnap.remote_storage.cluster.copier import Progress, Watched
-from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode
@@ -74,8 +74,8 @@ class Freeing:
         counted = done if applied else [row for row in waiting if row["verdict"] in {*clearable, Verdict.GAP_BEFORE}]
         self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
         if plan is not None:
-            self.publish = plan.count(Action.PUBLISH) + plan.count(Action.FINISH)
-            ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not Action.DELETED]
+            self.publish = plan.count(PublishAction.PUBLISH) + plan.count(PublishAction.FINISH)
+            ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not PublishAction.DELETED]
             self.next_offset = max([self.stuck.next_offset, *ends])
         if plan is not None and plan.refusal is not None:
             self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint

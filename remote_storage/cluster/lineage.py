@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from functools import cache
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.errors import LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection, can_speak
+from tiersnap.remote_storage.errors import LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.metadata.lineage import EndOffsetFor, end_offset_for
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, read_partition

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from tiersnap.remote_storage.cluster.client import SECONDS, Cluster
-from tiersnap.remote_storage.cluster.errors import (
+from tiersnap.remote_storage.errors import (
     BrokerUnavailableError,
     DeliveryFailedError,
     MetadataTopicAbsentError,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
-from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError
 from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
+from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.cluster.errors import LeaderEpochLineageError, SegmentHoleError
+from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -19,7 +19,7 @@ from tiersnap.snapshot.errors import GateError, TransientError
 WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
 
-class Action(StrEnum):
+class PublishAction(StrEnum):
     """What becomes of one segment."""
 
     PUBLISH = "PUBLISH"  # COPY_SEGMENT_STARTED, then COPY_SEGMENT_FINISHED
@@ -36,7 +36,7 @@ class PlannedSegment:
     """One finished remote segment and what becomes of it."""
 
     metadata: RemoteLogSegmentMetadata
-    action: Action
+    action: PublishAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class PartitionPlan:
     leader: int = -1
     refusal: GateError | TransientError | None = field(default=None, compare=False)
 
-    def count(self, action: Action) -> int:
+    def count(self, action: PublishAction) -> int:
         """Segments of an action."""
         return Counter(planned.action for planned in self.segments)[action]
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to publish."""
-        return not any(planned.action in {Action.PUBLISH, Action.FINISH} for planned in self.segments)
+        return not any(planned.action in {PublishAction.PUBLISH, PublishAction.FINISH} for planned in self.segments)
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
         """The records, in the order in which brokers must see them; `now` in ms."""
@@ -68,10 +68,10 @@ class PartitionPlan:
         broker = self.leader if broker_id is None else broker_id
         for planned in self.segments:
             metadata = planned.metadata
-            if planned.action is Action.PUBLISH:
+            if planned.action is PublishAction.PUBLISH:
                 started = SegmentState.COPY_SEGMENT_STARTED
                 yield SegmentRecord(replace(metadata, state=started, broker_id=broker, event_timestamp=now))
-            if planned.action in {Action.PUBLISH, Action.FINISH}:
+            if planned.action in {PublishAction.PUBLISH, PublishAction.FINISH}:
                 yield SegmentUpdate(metadata.id, broker, now, SegmentState.COPY_SEGMENT_FINISHED)
 
 
@@ -107,13 +107,13 @@ def plan_segments(
     next_offset: int | None = None
     for segment in segments:
         action = _without_lineage(segment, known, log_start_offset)
-        if action in {Action.PUBLISH, Action.FINISH}:
+        if action in {PublishAction.PUBLISH, PublishAction.FINISH}:
             if next_offset is None:
                 next_offset = first_offset_missing(known.values(), log_start_offset, why_outside)
             if segment.end_offset < next_offset:
-                action = Action.COVERED
+                action = PublishAction.COVERED
             elif why := why_outside(segment):
-                action = Action.OTHER_LINEAGE
+                action = PublishAction.OTHER_LINEAGE
                 outside.append((segment, why))
             else:
                 _refuse_hole(segment, next_offset)
@@ -145,15 +145,15 @@ def first_offset_missing(
 
 def _without_lineage(
     segment: RemoteLogSegmentMetadata, known: Mapping[str, RemoteLogSegmentMetadata], log_start_offset: int
-) -> Action:
+) -> PublishAction:
     before = known.get(segment.id.segment_id)
     if before is not None and before.state is SegmentState.COPY_SEGMENT_FINISHED:
-        return Action.KNOWN
+        return PublishAction.KNOWN
     if before is not None and before.state is not SegmentState.COPY_SEGMENT_STARTED:
-        return Action.DELETED
+        return PublishAction.DELETED
     if segment.end_offset < log_start_offset:
-        return Action.BELOW_LOG_START
-    return Action.PUBLISH if before is None else Action.FINISH
+        return PublishAction.BELOW_LOG_START
+    return PublishAction.PUBLISH if before is None else PublishAction.FINISH
 
 
 def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Mapping
 from types import TracebackType
 
-from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 
 _API, _VERSION, _HEADER_CLIENT = 23, 3, "tiersnap"
 _SECONDS = 15.0

@@ -16,11 +16,11 @@ from tiersnap.remote_storage.cluster.copier import (
     quiet_seconds,
     watch,
 )
-from tiersnap.remote_storage.cluster.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off
+from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 

@@ -19,7 +19,6 @@ from types import FrameType
 
 from tiersnap.remote_storage.cluster.begun import Begun
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
-from tiersnap.remote_storage.cluster.errors import BrokerUnavailableError
 from tiersnap.remote_storage.cluster.topic_checks import (
     AS_TOTAL,
     COPY_DISABLE,
@@ -28,6 +27,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     is_copying_off,
     value_of,
 )
+from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.snapshot.errors import TransientError
 
 SETTLE_SECONDS = 1.0

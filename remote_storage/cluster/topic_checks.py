@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiersnap.remote_storage.cluster.client import Setting, Topic
-from tiersnap.remote_storage.cluster.errors import (
+from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,
     TieringOffError,

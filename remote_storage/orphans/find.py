@@ -10,8 +10,8 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.orphans.judge import (
-    Action,
     Aged,
+    Fate,
     Orphan,
     OrphanKind,
     candidates,
@@ -70,8 +70,8 @@ def orphans_of(
     found = list(judge_attempts(stored, known, aged, claims, look))
     refusal = known.refusal(stored.cluster_id)
     if refusal:
-        yield from (each for each in found if each.action is Action.LEAVE)
-        ours = [each for each in found if each.action is Action.REMOVE]
+        yield from (each for each in found if each.action is Fate.LEAVE)
+        ours = [each for each in found if each.action is Fate.REMOVE]
         if ours:
             yield _refused(stored.partition, refusal, ours)
         return
@@ -82,11 +82,11 @@ def orphans_of(
         return described is not None and "tiersnap-run-id" in described.metadata
 
     found += judge_snapshots(stored, known, aged, manifests, is_ours)
-    removed = {key for each in found if each.action is Action.REMOVE for key in each.keys}
+    removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
     yield from found
     yield from judge_rest(stored, known, aged, removed)
 
 
 def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:
     keys = tuple(key for each in ours for key in each.keys)
-    return Orphan(OrphanKind.PARTITION, Action.REFUSE, reason, keys, sum(each.size for each in ours), partition)
+    return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size for each in ours), partition)

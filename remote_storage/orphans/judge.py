@@ -38,7 +38,7 @@ class OrphanKind(StrEnum):
     PARTITION = "PARTITION"  # what is of a partition that is refused
 
 
-class Action(StrEnum):
+class Fate(StrEnum):
     """What becomes of it."""
 
     REMOVE = "REMOVE"
@@ -57,7 +57,7 @@ class Orphan:
     """
 
     kind: OrphanKind
-    action: Action
+    action: Fate
     reason: str
     keys: tuple[str, ...]
     size: int = 0
@@ -94,7 +94,7 @@ def judge_attempts(
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
-        action, reason = _fate(attempt, claim, known, look) if claim else (Action.LEAVE, "no claim of ours names it")
+        action, reason = _fate(attempt, claim, known, look) if claim else (Fate.LEAVE, "no claim of ours names it")
         size = sum(info.size for info in attempt.objects.values())
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
         yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
@@ -110,18 +110,24 @@ def _fate(
     claim: Claim,
     known: KnownPartition,
     look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
-) -> tuple[Action, str]:
+) -> tuple[Fate, str]:
     if attempt.segment_id in known.records:
-        return Action.REMOVE, "the cluster has deleted it"
+        return Fate.REMOVE, "the cluster has deleted it"
     if claim.finished not in (None, attempt.segment_id):
-        return Action.REMOVE, f"another attempt finished: {claim.finished}"
+        return Fate.REMOVE, f"another attempt finished: {claim.finished}"
     copy = None if attempt.missing else look(attempt)
     if not isinstance(copy, RemoteCopy):
-        return Action.REMOVE, "it was never finished, or lost an object"
+        return Fate.REMOVE, "it was never finished, or lost an object"
     published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
     if known.is_live and copy.end_offset > published:
-        return Action.LEAVE, f"not published yet, and the cluster's remote log ends at {published}: tiersnap publish"
-    return Action.REMOVE, "the cluster knows no such segment, and others hold its offsets" if known.is_live else _TOPIC
+        return (
+            Fate.LEAVE,
+            f"not published yet, and the cluster's remote log ends at {published}: tiersnap publish",
+        )
+    return (
+        Fate.REMOVE,
+        "the cluster knows no such segment, and others hold its offsets" if known.is_live else _TOPIC,
+    )
 
 
 _TOPIC = "the topic was deleted"
@@ -147,15 +153,15 @@ def judge_snapshots(
             continue
         if offset in told or is_ours(info):
             gone.add(offset)
-            yield Orphan(OrphanKind.SNAPSHOT, Action.REMOVE, reason, (info.key,), info.size, stored.partition)
+            yield Orphan(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
         else:
             why = "no manifest of ours tells of it"
-            yield Orphan(OrphanKind.SNAPSHOT, Action.LEAVE, why, (info.key,), info.size, stored.partition)
+            yield Orphan(OrphanKind.SNAPSHOT, Fate.LEAVE, why, (info.key,), info.size, stored.partition)
     left = stored.snapshots.keys() - gone
     for info, manifest in manifests:
         if aged.is_old(info.modified) and left.isdisjoint(record.offset for record in manifest.snapshots):
             reason = "none of its snapshots is left"
-            yield Orphan(OrphanKind.MANIFEST, Action.REMOVE, reason, (info.key,), info.size, stored.partition)
+            yield Orphan(OrphanKind.MANIFEST, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
 
 
 def _of_no_segment(offset: int, known: KnownPartition) -> str:
@@ -178,4 +184,4 @@ def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, remov
     rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
     if all(aged.is_old(info.modified) for _, info in rest):
         for kind, info in rest:
-            yield Orphan(kind, Action.REMOVE, _TOPIC, (info.key,), info.size, stored.partition)
+            yield Orphan(kind, Fate.REMOVE, _TOPIC, (info.key,), info.size, stored.partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tiersnap.remote_storage.orphans.judge import Action, Orphan, OrphanKind
+from tiersnap.remote_storage.orphans.judge import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import TiersnapError
 
@@ -19,7 +19,7 @@ def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orph
     """
     failed = set()
     for orphan in orphans:
-        if orphan.action is not Action.REMOVE or (orphan.kind in _LAST and orphan.partition in failed):
+        if orphan.action is not Fate.REMOVE or (orphan.kind in _LAST and orphan.partition in failed):
             continue
         failures = _remove(store, orphan)
         if failures:

@@ -23,8 +23,8 @@ from typing import Protocol
 
 from pyarrow import fs
 
+from tiersnap.remote_storage.errors import FolderDiffersError
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.restore.errors import FolderDiffersError
 from tiersnap.remote_storage.restore.files import fetch_piece, same_content
 from tiersnap.remote_storage.restore.own_folder import MARKER, OwnFolder, plan_of, remove_own
 from tiersnap.remote_storage.restore.remote_copies import read_indexes

@@ -32,7 +32,7 @@ from tiersnap.snapshot.log.restored_log import OpenTransaction
 _MOST_NAMED = 5
 
 
-class Action(StrEnum):
+class RestoreAction(StrEnum):
     """What happens to a partition."""
 
     RESTORE = "RESTORE"
@@ -49,7 +49,7 @@ class RestorePlan:
         leftovers: names of unfinished folders of other plans for this partition.
     """
 
-    action: Action
+    action: RestoreAction
     folder: FolderPlan
     destination: Destination
     source_cluster: str
@@ -164,10 +164,10 @@ def plan_restore(
         now=now,
     )
     unfinished = find_unfinished(folder, target.path)
-    action = Action.RESTORE if unfinished.resumed is None else Action.RESUME
+    action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
     if (target.path / folder.name).exists():
         _check_segments(target, folder)
-        action = Action.COMPARE
+        action = RestoreAction.COMPARE
     return RestorePlan(
         action,
         folder,

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
 from tiersnap.remote_storage.presence.copies import UnusableCopy
-from tiersnap.remote_storage.restore.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 
 Published = Mapping[str, RemoteLogSegmentMetadata]

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tiersnap.remote_storage.errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import is_uuid
-from tiersnap.remote_storage.restore.errors import MissingMetaPropertiesError, OtherClusterError, UnknownClusterError
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import CorruptCheckpointError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.formats import meta_properties

@@ -21,7 +21,7 @@ from tiersnap.snapshot.errors import ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.repair.plan import Action, PlannedSnapshot, Write
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction, Write
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def in_place(partition: Partition) -> Iterator[Write]:
         yield write
         for planned in sorted(plan, key=lambda planned: planned.offset, reverse=True):
             path = path_of(planned)
-            if not publish(path, replace=planned.action is Action.REPLACE):
+            if not publish(path, replace=planned.action is RepairAction.REPLACE):
                 message = f"{path}: there is something that is no file"
                 raise ObjectExistsError(message, hint="move it away, then run again")
             sync_directory(folder)

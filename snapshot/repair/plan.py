@@ -27,7 +27,7 @@ from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
 
 
-class Action(StrEnum):
+class RepairAction(StrEnum):
     """What happens at one offset."""
 
     WRITE = "WRITE"
@@ -42,12 +42,12 @@ class Action(StrEnum):
     @property
     def writes(self) -> bool:
         """Whether a file is written."""
-        return self in (Action.WRITE, Action.REPLACE)
+        return self in (RepairAction.WRITE, RepairAction.REPLACE)
 
     @property
     def waits(self) -> bool:
         """Whether a segment goes on waiting for this snapshot until somebody does something."""
-        return self in (Action.NEEDS_REPLACE, Action.ABOVE_NEWEST, Action.UNVERIFIED)
+        return self in (RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class PlannedSnapshot:
     """One offset of the plan."""
 
     offset: int
-    action: Action
+    action: RepairAction
     found: SnapshotVerdict
     reason: str
     provenance: Provenance
@@ -168,20 +168,20 @@ class Planner:
             self._write(planned, snapshot_file.encode(entries))
         self.planned.append(planned)
 
-    def _action(self, offset: int, found: SnapshotVerdict) -> Action | None:
+    def _action(self, offset: int, found: SnapshotVerdict) -> RepairAction | None:
         options = self._options
         if offset in self._strays:
-            return Action.STRAY
+            return RepairAction.STRAY
         if options.every_boundary:
-            return Action.WRITE
+            return RepairAction.WRITE
         if found.is_trusted:
-            return Action.KEEP
+            return RepairAction.KEEP
         if found is SnapshotVerdict.MISSING and offset not in self._bases:
             return None
         if self._is_never_tiered:
-            return Action.NEVER_TIERED
+            return RepairAction.NEVER_TIERED
         if found is SnapshotVerdict.UNVERIFIED:
-            return Action.UNVERIFIED
+            return RepairAction.UNVERIFIED
         if found is not SnapshotVerdict.MISSING:
-            return Action.REPLACE if options.replace else Action.NEEDS_REPLACE
-        return Action.WRITE if offset <= self._limit else Action.ABOVE_NEWEST
+            return RepairAction.REPLACE if options.replace else RepairAction.NEEDS_REPLACE
+        return RepairAction.WRITE if offset <= self._limit else RepairAction.ABOVE_NEWEST

@@ -41,7 +41,7 @@ SIMULATED = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """One row of SIMULATED; `reaction` is None where no such client gets the answer."""
 
     write: Write
@@ -88,13 +88,13 @@ def outcomes(
     brokers: Sequence[BrokerEra],
     clients: Sequence[ClientEra],
     given: Circumstances,
-) -> list[Outcome]:
+) -> list[WriteOutcome]:
     """Rows of the classes, alike ones as one; those that double come first, then those that differ.
 
     Args:
         producer_ids: of the leader's entries, to which the members of the classes are indexes.
     """
-    found: dict[Hashable, Outcome] = {}
+    found: dict[Hashable, WriteOutcome] = {}
     for write_class in classes:
         for outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
             key = replace(outcome, writes=0, example=0)
@@ -130,7 +130,7 @@ def differing_writes(
             }
 
 
-def as_table(rows: Iterable[Outcome]) -> pa.Table:
+def as_table(rows: Iterable[WriteOutcome]) -> pa.Table:
     """The rows with the schema SIMULATED."""
     return pa.Table.from_pylist([row.as_row() for row in rows], schema=SIMULATED)
 
@@ -141,12 +141,12 @@ def _of_class(
     brokers: Sequence[BrokerEra],
     clients: Sequence[ClientEra],
     given: Circumstances,
-) -> Iterator[Outcome]:
+) -> Iterator[WriteOutcome]:
     answers = {era: (write_class.leader_answers[era.name], write_class.replica_answers[era.name]) for era in brokers}
     for (leader, replica), alike in _grouped(answers).items():
         reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
         for reaction, reacting in _grouped(reactions).items():
-            yield Outcome(
+            yield WriteOutcome(
                 write_class.write,
                 write_class.is_transactional,
                 int(write_class.members.size),

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.orphans.find import orphans_of
-from tiersnap.remote_storage.orphans.judge import Action, Aged, Orphan
+from tiersnap.remote_storage.orphans.judge import Aged, Fate, Orphan
 from tiersnap.remote_storage.orphans.known import KnownPartition
 from tiersnap.remote_storage.orphans.stored import list_stored
 from tiersnap.remote_storage.presence.finished import finished_of
@@ -78,7 +78,7 @@ def orphans(store: ObjectStore, told: KnownPartition, *, older_than: int = DAY) 
 
 def removable(found: Iterable[Orphan]) -> set[str]:
     """Keys that would go."""
-    return {key for each in found if each.action is Action.REMOVE for key in each.keys}
+    return {key for each in found if each.action is Fate.REMOVE for key in each.keys}
 
 
 def copies(store: ObjectStore) -> set[str]:

@@ -6,7 +6,7 @@ from tests.reference.left_over import CLUSTER, DAY, KEYS, put_snapshots
 from tests.reference.planned import PARTITION
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.orphans.judge import Action, Aged, OrphanKind
+from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.unfinished import unfinished
 
@@ -33,7 +33,7 @@ def test_an_upload_that_a_claim_names_is_aborted_and_a_plugins_is_left(s3_store)
     keys = {segment_id: begin_upload(s3_store, segment_id) for segment_id in (ours, theirs)}
     assert found_in(s3_store, older_than=100 * 365 * DAY) == [], "moto dates every upload in 2010"
     found = found_in(s3_store)
-    assert {each.segment_id: each.action for each in found} == {ours: Action.REMOVE, theirs: Action.LEAVE}
+    assert {each.segment_id: each.action for each in found} == {ours: Fate.REMOVE, theirs: Fate.LEAVE}
     assert {each.kind for each in found} == {OrphanKind.UPLOAD}
     assert [failures for _, failures in remove(s3_store, found)] == [()]
     assert [upload.key for upload in s3_store.unfinished_uploads()] == [keys[theirs]]
@@ -45,6 +45,6 @@ def test_an_upload_of_another_cluster_is_refused(s3_store):
     put_snapshots(s3_store, [5])
     begin_upload(s3_store, ours)
     (found,) = found_in(s3_store, cluster_id="AnotherClusterAnother_")
-    assert found.action is Action.REFUSE
+    assert found.action is Fate.REFUSE
     (found,) = found_in(s3_store)
-    assert found.action is Action.REMOVE
+    assert found.action is Fate.REMOVE

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
-from tiersnap.jobs.pipeline.outcome import Outcome
+from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 
@@ -28,7 +28,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(spark: SparkSession, logs: Path, **more: object) -> Outcome:
+def run(spark: SparkSession, logs: Path, **more: object) -> RunOutcome:
     places = (str(logs),), str(logs.parent / "remote"), str(logs.parent / "warehouse")
     return run_job(spark, RunSettings(*places, **more))  # type: ignore[arg-type]
 

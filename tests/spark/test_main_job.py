@@ -16,7 +16,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
 from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.pipeline.outcome import Outcome
+from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -176,7 +176,7 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
     write(logs, "orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0, 5, 10)
     write(logs, "payments", OTHER_ID, 0, 5)
 
-    def run_topic(topic: str) -> Outcome:
+    def run_topic(topic: str) -> RunOutcome:
         places = (str(logs),), str(tmp_path / "remote"), str(warehouse)
         return run_job(session, RunSettings(*places, topic=topic, apply=True))
 

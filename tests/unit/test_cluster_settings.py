@@ -9,11 +9,10 @@ import pytest
 from tiersnap.jobs.options.cluster import read_properties
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Setting
-from tiersnap.remote_storage.cluster.errors import CopyingOnError
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests
-from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.errors import CopyingOnError, ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError

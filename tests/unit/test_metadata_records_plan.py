@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of
-from tiersnap.remote_storage.cluster.errors import LeaderEpochLineageError, SegmentHoleError
-from tiersnap.remote_storage.cluster.publish_plan import Action, PartitionPlan, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
+from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -41,7 +41,7 @@ def segment(start: int, end: int, state: SegmentState = FINISHED) -> RemoteLogSe
     )
 
 
-def plan(segments, known=(), *, log_start=0, outside=()) -> list[Action]:
+def plan(segments, known=(), *, log_start=0, outside=()) -> list[PublishAction]:
     planned = plan_segments(
         segments,
         {each.id.segment_id: each for each in known},
@@ -56,31 +56,39 @@ A, B, C = segment(0, 99), segment(100, 199), segment(200, 299)
 
 
 def test_each_segment_is_published_once():
-    assert plan([A, B, C]) == [Action.PUBLISH] * 3
-    assert plan([A, B, C], [A]) == [Action.KNOWN, Action.PUBLISH, Action.PUBLISH]
-    assert plan([A, B, C], [A, replace(B, state=STARTED)]) == [Action.KNOWN, Action.FINISH, Action.PUBLISH]
-    assert plan([A, B, C], [A, B, C]) == [Action.KNOWN] * 3
+    assert plan([A, B, C]) == [PublishAction.PUBLISH] * 3
+    assert plan([A, B, C], [A]) == [PublishAction.KNOWN, PublishAction.PUBLISH, PublishAction.PUBLISH]
+    assert plan([A, B, C], [A, replace(B, state=STARTED)]) == [
+        PublishAction.KNOWN,
+        PublishAction.FINISH,
+        PublishAction.PUBLISH,
+    ]
+    assert plan([A, B, C], [A, B, C]) == [PublishAction.KNOWN] * 3
 
 
 @pytest.mark.parametrize("state", [DELETING, DELETED])
 def test_what_a_broker_has_deleted_is_not_brought_back(state):
-    assert plan([A, B], [replace(A, state=state)], log_start=100) == [Action.DELETED, Action.PUBLISH]
+    assert plan([A, B], [replace(A, state=state)], log_start=100) == [PublishAction.DELETED, PublishAction.PUBLISH]
 
 
 def test_what_lies_below_the_log_start_is_not_brought_back():
-    assert plan([A, B, C], log_start=100) == [Action.BELOW_LOG_START, Action.PUBLISH, Action.PUBLISH]
-    assert plan([A, B], log_start=50) == [Action.PUBLISH, Action.PUBLISH], "the log start lies inside it"
+    assert plan([A, B, C], log_start=100) == [
+        PublishAction.BELOW_LOG_START,
+        PublishAction.PUBLISH,
+        PublishAction.PUBLISH,
+    ]
+    assert plan([A, B], log_start=50) == [PublishAction.PUBLISH, PublishAction.PUBLISH], "the log start lies inside it"
 
 
 def test_what_the_brokers_have_copied_is_not_published_as_another_segment():
     theirs = [segment(0, 99), segment(100, 149)]
-    assert plan([A, B, C], theirs) == [Action.COVERED, Action.PUBLISH, Action.PUBLISH]
-    assert plan([A], [segment(0, 99, STARTED)]) == [Action.PUBLISH], "an attempt that failed covers nothing"
+    assert plan([A, B, C], theirs) == [PublishAction.COVERED, PublishAction.PUBLISH, PublishAction.PUBLISH]
+    assert plan([A], [segment(0, 99, STARTED)]) == [PublishAction.PUBLISH], "an attempt that failed covers nothing"
 
 
 def test_segments_of_another_log_cover_nothing():
     theirs = segment(0, 99)
-    assert plan([A, B], [theirs], outside=[theirs]) == [Action.PUBLISH, Action.PUBLISH]
+    assert plan([A, B], [theirs], outside=[theirs]) == [PublishAction.PUBLISH, PublishAction.PUBLISH]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +107,7 @@ def test_no_segment_is_published_that_brokers_would_not_find():
 
 def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_this_log_has_the_offsets():
     theirs, ours = segment(100, 249), [segment(100, 159), segment(160, 299)]
-    planned = [Action.PUBLISH, Action.OTHER_LINEAGE, Action.PUBLISH, Action.PUBLISH]
+    planned = [PublishAction.PUBLISH, PublishAction.OTHER_LINEAGE, PublishAction.PUBLISH, PublishAction.PUBLISH]
     assert plan([A, theirs, *ours], outside=[theirs]) == planned
     with pytest.raises(LeaderEpochLineageError, match="would copy it again"):
         plan([A, theirs, ours[0]], outside=[theirs])

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.orphans.judge import Action, Aged, OrphanKind
+from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.unfinished import unfinished
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -76,7 +76,7 @@ def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):
     first, *others = finished(store, layout)
     found = orphans(store, known(first))
     assert [each.segment_id for each in found] == [each.id.segment_id for each in others]
-    assert {each.action for each in found} == {Action.LEAVE}
+    assert {each.action for each in found} == {Fate.LEAVE}
     assert all("tiersnap publish" in each.reason for each in found)
 
 
@@ -137,7 +137,7 @@ def test_what_no_claim_names_is_named_only(store, layout, tmp_path):
     make_old(store)
     found = orphans(store, known(*ours))
     assert {each.segment_id for each in found} == {each.id.segment_id for each in theirs}
-    assert {(each.action, each.reason) for each in found} == {(Action.LEAVE, "no claim of ours names it")}
+    assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of ours names it")}
 
 
 def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
@@ -149,7 +149,7 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
     store.put_if_absent(f"{folder}{15:020d}-{killed}.log", b"half")
     make_old(store)
     (found,) = orphans(store, known(*published))
-    assert (found.kind, found.segment_id, found.action) == (OrphanKind.ATTEMPT, killed, Action.REMOVE)
+    assert (found.kind, found.segment_id, found.action) == (OrphanKind.ATTEMPT, killed, Fate.REMOVE)
 
 
 REFUSALS = {
@@ -169,7 +169,7 @@ def test_a_partition_is_refused_as_a_whole_where_the_records_do_not_say_all(stor
     changes, reason = REFUSALS[case]
     found = orphans(store, known(first, replace(second, state=DELETED), **changes))
     assert removable(found) == set()
-    (refused,) = [each for each in found if each.action is Action.REFUSE]
+    (refused,) = [each for each in found if each.action is Fate.REFUSE]
     assert reason in refused.reason
     assert list(remove(store, found)) == []
 
@@ -180,7 +180,7 @@ def test_a_partition_of_which_nobody_says_the_cluster_is_refused(store, layout, 
     store.delete([KEYS.cluster(PARTITION)])
     everything = [replace(each, state=DELETED) for each in finished(store, layout)]
     (refused,) = orphans(store, known(*everything))
-    assert refused.action is Action.REFUSE
+    assert refused.action is Fate.REFUSE
 
 
 def test_snapshots_below_the_log_start_go_and_their_manifests_with_the_last_of_them(store, layout, tmp_path):
@@ -205,7 +205,7 @@ def test_a_snapshot_of_which_no_manifest_tells_is_named_only(store, tmp_path):
     store.put_if_absent(KEYS.snapshot(PARTITION, 3), b"somebody's")
     make_old(store)
     (found,) = orphans(store, known(*finished(store, AivenLayout(KEYS)), log_start=5))
-    assert (found.kind, found.action) == (OrphanKind.SNAPSHOT, Action.LEAVE)
+    assert (found.kind, found.action) == (OrphanKind.SNAPSHOT, Fate.LEAVE)
 
 
 def of_a_deleted_topic(store, layout, tmp_path):

@@ -8,9 +8,8 @@ import pytest
 
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
-from tiersnap.remote_storage.errors import MissingTailError
+from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError, UnknownToClusterError
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.errors import DeletedByClusterError, UnknownToClusterError
 from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
