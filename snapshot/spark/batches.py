@@ -32,7 +32,7 @@ def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
         & (F.col("modified_ns") == F.col("known.segment_modified_ns"))
         & F.col("topic_id").eqNullSafe(F.col("known.topic_id"))
     )
-    rows = segments.join(known, on=list(SEGMENT_KEY), how="left")
+    rows = segments.join(known, on=list(SEGMENT_KEY), how="left").withColumn("not_read", F.lit(None).cast("string"))
     return rows.where(~F.coalesce(is_known, F.lit(False))).select(*schemas.WANTED.names)
 
 
