@@ -43,15 +43,15 @@ def test_a_partition_that_is_gone_leaves_the_report_and_comes_back_with_its_fold
     run(spark, logs)
     assert reported(logs) == {"orders-0", "payments-0"}
     shutil.move(logs / "payments-0", tmp_path / "elsewhere")
-    assert run(spark, logs, topic="orders").commits == 0, "it did not look for the other"
+    assert run(spark, logs, topic="orders").counts.delta_commits == 0, "it did not look for the other"
     assert reported(logs) == {"orders-0", "payments-0"}
     run(spark, logs)
     assert reported(logs) == {"orders-0"}
-    assert run(spark, logs).commits == 0, "said once"
+    assert run(spark, logs).counts.delta_commits == 0, "said once"
     shutil.move(tmp_path / "elsewhere", logs / "payments-0")
     run(spark, logs)
     assert reported(logs) == {"orders-0", "payments-0"}
-    assert run(spark, logs).commits == 0
+    assert run(spark, logs).counts.delta_commits == 0
 
 
 def test_the_settings_of_the_last_run_fill_the_commands_of_the_report(spark: SparkSession, logs: Path) -> None:
