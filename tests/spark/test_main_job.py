@@ -42,7 +42,7 @@ def run(source: Path, remote: Remote, warehouse: Path, *options: str, report: st
 
 
 def versions(warehouse: Path) -> dict[str, int]:
-    return {table.name: DeltaTable(str(table)).version() for table in warehouse.iterdir()}
+    return {table.name: DeltaTable(str(table)).version() for table in warehouse.iterdir() if table.is_dir()}
 
 
 def verdicts(report: Path) -> dict[str, int]:
