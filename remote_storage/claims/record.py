@@ -67,7 +67,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSnapshot:
-    """The snapshot that was uploaded with the segment: CRC-32C, and what was said of it."""
+    """The snapshot that was uploaded with the segment: CRC-32C, and what it was made of.
+
+    `verdict` is that of the comparison of a broker's file, every entry counted; "" of what was computed.
+    """
 
     crc32c: int
     provenance: str

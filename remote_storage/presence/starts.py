@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
+from tiersnap.remote_storage.claims import ClaimedSegment, ClaimedSnapshot, read_claim
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
@@ -22,9 +22,10 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
-_TOLD = frozenset({Provenance.BROKER, Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START})
+_COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START})
+_STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 
 
 def find_start(
@@ -41,8 +42,9 @@ def find_start(
             claim = read_claim(store, ObjectKeys(), segment)
         except CorruptDataError:
             continue
-        is_finished = claim is not None and claim.finished == copy["segment_id"]
-        if claim is not None and is_finished and claim.snapshot is not None and claim.snapshot.provenance in _TOLD:
+        if claim is None or claim.finished != copy["segment_id"] or claim.snapshot is None:
+            continue
+        if _is_start(claim.snapshot):
             return {
                 "offset": copy["end_offset"] + 1,
                 "segment_id": copy["segment_id"],
@@ -51,6 +53,12 @@ def find_start(
                 "provenance": claim.snapshot.provenance,
             }
     return None
+
+
+def _is_start(snapshot: ClaimedSnapshot) -> bool:
+    """Leave to upload is not enough: a broker's file must have matched the log with every entry counted."""
+    is_compared = snapshot.provenance == Provenance.BROKER and snapshot.verdict in _STRICT
+    return snapshot.provenance in _COMPUTED or is_compared
 
 
 def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: Mapping[str, Any]) -> bytes:

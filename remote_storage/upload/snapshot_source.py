@@ -22,7 +22,7 @@ class SnapshotSource:
 
     Attributes:
         offset: exclusive; the base offset of the segment that follows.
-        provenance, verdict: see TrustedSnapshot.
+        provenance, verdict, comparison: see TrustedSnapshot.
         crc32c: of the whole file; None where nobody recorded it.
         data: the bytes, where they were just computed.
         file: the broker's, with the size that was compared.
@@ -32,6 +32,7 @@ class SnapshotSource:
     offset: int
     provenance: Provenance
     verdict: SnapshotVerdict | None = None
+    comparison: SnapshotVerdict | None = None
     crc32c: int | None = None
     data: bytes | None = None
     file: SourceFile | None = None
@@ -45,7 +46,8 @@ class SnapshotSource:
             SnapshotChangedError: it is another one.
             CorruptSnapshotError, MissingProducerSnapshotError: see TrustedSnapshot.
         """
-        return TrustedSnapshot(self.offset, self._read(store), self.provenance, self.verdict, self.crc32c)
+        data = self._read(store)
+        return TrustedSnapshot(self.offset, data, self.provenance, self.verdict, self.crc32c, self.comparison)
 
     def _read(self, store: ObjectStore) -> bytes:
         if self.data is not None:

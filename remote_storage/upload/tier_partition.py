@@ -303,4 +303,6 @@ class _Job:
 
 def _snapshot_of(ready: ReadySegment) -> ClaimedSnapshot:
     snapshot = ready.producer_snapshot
-    return ClaimedSnapshot(crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.verdict or ""))
+    return ClaimedSnapshot(
+        crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.comparison or snapshot.verdict or "")
+    )

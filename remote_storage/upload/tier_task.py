@@ -45,6 +45,7 @@ READY = pa.schema(
         # The snapshot at next_base_offset: the broker's file, or the object that was computed.
         ("provenance", _TEXT),
         ("verdict", _TEXT),
+        ("comparison", _TEXT),
         ("file_bytes", _LONG),
         ("file_crc", _LONG),
         ("object_key", _TEXT),  # null for the broker's file
@@ -111,6 +112,7 @@ def _snapshot(row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str) ->
         offset=offset,
         provenance=Provenance(row["provenance"]),
         verdict=SnapshotVerdict(row["verdict"]),
+        comparison=SnapshotVerdict(row["comparison"]),
         crc32c=row["file_crc"],
         file=SourceFile(filesystem, f"{folder}/{file_name(offset)}", row["file_bytes"]),
     )

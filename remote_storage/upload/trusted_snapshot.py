@@ -19,6 +19,8 @@ class TrustedSnapshot:
         offset: exclusive; the base offset of the segment that follows.
         provenance: where the content comes from.
         verdict: what comparing with the log said; a broker's file needs one, what was computed is its own.
+        comparison: of a broker's file with every entry counted, where that is known: leave to upload is no more than
+            that, and only a file that matches strictly may start a carry.
         crc32c: of the whole file, as it was recorded when it was computed or compared; None where it was not.
 
     Raises:
@@ -32,6 +34,7 @@ class TrustedSnapshot:
     provenance: Provenance
     verdict: SnapshotVerdict | None = None
     crc32c: int | None = None
+    comparison: SnapshotVerdict | None = None
 
     def __post_init__(self) -> None:
         name = snapshot_file.file_name(self.offset)

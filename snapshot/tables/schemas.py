@@ -234,6 +234,7 @@ COPY_PLAN = pa.struct(
         ("provenance", _TEXT),  # of the snapshot at next_base_offset: BROKER, or that of the object
         ("file_bytes", _LONG),
         ("file_crc", _LONG),
+        ("comparison", _TEXT),  # of the broker's file, every entry counted (trust.SnapshotVerdict); null for an object
         ("object_key", _TEXT),  # null for the broker's file
         ("object_crc", _LONG),
     ]

@@ -100,6 +100,7 @@ class JudgePartition:
             "provenance": end["provenance"] if is_object else self._provenance(end),
             "file_bytes": end["file_bytes"],
             "file_crc": end["file_crc"],
+            "comparison": None if is_object else end["found"],
             "object_key": end["object_key"] if is_object else None,
             "object_crc": end["object_crc"] if is_object else None,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -291,3 +292,22 @@ def test_a_copy_whose_snapshot_is_not_the_claimed_one_stops_its_partition(tmp_pa
     assert done.exit_code != 0
     assert "its claim says" in done.err
     assert copies(remote).total() == 2
+
+
+def test_a_file_that_may_be_uploaded_and_differs_from_the_log_starts_no_carry(tmp_path: Path) -> None:
+    whole, remote, day = tmp_path / "logs", tmp_path / "remote", 86_400_000
+    segments = {
+        0: [data_batch(0, 10, 1, 0, 0, timestamp=NOW - 3 * day)],
+        10: [data_batch(10, 10, 2, 0, 0, timestamp=NOW - 2 * day)],
+    }
+    empty = snapshot_file.encode(snapshot_file.decode(bytes.fromhex("000148674bc700000000")))
+    write_partition(whole, "orders", 0, segments, snapshots={10: empty}, high_watermark=20, indexes=True)
+    assert tier(whole, remote, "--apply").exit_code == 0
+    (claim,) = [json.loads(data) for key, (data, _) in files(remote).items() if '"finished"' in data.decode("latin-1")]
+    assert claim["snapshot"]["provenance"] == "BROKER"
+    assert claim["snapshot"]["verdict"] == "SUSPECT", "a broker that loads it now drops what it lacks; that is all"
+    segments[20] = [data_batch(20, 10, 2, 0, 10, timestamp=NOW)]
+    write_partition(whole, "orders", 0, segments, snapshots={10: empty}, high_watermark=30, indexes=True)
+    assert tier(whole, remote, "--apply", "--all").exit_code == 0
+    (stored,) = [data for key, (data, _) in files(remote).items() if key.endswith("20.snapshot")]
+    assert snapshot_file.decode(stored)["producer_id"].tolist() == [1, 2]
