@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -15,6 +16,8 @@ from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,17 @@ class Maintained:
     superseded: int
     files: int
     size: int
+
+
+@contextmanager
+def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
+    """Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two."""
+    before = spark.conf.get(_LISTING_TASKS)
+    spark.conf.set(_LISTING_TASKS, "8")
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_TASKS, str(before))
 
 
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
@@ -106,7 +120,8 @@ def _one(
             same = " and ".join(f"t.{name} = d.{name}" for name in key)
             delta.alias("t").merge(doomed.alias("d"), same).whenMatchedDelete().execute()
         delta.optimize().executeCompaction()
-        delta.vacuum(vacuum_after_hours)
+        with _few_listing_tasks(warehouse.spark):
+            delta.vacuum(vacuum_after_hours)
     detail = delta.detail().select("numFiles", "sizeInBytes").first()
     files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
     return Maintained(table, before, superseded, files, size)
