@@ -37,7 +37,7 @@ def test_a_submitted_run_goes_on_when_a_worker_dies_and_ends_as_one_host_alone(t
         done = submit(cluster.url, *words(source, remote, tmp_path), conf=conf)
         kill.join(timeout=60)
     host = tiersnap("tier", source, "--remote", alone, "--apply")
-    assert "hopeless-0" in done.stderr, done.stdout + done.stderr[-3000:]
+    assert "hopeless-0" in done.stdout + done.stderr, done.stderr[-3000:]
     assert done.returncode == host.exit_code
     assert (tmp_path / "report" / "index.html").is_file()
     assert "worker-1" not in cluster.processes.running, "it was killed while the run was at work"
