@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 import shutil
 import time
@@ -18,6 +16,7 @@ from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs import delta_jars
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = [
@@ -144,12 +143,11 @@ def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(
 def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_report_and_event(
     airflow: Airflow, fleet: Fleet
 ) -> None:
-    fleet.warehouse.mkdir()
-    holder = os.open(fleet.warehouse, os.O_RDONLY)
-    fcntl.flock(holder, fcntl.LOCK_EX)
+    another_run = contextlib.ExitStack()
+    another_run.enter_context(only_run(str(fleet.warehouse), "another-run"))
     with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
         await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", started)
-        os.close(holder)
+        another_run.close()
         assert started.process.wait(SECONDS) == 0, started.tail
     # The wait used up no retry.
     assert states(airflow)["cluster.run"] == ("success", 1)
