@@ -33,8 +33,9 @@ def shown(*words: str | Path) -> list[str]:
 
 
 def without_numbers(lines: list[str]) -> set[str]:
-    """The lines with every number and path alike: what differs from run to run."""
-    return {re.sub(r"\s+", " ", re.sub(r"\d[\d.]*|/\S+/data", "#", line)).strip() for line in lines}
+    """The lines with every number, unit and path alike: what differs from run to run and from disk to disk."""
+    alike = (re.sub(r"\d[\d.]*|/\S+/data", "#", re.sub(r"[KMGT]iB", "B", line)) for line in lines)
+    return {re.sub(r"\s+", " ", line).strip() for line in alike}
 
 
 def verdicts(ran) -> dict[str, int]:
