@@ -88,6 +88,12 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
 
         # Copies of ours that the broker never hears of, as a replica with a place of its own makes them.
         elsewhere = tmp_path / "elsewhere"
+
+        def ready() -> object:
+            planned = tiersnap("tier", disks.log_dir, "--remote", elsewhere, *LAYOUT)
+            return planned.row(partition=f"{TOPIC}-0")["verdicts"].get("READY")
+
+        wait_until(lambda: ready() == len(closed), "the checkpoint has the high watermark")
         assert tiersnap("tier", disks.log_dir, "--remote", elsewhere, *LAYOUT, "--apply").exit_code == 0
         shutil.copytree(elsewhere, tier.directory, dirs_exist_ok=True)
         both = files(tier.directory)
