@@ -97,7 +97,7 @@ def test_config_shows_the_settings_of_what_is_there(command: Path, beside_a_fore
     done = say(command, beside_a_foreign_jobs, "config")
     assert done.returncode == 0, done.stderr
     assert "producer-expiration" in done.stdout
-    (beside_a_foreign_jobs / "settings.yaml").write_text("run:\n  keep: deltas\nscan:\n  topic: orders\n")
+    (beside_a_foreign_jobs / "settings.yaml").write_text("run:\n  scan: window\nscan:\n  topic: orders\n")
     assert say(command, beside_a_foreign_jobs, "--config", "settings.yaml", "config", "scan").returncode == 0
 
 
