@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,6 @@ from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 MOST_TOLD = 20
 TABLE = "record_batches"
-Talk = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.snapshot.formats.snapshot_file import file_name
-from tiersnap.snapshot.log.log_dir import resolve
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
 
 _LONG, _TEXT = pa.int64(), pa.string()
@@ -78,8 +78,7 @@ class TierTask:
 
 def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:
     """A row of READY as tier_partition takes it."""
-    filesystem, path = resolve(row["log_dir"])
-    folder = f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
+    filesystem, folder = partition_folder(row)
     stem = f"{folder}/{row['base_offset']:020d}"
     opened = row["open_transactions"]
     return PlannedSegment(

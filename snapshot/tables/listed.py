@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import fs
 
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment, resolve
 from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
@@ -166,6 +167,12 @@ def chains(partition: Partition) -> Iterator[str]:
 def fingerprint(*parts: object) -> str:
     """A short digest of plain data: equal data, equal text."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def partition_folder(row: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+    """Where the files of a row's partition lie, by its `log_dir`, `topic` and `partition`: file system and folder."""
+    filesystem, path = resolve(row["log_dir"])
+    return filesystem, f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"
 
 
 def from_row(path: str, row: Mapping[str, Any]) -> Partition:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.log.log_dir import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.record_batches import to_batch
 from tiersnap.snapshot.tables.schemas import TABLES
 
@@ -32,10 +32,10 @@ class DecodeBatches:
                 yield from self._decode(wanted)
 
     def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        filesystem, path = resolve(wanted["log_dir"])
+        filesystem, folder = partition_folder(wanted)
         scan = SegmentScan(
             filesystem,
-            f"{path.rstrip('/')}/{wanted['topic']}-{wanted['partition']}/{wanted['base_offset']:020d}.log",
+            f"{folder}/{wanted['base_offset']:020d}.log",
             base_offset=wanted["base_offset"],
             next_base_offset=wanted["next_base_offset"],
             check_crc=self.check_crc,

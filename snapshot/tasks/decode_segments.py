@@ -9,14 +9,14 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.snapshot.collected.source import read_decodes
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import FileRef, Segment, resolve
+from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
+from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import SEGMENTS
 
 WANTED = pa.schema(
@@ -56,7 +56,7 @@ class DecodeSegments:
 
     def _take(self, name: str, wanted: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
         """Decodes out of one object of a collected folder: all of it or nothing, since a decode is never a part."""
-        filesystem, folder = _folder(wanted[0])
+        filesystem, folder = partition_folder(wanted[0])
         path = f"{folder}/{name}"
         try:
             yield from list(read_decodes(filesystem, path, wanted, run=self.run))
@@ -72,7 +72,7 @@ class DecodeSegments:
         return segment_rows(identity, walk.end(0, finding), [Run(base_offset, NO_DELTAS, -1)])
 
     def _decode(self, wanted: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        filesystem, folder = _folder(wanted)
+        filesystem, folder = partition_folder(wanted)
         name = f"{folder}/{wanted['base_offset']:020d}.log"
         log = FileRef(name, wanted["size_bytes"], wanted["modified_ns"])
         segment = Segment(wanted["base_offset"], wanted["next_base_offset"], log)
@@ -80,12 +80,6 @@ class DecodeSegments:
         if wanted["not_read"] is not None and end.finding is not None and end.finding.message == wanted["not_read"]:
             return  # as before: nothing has changed
         yield segment_rows({**wanted, "run": self.run, "crc_checked": self.check_crc}, end, runs)
-
-
-def _folder(wanted: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
-    """The folder of the partition, and its filesystem."""
-    filesystem, path = resolve(wanted["log_dir"])
-    return filesystem, f"{path.rstrip('/')}/{wanted['topic']}-{wanted['partition']}"
 
 
 def segment_rows(identity: Mapping[str, Any], end: SegmentEnd, runs: list[Run]) -> pa.RecordBatch:
