@@ -53,11 +53,10 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
     last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
     older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
-    facts = newest(partitions, PARTITION_KEY)
-    carried = facts.where(F.col("kind") == str(FactKind.CARRIED)).select(*PARTITION_KEY, F.col("run").alias("_carried"))
-    there = facts.where(F.col("kind") == str(FactKind.SEGMENT)).select(
-        *PARTITION_KEY, F.col("offset").alias("base_offset")
-    )
+    # A carry that came to no end states no segments, and says nothing of any.
+    stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
+    carried = stated.select(*PARTITION_KEY, F.col("run").alias("_carried")).distinct()
+    there = stated.select(*PARTITION_KEY, F.col("offset").alias("base_offset"))
     gone = (
         keys.join(carried, on=list(PARTITION_KEY))
         .where("run < _carried")

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner
-from tiersnap.snapshot.spark.maintenance import maintain
+from tiersnap.snapshot.spark.maintenance import maintain, superseded_segments
 from tiersnap.snapshot.spark.remote import current
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
@@ -64,3 +64,14 @@ def test_what_readers_ask_for_stays_and_all_else_goes(spark: SparkSession, tmp_p
         assert warehouse.read(name).count() == len(rows), name
         assert done[name].rows == len(getattr(runner.tables, name))
     assert [each.superseded for each in maintain(warehouse, apply=False)] == [0, 0, 0]
+
+
+def test_a_carry_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:
+    key = "log_dir string, topic string, partition int"
+    decodes = [("/logs", "orders", number, base, 1) for number in (0, 1) for base in (0, 10)]
+    facts = [("/logs", "orders", 0, "CARRIED", 0, 2), ("/logs", "orders", 1, "CARRIED", 0, 2)]
+    facts.append(("/logs", "orders", 1, "SEGMENT", 10, 2))
+    segments = spark.createDataFrame(decodes, f"{key}, base_offset long, run long")
+    partitions = spark.createDataFrame(facts, f"{key}, kind string, offset long, run long")
+    gone = superseded_segments(segments, partitions).collect()
+    assert [(row.partition, row.base_offset) for row in gone] == [(1, 0)]
