@@ -8,6 +8,7 @@ import click
 
 from tiersnap.jobs.failures import spoken
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.cluster import leader_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.spark import spark_options
 from tiersnap.jobs.output import Output
@@ -16,12 +17,14 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.session import open_session
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report import write_report
 
 
 @click.command(cls=KeepsWords)
 @run_options
+@leader_options
 @spark_options
 @click.option(
     "--report",
@@ -36,6 +39,7 @@ from tiersnap.snapshot.report import write_report
 def run(
     ctx: click.Context,
     settings: RunSettings,
+    cluster: Cluster | None,
     master: str | None,
     conf: dict[str, str],
     report: Path,
@@ -55,7 +59,7 @@ def run(
 
     session = open_session(master, conf)
     with spoken("the run failed"):
-        outcome = run_pipeline(session, settings, talk=output.talk)
+        outcome = run_pipeline(session, settings, cluster=cluster, talk=output.talk)
     if outcome.report is not None:
         write_report(outcome.report, report)
     tell(output, "run", outcome, settings, {"report": str(report / "index.html")})

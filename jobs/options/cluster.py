@@ -43,7 +43,22 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def source_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--bootstrap-server and --command-config, both optional, given as `cluster: Cluster | None`."""
+    """The optional ones of a command that must not bring back what the cluster has deleted."""
+    return _optional(
+        command, "A broker of the cluster that the segments come from: what it has deleted is not restored."
+    )
+
+
+def leader_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The optional ones of a command that takes several replicas of a partition."""
+    return _optional(
+        command,
+        "A broker of the cluster: without --leader it is asked which replica of a partition leads.",
+    )
+
+
+def _optional(command: Callable[..., object], help_text: str) -> Callable[..., object]:
+    """--bootstrap-server and --command-config, given as `cluster: Cluster | None`."""
 
     @wraps(command)
     def with_cluster(
@@ -53,7 +68,6 @@ def source_cluster_options(command: Callable[..., object]) -> Callable[..., obje
         cluster = Cluster(bootstrap_server, properties) if bootstrap_server else None
         return command(*args, cluster=cluster, **kwargs)
 
-    help_text = "A broker of the cluster that the segments come from: what it has deleted is not restored."
     decorated = click.option("--command-config", type=click.Path(dir_okay=False, path_type=Path), help=_CONFIG_HELP)(
         with_cluster
     )

@@ -12,10 +12,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -50,28 +52,37 @@ Talk = Callable[[str], None]
 
 
 def run(
-    spark: SparkSession, settings: RunSettings, *, store: ObjectStore | None = None, talk: Talk = lambda _: None
+    spark: SparkSession,
+    settings: RunSettings,
+    *,
+    store: ObjectStore | None = None,
+    cluster: Cluster | None = None,
+    talk: Talk = lambda _: None,
 ) -> RunOutcome:
     """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
 
     Args:
         store: remote storage, where it is not the one that the settings name.
+        cluster: asked who leads, where there are several replicas of a partition and the settings name no leaders.
         talk: hears of each stage.
 
     Raises:
         TransientError: another run is at work on the warehouse.
-        UsageError: two sources hold the same partition.
+        UsageError: two sources hold the same partition; a source is of another cluster than `cluster`.
         SourceNotFoundError, NotALogDirError: a source is none.
     """
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.warehouse, check)
-        return _Run(warehouse, settings, store or open_store(settings.remote, settings.s3), talk).run()
+        return _Run(warehouse, settings, store or open_store(settings.remote, settings.s3), cluster, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(self, warehouse: Warehouse, settings: RunSettings, store: ObjectStore, talk: Talk) -> None:
+    def __init__(
+        self, warehouse: Warehouse, settings: RunSettings, store: ObjectStore, cluster: Cluster | None, talk: Talk
+    ) -> None:
+        self._cluster = cluster
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
@@ -82,6 +93,7 @@ class _Run:
         self._is_store_checked = False
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
+        self._is_first = not warehouse.exists("partitions")
 
     def run(self) -> RunOutcome:
         """All stages."""
@@ -97,7 +109,7 @@ class _Run:
                 changed = self._changes(listed).persist()
             self._carry(listed, changed, changed.where("is_changed").count() if has_read else totals.changed)
         with self._timed("remote"):
-            self._remember_remote(listed)
+            self._remember_remote(listed, totals.copy_count)
             self._remember_gone(listed)
         facts = self._facts(listed)
         with self._timed("verdicts"):
@@ -129,17 +141,21 @@ class _Run:
         topics = {folder.rpartition("-")[0] for _, folder in found.folders}
         self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
-        is_first = not self._warehouse.exists("partitions")
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
             ListPartitions(
                 self._settings.topic_ids,
                 self._look,
                 since=self._settings.carry.since(self._settings.now),
-                wants_start=is_first,
+                wants_start=self._is_first,
             ),
         )
-        return listing.led(listed, self._settings.leaders) if self._settings.leaders else listed
+        if self._settings.leaders:
+            return listing.led(listed, self._settings.leaders)
+        if self._cluster is not None:
+            leaders = leading_replicas(self._cluster, found.owners, topics)
+            return listing.led_by_cluster(listed, self._spark.createDataFrame(leaders))
+        return listed
 
     def _changes(self, listed: DataFrame) -> DataFrame:
         return changes.partition_changes(
@@ -156,7 +172,7 @@ class _Run:
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
             *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "retry_count", "decode_bytes")),
-            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count")),
+            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count", "copy_count")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
         ).collect()[0]
@@ -181,7 +197,7 @@ class _Run:
         raise UsageError(
             f"{name} is in more than one source: {count} partitions are",
             hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
-            "--leader LOGDIR for each that leads",
+            "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
         )
 
     def _decode(self, changed: DataFrame, totals: Row) -> bool:
@@ -255,8 +271,10 @@ class _Run:
                     kind = FindingKind(row.finding_kind)
                     self._outcome.findings.append(Finding(kind, row.path, row.position, row.message))
 
-    def _remember_remote(self, listed: DataFrame) -> None:
-        """Bring `remote_log_segments` to what was found."""
+    def _remember_remote(self, listed: DataFrame, copies: int) -> None:
+        """Bring `remote_log_segments` to what was found: a first run may have nothing to say."""
+        if not copies and not self._warehouse.exists("remote_log_segments"):
+            return
         table = self._warehouse.read("remote_log_segments")
         differences = remote.differences(listed, table, run=self._number).persist()
         if differences.count():
@@ -265,6 +283,8 @@ class _Run:
 
     def _remember_gone(self, listed: DataFrame) -> None:
         """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
+        if self._is_first:
+            return
         settings, partitions = self._settings, self._warehouse.read("partitions")
         gone = gone_partitions(
             partitions, listed, sources=settings.sources, topics=settings.topics, run=self._number

@@ -17,6 +17,7 @@ from tiersnap.snapshot.collected.listing import Listing, Row
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Partition, resolve, split_folder_name
 from tiersnap.snapshot.regular_file import read_bounded
@@ -44,6 +45,11 @@ class CollectedSource:
     def folders(self) -> tuple[str, ...]:
         """Names of the partition folders that it holds now."""
         return self.marker.partitions
+
+    @property
+    def properties(self) -> MetaProperties | None:
+        """Whose disk it was collected from; None where that did not say."""
+        return self.marker.properties
 
     @property
     def collected_from(self) -> str:

@@ -69,7 +69,8 @@ def partition_changes(
         `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are tried again only because
         they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run has
         decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the segments
-        to decode: WANTED's columns from base_offset on, with topic_id) and `finding_count`.
+        to decode: WANTED's columns from base_offset on, with topic_id), `finding_count` and
+        `copy_count`.
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
@@ -133,6 +134,7 @@ def partition_changes(
         F.coalesce("left_out_bytes", F.lit(0)).alias("left_out_bytes"),
         "wanted",
         F.size("findings").alias("finding_count"),
+        F.size("copies").alias("copy_count"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.errors import NotALogDirError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic
@@ -21,11 +22,13 @@ class Discovered:
         folders: (source, folder name) of the partitions that are selected.
         findings: what is wrong with the sources as a whole.
         collected: of each source that holds decodes only, the log directory where its segments lie.
+        owners: of each source whose disk it is, where it says so.
     """
 
     folders: list[tuple[str, str]]
     findings: list[Finding]
     collected: dict[str, str]
+    owners: dict[str, MetaProperties]
 
 
 def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovered:
@@ -35,11 +38,13 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
         SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
-    found = Discovered([], [], {})
+    found = Discovered([], [], {}, {})
     names = list(sources)
     for uri in names:
         source = open_source(uri)
         found.findings.extend(source.findings)
+        if source.properties is not None:
+            found.owners[uri] = source.properties
         if source.collected_from is not None:
             found.collected[uri] = source.collected_from
         for folder in source.folders:

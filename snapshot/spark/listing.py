@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS
 
 FOLDERS_PER_TASK = 200
@@ -43,7 +44,20 @@ def listed_segments(listed: DataFrame) -> DataFrame:
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
     """Of several replicas of a partition those in the log directories `leaders`; all, where none of them is there."""
-    replicas = Window.partitionBy("topic", "partition")
-    is_leader = F.col("log_dir").isin(list(leaders))
-    is_known = F.max(is_leader).over(replicas)
+    return _of_leaders(listed, F.col("log_dir").isin(list(leaders)))
+
+
+def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
+    """Of several replicas of a partition the one on the disk of the broker that leads it; all, where that is not there.
+
+    Args:
+        leaders: log_dir, topic, partition of the replicas that lead.
+    """
+    leading = leaders.select(*PARTITION_KEY, F.lit(True).alias("_leads"))
+    marked = listed.join(leading, on=list(PARTITION_KEY), how="left")
+    return _of_leaders(marked, F.coalesce("_leads", F.lit(False))).drop("_leads")
+
+
+def _of_leaders(listed: DataFrame, is_leader: Column) -> DataFrame:
+    is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")

@@ -30,6 +30,11 @@ class PartitionSource(Protocol):
         ...
 
     @property
+    def properties(self) -> MetaProperties | None:
+        """Whose disk it is, or was collected from; None where it does not say."""
+        ...
+
+    @property
     def collected_from(self) -> str | None:
         """The log directory that holds the segments, where this source has no more than their decodes; else None."""
         ...

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import NewTopic
@@ -19,6 +22,10 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.broker.oracle.judge import wrongly_tiered
 from tests.reference.command import tiersnap
+from tiersnap.jobs.pipeline.leaders import leading_replicas
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.spark.discover import discover
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
@@ -45,6 +52,14 @@ def test_a_follower_s_directory_is_mended_like_a_leader_s(tmp_path):
                 lambda: leader_and_isr(leader, TOPIC) == (FIRST, [FIRST, SECOND]), "it followed", seconds=SECONDS
             )
             write_segments(leader, TOPIC, 9, name="followed-")
+            log_dirs = [each.log_dir for each in (leader_disks, disks)]
+            owners = discover(map(str, log_dirs), re.compile(TOPIC)).owners
+            cluster = Cluster(leader.bootstrap)
+            led = leading_replicas(cluster, owners, [TOPIC, "gone"]).to_pylist()
+            assert led == [{"log_dir": str(log_dirs[0]), "topic": TOPIC, "partition": 0}]
+            elsewhere = {name: replace(owner, cluster_id="x") for name, owner in owners.items()}
+            with pytest.raises(UsageError, match="is of the cluster x, and"):
+                leading_replicas(cluster, elsewhere, [TOPIC])
         folder = disks.partition(TOPIC)
         gone = damage.drop_snapshots_but_newest(folder, 3)
         assert len(gone) >= 5

@@ -114,6 +114,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "left_out_bytes": sum(segment["size_bytes"] for segment in left_out),
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
+        "copy_count": len(listed["copies"]),
     }
 
 

@@ -223,3 +223,6 @@ def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(
     rows = spark.createDataFrame(replicas, "log_dir string, topic string, partition int")
     kept = {(row.log_dir, row.topic) for row in listing.led(rows, ["a"]).collect()}
     assert kept == {("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")}
+    leaders = spark.createDataFrame([("b", "x", 0), ("d", "y", 0), ("c", "z", 0)], rows.schema)
+    kept = {(row.log_dir, row.topic) for row in listing.led_by_cluster(rows, leaders).collect()}
+    assert kept == {("b", "x"), ("a", "y"), ("c", "z")}
