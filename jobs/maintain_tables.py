@@ -70,3 +70,11 @@ def maintain_tables(
     elif not apply:
         output.talk("nothing was deleted: give --apply")
     return ExitCode.OK
+
+
+if __name__ == "__main__":  # spark-submit …/jobs/maintain_tables.py --warehouse …
+    import sys
+
+    from tiersnap.jobs.cli import main
+
+    main(["maintain", "tables", *sys.argv[1:]])

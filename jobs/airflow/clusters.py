@@ -9,6 +9,7 @@ side. Only `name`, `sources` and `remote` are needed:
       "warehouse": "/mnt/shared/tiersnap/eu-1",          folder of the Delta tables
       "report": "/mnt/shared/tiersnap/eu-1-report",      folder of the readiness report
       "options": ["--region", "eu-central-1"],           other options of `tiersnap run`
+      "maintain": ["--region", "eu-central-1"],          other options of `tiersnap maintain tables`
       "conf": {"spark.pyspark.python": "/opt/tiersnap/bin/python"},
       "apply": true}]                                    false: plan and report only
 """
@@ -35,6 +36,7 @@ class Cluster:
     warehouse: str = ""
     report: str = ""
     options: tuple[str, ...] = ()
+    maintain: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     apply: bool = True
 
@@ -54,7 +56,7 @@ class Cluster:
         for key in ("name", "sources", "remote"):
             if not found.get(key):
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} is missing", hint=_HINT)
-        lists = {key: found.get(key, ()) for key in ("sources", "options")}
+        lists = {key: found.get(key, ()) for key in ("sources", "options", "maintain")}
         for key, value in lists.items():
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} is no list", hint=_HINT)
@@ -65,6 +67,7 @@ class Cluster:
             warehouse=str(found.get("warehouse") or f"tiersnap-warehouse/{name}"),
             report=str(found.get("report") or f"tiersnap-report/{name}"),
             options=tuple(map(str, lists["options"])),
+            maintain=tuple(map(str, lists["maintain"])),
             conf={str(key): str(value) for key, value in dict(found.get("conf", {})).items()},
             apply=bool(found.get("apply", True)),
         )
@@ -78,6 +81,10 @@ class Cluster:
             *([] if until is None else ["--until", until.isoformat()]),
             *(["--apply"] if self.apply else []),
         ]
+
+    def maintain_arguments(self) -> list[str]:
+        """Words after `tiersnap maintain tables`."""
+        return ["--warehouse", self.warehouse, *self.maintain, *(["--apply"] if self.apply else [])]
 
 
 def parse_clusters(found: object) -> list[Cluster]:

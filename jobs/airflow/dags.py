@@ -1,11 +1,12 @@
 """Two DAGs: `tiersnap_daily`, and `tiersnap_backfill` over days of segments.
 
     clusters ──▶ cluster[0] = run ──▶ report ──▶ nothing_blocked
+                                 └──▶ maintain
                  cluster[1] = …
 
-`clusters` reads the Variable when it runs, so that parsing asks no database; `run` is spark-submit; `report` leaves an
-event at the cluster's Asset; `nothing_blocked` fails where a run ended with damage or a refusal, which no retry
-changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
+`clusters` reads the Variable when it runs, so that parsing asks no database; `run` and `maintain` are spark-submit;
+`report` leaves an event at the cluster's Asset; `nothing_blocked` fails where a run ended with damage or a refusal,
+which no retry changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
 """
 
 from __future__ import annotations
@@ -29,20 +30,22 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tiersnap.jobs.airflow.clusters import VARIABLE, parse_clusters
 from tiersnap.jobs.airflow.outcome import ClusterOutcome, in_words
-from tiersnap.jobs.airflow.run_operator import DELTA, RunOperator
+from tiersnap.jobs.airflow.run_operator import MaintainOperator, RunOperator
+from tiersnap.jobs.airflow.submit_operator import DELTA
 from tiersnap.snapshot.errors import ExitCode
 
 ALIAS = "tiersnap"
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def daily(*, schedule: str = "0 3 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
+def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
     """Every day at `schedule` (UTC, cron): all that is new or has changed.
 
     Args:
+        maintain: then compact the warehouse's tables, too.
         submit: arguments of RunOperator, and so of SparkSubmitOperator: conn_id, packages, jars, poke_interval, …
     """
-    return _dag("tiersnap_daily", schedule, submit, is_backfill=False, doc_md=_DAILY)
+    return _dag("tiersnap_daily", schedule, submit, is_backfill=False, maintain=maintain, doc_md=_DAILY)
 
 
 def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
@@ -51,10 +54,13 @@ def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN
     So one day after the other, oldest first, each run sends what ended on its day. A day that is run again, or out of
     order, sends nothing twice and leaves no hole. Nothing is scheduled but by `airflow backfill create`.
     """
-    return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, doc_md=_BACKFILL)
+    return _dag("tiersnap_backfill", schedule, submit, is_backfill=True, maintain=False, doc_md=_BACKFILL)
 
 
-def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: bool, doc_md: str) -> DAG:
+def _dag(
+    dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: bool, maintain: bool, doc_md: str
+) -> DAG:
+    submitted = {"packages": DELTA, "name": dag_id, **submit}
     with DAG(
         dag_id=dag_id,
         schedule=CronDataIntervalTimetable(schedule, timezone="UTC"),
@@ -75,6 +81,7 @@ def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: 
                 {
                     "name": each.name,
                     "arguments": each.arguments(until),
+                    "maintain_arguments": each.maintain_arguments(),
                     "report_folder": each.report,
                     "conf": dict(each.conf),
                 }
@@ -82,10 +89,12 @@ def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: 
             ]
 
         @task_group
-        def cluster(name: str, arguments: list[str], report_folder: str, conf: dict[str, str]) -> None:
+        def cluster(
+            name: str, arguments: list[str], maintain_arguments: list[str], report_folder: str, conf: dict[str, str]
+        ) -> None:
             run = RunOperator(
                 task_id="run",
-                **{"packages": DELTA, "name": f"{dag_id}", **submit},
+                **submitted,
                 cluster=name,
                 report=report_folder,
                 application_args=arguments,
@@ -93,6 +102,8 @@ def _dag(dag_id: str, schedule: str, submit: Mapping[str, Any], *, is_backfill: 
             )
             outcome = report(run.output)
             nothing_blocked(outcome)
+            if maintain:
+                run >> MaintainOperator(task_id="maintain", **submitted, application_args=maintain_arguments, conf=conf)
 
         cluster.expand_kwargs(clusters())
     return dag
@@ -115,7 +126,8 @@ def nothing_blocked(outcome: ClusterOutcome) -> None:
 
 
 _DAILY = """
-Decodes what is new, writes the snapshots that are missing, tiers what may be tiered, and leaves the readiness report.
+Decodes what is new, writes the snapshots that are missing, tiers what may be tiered, leaves the readiness report, and
+compacts the tables.
 `nothing_blocked` fails where something waits for a person: its log names causes and commands.
 """
 _BACKFILL = """

@@ -30,13 +30,14 @@ PYTHON = ROOT / ".cache/airflow/bin/python"
 SECONDS = 600
 
 _DAGS = """
+import os
 from datetime import timedelta
 
 from tiersnap.jobs.airflow.dags import backfill, daily
 
 here = dict(packages=None, jars={jars!r}, driver_class_path={path!r}, spark_binary={submit!r},
             poke_interval=timedelta(seconds=2), retry_delay=timedelta(seconds=2))
-tiersnap_daily = daily(**here)
+tiersnap_daily = daily(**here, maintain="MAINTAIN" in os.environ)
 tiersnap_backfill = backfill(**here)
 """
 

@@ -135,7 +135,7 @@ def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(
     print(f"parsed in {found['seconds']:.2f} s")
     assert (found["warnings"], found["modules"]) == ([], [])
     tasks = ["clusters", "cluster.run", "cluster.report", "cluster.nothing_blocked"]
-    assert found["dags"] == {"tiersnap_daily": tasks, "tiersnap_backfill": tasks}
+    assert found["dags"] == {"tiersnap_daily": [*tasks, "cluster.maintain"], "tiersnap_backfill": tasks}
     name, revision = delta_jars.artifact()
     assert found["jar"] == f"io.delta:{name}:{revision}"
 
@@ -145,13 +145,14 @@ def test_the_daily_chain_waits_for_a_warehouse_in_use_then_tiers_and_leaves_repo
 ) -> None:
     another_run = contextlib.ExitStack()
     another_run.enter_context(only_run(str(fleet.warehouse), "another-run"))
-    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable) as started:
+    with airflow.start("dags", "test", "tiersnap_daily", DAY, **fleet.variable, MAINTAIN="") as started:
         await_(lambda: states(airflow).get("cluster.run", ("", 0))[0] == "up_for_reschedule", started)
         another_run.close()
         assert started.process.wait(SECONDS) == 0, started.tail
     # The wait used up no retry.
     assert states(airflow)["cluster.run"] == ("success", 1)
     assert {state for state, _ in states(airflow).values()} == {"success"}
+    assert states(airflow)["cluster.maintain"] == ("success", 1)
 
     report = fleet.readiness()
     verdicts = {name: count["segments"] for name, count in report["cluster"]["verdicts"].items()}  # type: ignore[index]

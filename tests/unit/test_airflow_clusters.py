@@ -13,6 +13,7 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
 from tiersnap.jobs.airflow.outcome import in_words, read_outcome, run_id
 from tiersnap.jobs.cli import cli
+from tiersnap.jobs.maintain_tables import maintain_tables
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.run import run
 from tiersnap.snapshot.errors import UsageError
@@ -24,6 +25,7 @@ LEAST = {"name": "eu-1", "sources": ["/mnt/a", "/mnt/b"], "remote": "s3://bucket
 
 def test_the_command_line_takes_every_word() -> None:
     full = LEAST | {"warehouse": "/w", "report": "/r", "options": ["--region", "eu-central-1"], "conf": {"a": "b"}}
+    full |= {"maintain": ["--vacuum-after", "30d"]}
     (cluster,) = parse_clusters([full])
     words = cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC))
     with cli.make_context("tiersnap", ["run", *words], obj=Output()) as context:
@@ -32,6 +34,10 @@ def test_the_command_line_takes_every_word() -> None:
     assert (own["warehouse"], str(own["report"]), own["region"], own["apply"]) == ("/w", "/r", "eu-central-1", True)
     assert own["until"] == 1_795_219_200_000
     assert cluster.conf == {"a": "b"}
+    words = cluster.maintain_arguments()
+    with cli.make_context("tiersnap", ["maintain", "tables", *words], obj=Output()) as context:
+        own = maintain_tables.make_context("tables", list(words), parent=context).params
+    assert (own["warehouse"], own["vacuum_after"], own["apply"]) == ("/w", 30 * 86_400_000, True)
 
 
 def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise() -> None:

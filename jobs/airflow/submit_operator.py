@@ -1,0 +1,83 @@
+"""A file of tiersnap by spark-submit, with its exit codes in Airflow's words.
+
+    0, 4, 5   success: all that could be done is done; what is blocked is in the outcome
+    3         the task waits without using up a retry: the warehouse is in use, or a server is away for a while
+    2         the task fails at once: no retry mends a setting
+    1, 6, …   the task fails and is tried again
+
+Every job is safe to repeat and to kill (docs/warehouse.md), so a retry is the same command again. Client mode only: in
+cluster mode spark-submit's exit code is not that of the driver, and the report lies elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
+
+from tiersnap.jobs import airflow as here
+from tiersnap.snapshot.errors import ExitCode
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+JOBS = Path(here.__file__).parents[1]
+# The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
+DELTA = "io.delta:delta-spark_4.1_2.13:4.3.1"
+_ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
+_DONE = (ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT)
+
+
+class TiersnapSubmitOperator(SparkSubmitOperator):
+    """Submits a file of JOBS, and waits as a sensor does where it ends with 3.
+
+    Args:
+        poke_interval: time between two tries while the job has to wait.
+        wait_at_most: then the task fails, and is tried again if it has retries.
+    """
+
+    # A wait is a reschedule, as of a sensor: no slot of a worker is held, no retry is used up.
+    reschedule = True
+
+    def __init__(
+        self,
+        *,
+        poke_interval: timedelta = timedelta(minutes=5),
+        wait_at_most: timedelta = timedelta(hours=6),
+        **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
+    ) -> None:
+        # Nothing to reattach to: in client mode the driver ends with the task.
+        super().__init__(**{"deploy_mode": "client", "durable": False, **kwargs})
+        self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
+
+    def submit(self, context: Context) -> int:
+        """Submit, and wait until the driver has ended; its exit code, where the job is over."""
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            return self._exit_code(error, context)
+        return int(ExitCode.OK)
+
+    def _exit_code(self, error: AirflowException, context: Context) -> int:
+        """Of the driver, where the job is over; else how the task goes on is raised."""
+        found = _ENDED.search(str(error))
+        code = int(found["code"]) if found else int(ExitCode.UNEXPECTED)
+        if code == ExitCode.TRANSIENT:
+            self._wait(context)
+        if code == ExitCode.USAGE:
+            raise AirflowFailException("a setting is wrong: the message of tiersnap is above") from error
+        if code not in _DONE:
+            raise error
+        return code
+
+    def _wait(self, context: Context) -> None:
+        now = datetime.now(UTC)
+        since = context["ti"].get_first_reschedule_date(context) or now
+        if now - since >= self.wait_at_most:
+            raise AirflowException(f"waited {now - since} for a warehouse in use or a server that was away")
+        self.log.info("The warehouse is in use, or a server is away: trying again in %s", self.poke_interval)
+        raise AirflowRescheduleException(now + self.poke_interval)
