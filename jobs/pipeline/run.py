@@ -93,10 +93,14 @@ class _Run:
             has_read = self._decode(changed, totals)
         with self._timed("carry"):
             count = totals.changed
-            if has_read or totals.unread_count:
-                before, changed = changed, self._look_again(listed, self._changes(listed)).persist()
-                before.unpersist()
+            if has_read:
+                changed.unpersist()
+                changed = self._changes(listed).persist()
                 count = changed.where("is_changed").count()
+            if totals.unread_count:
+                before, changed = changed, self._look_again(listed, changed).persist()
+                count = changed.where("is_changed").count()
+                before.unpersist()
             self._carry(listed, changed, count)
         with self._timed("remote"):
             self._remember_remote(listed)
