@@ -1,11 +1,13 @@
 """Delta Lake's jars for Spark: resolved once into a folder, so that no session asks the network when it starts.
 
 `python -m tiersnap.jobs.delta_jars` fills the folder; `make install` calls it. Where it cannot, a session still runs
-every job, but without `spark.read.format("delta")`.
+every job, but without `spark.read.format("delta")`. Each jar must have the hash that conf/delta-jars.sha256 pins: they
+run with all that Spark may read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 
@@ -55,13 +58,14 @@ def jars() -> list[str]:
 
 
 def install() -> Path:
-    """Resolve the jars through the Ivy that comes inside pyspark; does nothing when they are there.
+    """Resolve the jars through the Ivy that comes inside pyspark; where they are, only their hashes are looked at.
 
     Raises:
-        RuntimeError: Ivy could not resolve them.
+        RuntimeError: Ivy could not resolve them, or a jar is not the one that is pinned.
     """
     target = folder()
     if jars():
+        check_hashes(target)
         return target
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None or shutil.which("java") is None:
@@ -82,8 +86,29 @@ def install() -> Path:
         if done.returncode != 0 or not list((work / "jars").glob(f"{name}-*.jar")):
             raise RuntimeError(f"Ivy could not resolve {name}:{revision}: {done.stdout[-500:]}{done.stderr[-500:]}")
         _drop_what_spark_has(work / "jars", ivy.parent)
+        check_hashes(work / "jars")
         (work / "jars").rename(target)
     return target
+
+
+def pinned() -> dict[str, str]:
+    """SHA-256 by the name of the jar."""
+    text = resources.files("tiersnap.conf").joinpath("delta-jars.sha256").read_text(encoding="utf-8")
+    return {name: digest for digest, name in map(str.split, text.splitlines())}
+
+
+def check_hashes(found: Path) -> None:
+    """See that each jar of a folder is pinned, and that none has changed.
+
+    Raises:
+        RuntimeError: one is not, or has.
+    """
+    known = pinned()
+    for jar in sorted(found.glob("*.jar")):
+        digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+        if known.get(jar.name) != digest:
+            why = "another one is pinned" if jar.name in known else "none of that name is pinned"
+            raise RuntimeError(f"{jar}: SHA-256 {digest}, and {why} in conf/delta-jars.sha256")
 
 
 def _drop_what_spark_has(resolved: Path, shipped: Path) -> None:

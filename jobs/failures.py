@@ -13,6 +13,8 @@ _WRONG = {
     "JAVA_GATEWAY_EXITED": ("Java did not start; what it said stands above", "Spark 4 needs Java 17 or 21"),
     "Could not parse Master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
     "Invalid master URL": ("Spark knows no such master", "local[*], spark://HOST:7077, yarn or k8s://…"),
+    "INVALID_DRIVER_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.driver.memory=1g"),
+    "INVALID_EXECUTOR_MEMORY": ("Spark itself needs more memory than that", "--spark-conf spark.executor.memory=1g"),
     "CONNECT_URL": ("Spark knows no such server", "sc://HOST:15002"),
 }
 

@@ -16,6 +16,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.jobs.refused import exit_code_of, next_steps
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.tier_host import HostPartition
@@ -30,7 +31,6 @@ from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.units import human_bytes
 
 MOST_TOLD = 20
-_REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
 
 @click.command()
@@ -107,6 +107,8 @@ def _tell(
     columns = ("partition", "segments", "tiered", "verdicts", "findings")
     output.rows("tier", rows, columns=columns, summary=summary, findings=[*of_log_dir, *findings_of(done)])
     tell_failures(output, done)
+    for line in next_steps(_verdicts(done)):
+        output.talk(line)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
@@ -136,7 +138,8 @@ def exit_code(done: Sequence[HostPartition], *, apply: bool) -> ExitCode:
     errors = [error for each in done for error in each.errors]
     if errors:
         return ExitCode.TRANSIENT if all(is_transient for _, is_transient in errors) else ExitCode.PARTIAL
-    verdicts = Counter(row["verdict"] for each in done for row in each.readiness)
-    if verdicts[Verdict.CORRUPT_SEGMENT]:
-        return ExitCode.DATA_CORRUPT
-    return ExitCode.GATE_REFUSED if apply and any(verdicts[each] for each in _REFUSALS) else ExitCode.OK
+    return exit_code_of(_verdicts(done), apply=apply)
+
+
+def _verdicts(done: Sequence[HostPartition]) -> dict[Verdict, int]:
+    return Counter(Verdict(row["verdict"]) for each in done for row in each.readiness)

@@ -133,11 +133,12 @@ class Unblock:
 
     def _plan_toggles(self, settings: Mapping[str, Mapping[str, Setting]]) -> None:
         """Ask the cluster whether it would take the settings."""
+        cluster_id = self.cluster.cluster_id()
         for topic in sorted({topic for topic, _ in self.freeings}):
             stuck = [each.stuck.partition for each in self._of(topic)]
             off = settings_while_off(settings[topic])
             numbers = tuple(each.partition for each in stuck)
-            begun = Begun(topic, stuck[0].topic_id or "", numbers, own_values(settings[topic], off))
+            begun = Begun(cluster_id, topic, stuck[0].topic_id or "", numbers, own_values(settings[topic], off))
             try:
                 self.cluster.change_settings(topic, off, validate_only=True)
                 self.toggles[topic] = Toggle(begun, off)

@@ -16,14 +16,13 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.jobs.refused import exit_code_of, next_steps
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import human_bytes
-
-_REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 
 
 def run_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -148,6 +147,8 @@ def tell(
         findings=outcome.findings,
     )
     tell_troubles(output, outcome)
+    for line in next_steps(outcome.verdicts):
+        output.talk(line)
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
             f"READY and not tiered by this run: {count} segments of which only decodes were collected; their bytes lie "
@@ -175,7 +176,4 @@ def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
     if outcome.error_count:
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
-    if outcome.verdicts.get(Verdict.CORRUPT_SEGMENT):
-        return ExitCode.DATA_CORRUPT
-    refused = sum(outcome.verdicts.get(verdict, 0) for verdict in _REFUSALS)
-    return ExitCode.GATE_REFUSED if settings.apply and refused else ExitCode.OK
+    return exit_code_of(outcome.verdicts, apply=settings.apply)

@@ -17,6 +17,7 @@ from tiersnap.remote_storage.lease import RENEWED_EACH_S, Holder, Lease, held_by
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.log_dir import resolve
 
 LEASE_KEY = "tiersnap-lease.json"
@@ -34,7 +35,7 @@ def only_run(
 
     Raises:
         TransientError: another run is at work; so what is given says when another has taken over.
-        UsageError: the folder cannot be made.
+        UsageError: the folder cannot be made, or is a broker's (LogDirAsTargetError).
     """
     if warehouse.startswith("s3://"):
         with _leased(warehouse, run_id, s3 or S3Settings(), renewed_each_s) as check:
@@ -44,6 +45,7 @@ def only_run(
         yield _nothing
         return
     _, folder = resolve(warehouse)
+    refuse_log_dir(folder, "the warehouse")
     with _locked(warehouse, Path(folder), run_id):
         yield _nothing
 

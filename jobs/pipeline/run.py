@@ -34,7 +34,7 @@ from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
-from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering
+from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
@@ -104,10 +104,16 @@ class _Run:
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
         with self._timed("carry"):
+            count = totals.changed
             if has_read:
                 changed.unpersist()
                 changed = self._changes(listed).persist()
-            self._carry(listed, changed, changed.where("is_changed").count() if has_read else totals.changed)
+                count = changed.where("is_changed").count()
+            if totals.unread_count:
+                before, changed = changed, self._look_again(listed, changed).persist()
+                count = changed.where("is_changed").count()
+                before.unpersist()
+            self._carry(listed, changed, count)
         with self._timed("remote"):
             self._remember_remote(listed, totals.copy_count)
             self._remember_gone(listed)
@@ -167,12 +173,17 @@ class _Run:
             check_crc=self._settings.check_crc,
         )
 
+    def _look_again(self, listed: DataFrame, changed: DataFrame) -> DataFrame:
+        """At snapshot files that could not be read: neither their size nor their time says when they can be."""
+        return unread.answered(changed, unread.unread_snapshots(changed, listed, self._warehouse.read("partitions")))
+
     def _totals(self, changed: DataFrame) -> Row:
         """Counts of what was listed and is to be done; the number of this run."""
         totals: Row = changed.agg(
             F.count("*").alias("partitions"),
             *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "retry_count", "decode_bytes")),
-            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count", "copy_count")),
+            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count")),
+            *(F.sum(name).alias(name) for name in ("copy_count", "unread_count")),
             F.count_if("is_changed").alias("changed"),
             F.count_distinct("topic", "partition").alias("distinct"),
         ).collect()[0]

@@ -1,9 +1,10 @@
 """What `unblock` has begun and must put back: one object a topic, beside the claims in remote storage.
 
     <prefix>claims/<topic>-<topic id>/unblock.json
-    {"topic": …, "topic_id": …, "partitions": [0, …], "before": {"remote.log.copy.disable": null, …}}
+    {"cluster_id": …, "topic": …, "topic_id": …, "partitions": [0, …], "before": {"remote.log.copy.disable": null, …}}
 
-null is a setting that the topic itself did not have.
+null is a setting that the topic itself did not have. Of a topic that was deleted nothing is to be put back any more:
+`tiersnap maintain remove-orphans` then removes the object.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _REQUESTS_AT_ONCE = 8
 class Begun:
     """What is recorded of a topic whose partitions are being freed; see the module."""
 
+    cluster_id: str
     topic: str
     topic_id: str
     partitions: tuple[int, ...]
@@ -57,9 +59,7 @@ class Records:
             found = self._store.read(key, limit=_LARGEST_RECORD)
         except ObjectNotFoundError:
             return None
-        begun = _decode(found.data, name=self._store.uri + key)
-        if (begun.topic, begun.topic_id) != (topic, topic_id):
-            raise _no_record(self._store.uri + key, f"tells of {begun.topic}")
+        begun = decode_begun(found.data, topic, topic_id, name=self._store.uri + key)
         self._etags[key] = found.info.etag
         return begun
 
@@ -97,6 +97,18 @@ class Records:
         self._etags.pop(key, None)
 
 
+def decode_begun(data: bytes, topic: str, topic_id: str, *, name: str) -> Begun:
+    """The record of a topic; `name` stands in messages.
+
+    Raises:
+        CorruptDataError: it is none, or one of another topic.
+    """
+    begun = _decode(data, name=name)
+    if (begun.topic, begun.topic_id) != (topic, topic_id):
+        raise _no_record(name, f"tells of {begun.topic}")
+    return begun
+
+
 def _decode(data: bytes, *, name: str) -> Begun:
     try:
         record = parse_object(data, name=name, limit=_LARGEST_RECORD)
@@ -104,6 +116,7 @@ def _decode(data: bytes, *, name: str) -> Begun:
         if not isinstance(partitions, list) or not isinstance(before, dict):
             raise ValueError("no partitions, or no settings")  # noqa: TRY301, TRY004 - of the data
         return Begun(
+            text(below(record, "cluster_id")),
             text(below(record, "topic")),
             text(below(record, "topic_id")),
             tuple(whole(each, bits=32, least=0) for each in partitions),

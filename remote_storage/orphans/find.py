@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.orphans.begun import judge_begun
 from tiersnap.remote_storage.orphans.judge import (
     Aged,
     Fate,
@@ -22,8 +23,8 @@ from tiersnap.remote_storage.orphans.judge import (
 from tiersnap.remote_storage.orphans.known import KnownPartition, ask
 from tiersnap.remote_storage.orphans.stored import (
     StoredPartition,
+    list_all,
     list_stored,
-    partitions_of,
     read_claims,
     read_manifests,
 )
@@ -37,7 +38,7 @@ _PARTITIONS_AT_ONCE = 64
 def find_orphans(
     store: ObjectStore, cluster: Cluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
-    """Orphans of all topics that `is_wanted` takes, and unfinished uploads; nothing is changed.
+    """Orphans of all topics that `is_wanted` takes, records of `unblock`, unfinished uploads; nothing is changed.
 
     Args:
         older_than: ms, by the store's clock.
@@ -48,7 +49,7 @@ def find_orphans(
     keys, aged = ObjectKeys(), Aged(store.now(), older_than)
     topic = MetadataTopic.of(cluster)
     cluster_id = cluster.cluster_id()
-    wanted = partitions_of(store, keys, is_wanted)
+    wanted, records = list_all(store, keys, is_wanted)
     with topic.read(each for each in wanted if each.topic_id is not None) as reader:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
@@ -57,7 +58,17 @@ def find_orphans(
             for stored in some:
                 nothing = KnownPartition(stored.partition, cluster_id)
                 yield from orphans_of(store, keys, stored, known.get(stored.partition, nothing), aged)
+    # A reader of its own: which partitions a record is about stands in it.
+    yield from judge_begun(store, records, aged, partial(_ask, cluster, cluster_id, topic))
     yield from unfinished(store, keys, aged, cluster_id, is_wanted)
+
+
+def _ask(
+    cluster: Cluster, cluster_id: str, topic: MetadataTopic, partitions: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, KnownPartition]:
+    wanted = list(partitions)
+    with topic.read(wanted) as reader:
+        return ask(cluster, cluster_id, topic, reader, wanted)
 
 
 def orphans_of(

@@ -32,6 +32,7 @@ class OrphanKind(StrEnum):
     MANIFEST = "MANIFEST"
     CLAIM = "CLAIM"
     CLUSTER = "CLUSTER"
+    UNBLOCK = "UNBLOCK"  # what unblock had to put back
     PROBE = "PROBE"
     UPLOAD = "UPLOAD"  # multipart, unfinished
     FILE = "FILE"  # in .tiersnap-unfinished
@@ -126,11 +127,11 @@ def _fate(
         )
     return (
         Fate.REMOVE,
-        "the cluster knows no such segment, and others hold its offsets" if known.is_live else _TOPIC,
+        "the cluster knows no such segment, and others hold its offsets" if known.is_live else TOPIC_DELETED,
     )
 
 
-_TOPIC = "the topic was deleted"
+TOPIC_DELETED = "the topic was deleted"
 
 
 def judge_snapshots(
@@ -166,7 +167,7 @@ def judge_snapshots(
 
 def _of_no_segment(offset: int, known: KnownPartition) -> str:
     if known.log_start is None:
-        return _TOPIC
+        return TOPIC_DELETED
     return f"the log starts at {known.log_start}" if offset < known.log_start else ""
 
 
@@ -184,4 +185,4 @@ def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, remov
     rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
     if all(aged.is_old(info.modified) for _, info in rest):
         for kind, info in rest:
-            yield Orphan(kind, Fate.REMOVE, _TOPIC, (info.key,), info.size, stored.partition)
+            yield Orphan(kind, Fate.REMOVE, TOPIC_DELETED, (info.key,), info.size, stored.partition)

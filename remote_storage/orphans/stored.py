@@ -40,11 +40,29 @@ class StoredPartition:
     cluster_id: str | None = None
 
 
-def partitions_of(store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]) -> list[TopicIdPartition]:
-    """Partitions of which the store has any object, of the topics that `is_wanted` takes."""
-    parsed = (keys.recognise(found.key) for found in store.list())
-    found = {key.partition for key in parsed if key and key.kind is not KeyKind.UNBLOCK}
-    return sorted((each for each in found if is_wanted(each.topic)), key=_order)
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """What `unblock` has recorded of a topic."""
+
+    topic: str
+    topic_id: str
+    info: ObjectInfo
+
+
+def list_all(
+    store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]
+) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
+    """Of the topics that `is_wanted` takes: partitions that have any object, and what `unblock` has recorded."""
+    partitions, records = set(), []
+    for info in store.list():
+        key = keys.recognise(info.key)
+        if key is None or not is_wanted(key.partition.topic):
+            continue
+        if key.kind is KeyKind.UNBLOCK:
+            records.append(StoredRecord(key.partition.topic, key.partition.topic_id or "", info))
+        else:
+            partitions.add(key.partition)
+    return sorted(partitions, key=_order), records
 
 
 def _order(partition: TopicIdPartition) -> tuple[str, str, int]:

@@ -29,7 +29,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 def carried(partitions: DataFrame) -> DataFrame:
     """`partitions` -> the CARRIED row of each partition that is not gone: its columns with `carried_` in front."""
     rows = still_there(partitions)
-    names = ("fingerprint", "run", "state_offset", "state_chain")
+    names = ("fingerprint", "run", "state_offset", "state_chain", "unread_count")
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
 
 
@@ -69,8 +69,9 @@ def partition_changes(
         `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are tried again only because
         they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run has
         decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the segments
-        to decode: WANTED's columns from base_offset on, with topic_id), `finding_count` and
-        `copy_count`.
+        to decode: WANTED's columns from base_offset on, with topic_id), `finding_count`, `copy_count`, and
+        `unread_count` (of snapshot files that could not be read, where the partition is as it was carried; see
+        spark.unread).
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
@@ -135,6 +136,7 @@ def partition_changes(
         "wanted",
         F.size("findings").alias("finding_count"),
         F.size("copies").alias("copy_count"),
+        F.coalesce(F.when(is_as_carried, F.col("carried_unread_count")), F.lit(0)).alias("unread_count"),
     )
 
 

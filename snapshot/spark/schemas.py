@@ -10,6 +10,8 @@ from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS as FOLDERS_ARROW
+from tiersnap.snapshot.tasks.look_again import ANSWERED as ANSWERED_ARROW
+from tiersnap.snapshot.tasks.look_again import UNREAD as UNREAD_ARROW
 from tiersnap.snapshot.tasks.partition_input import INPUT as INPUT_ARROW
 
 
@@ -23,6 +25,8 @@ FOLDERS = of_arrow(FOLDERS_ARROW)
 LISTED = of_arrow(LISTED_ARROW)
 WANTED = of_arrow(WANTED_ARROW)
 INPUT = of_arrow(INPUT_ARROW)
+UNREAD = of_arrow(UNREAD_ARROW)
+ANSWERED = of_arrow(ANSWERED_ARROW)
 SEGMENTS = of_arrow(schemas.SEGMENTS)
 PARTITIONS = of_arrow(schemas.PARTITIONS)
 REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)

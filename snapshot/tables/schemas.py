@@ -96,6 +96,7 @@ PARTITIONS = _schema(
     ("state_chain?", _TEXT),  # digest of the files below it
     ("history_from?", _LONG),
     ("has_adopted?", _BOOL),
+    ("unread_count?", _LONG),  # snapshot files that could not be read
     # STATE: a part of the deltas of everything below state_offset.
     ("deltas?", pa.list_(DELTA)),
     # BOUNDARY: the state at `offset` beside the file that was found there, and the object that was written.
@@ -109,6 +110,7 @@ PARTITIONS = _schema(
     ("harmful_until?", _LONG),
     ("file_bytes?", _LONG),
     ("file_crc?", _LONG),  # CRC-32C of the whole file that was compared
+    ("not_read?", _TEXT),  # why the file could not be read
     ("open_transactions?", pa.list_(OPEN_TRANSACTION)),  # null where there are more than PART_DELTAS
     ("provenance?", _TEXT),  # of the computed state
     ("folded_from?", _LONG),

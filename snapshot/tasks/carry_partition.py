@@ -39,6 +39,7 @@ from tiersnap.snapshot.tables.listed import from_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.local_input import LocalInput
+from tiersnap.snapshot.tasks.look_again import why_not_read
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
@@ -100,7 +101,8 @@ class _Carry:
         self._errors: list[TiersnapError] = []
         self._file_bytes: int | None = None
         self._file_crc: int | None = None
-        self._is_unread = False
+        self._not_read: str | None = None
+        self._unread_count = 0
 
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
@@ -217,11 +219,12 @@ class _Carry:
         )
 
     def _read_snapshot(self, offset: int) -> bytes | None:
-        self._file_bytes = self._file_crc = None
+        self._file_bytes = self._file_crc = self._not_read = None
         try:
             data = self._snapshot_file(offset)
-        except OSError:
-            self._is_unread = True
+        except OSError as error:
+            self._not_read = why_not_read(error)
+            self._unread_count += 1
             raise
         if data is not None:
             self._file_bytes, self._file_crc = len(data), crc32c(data)
@@ -235,6 +238,7 @@ class _Carry:
             **of_comparison(boundary.found),
             file_bytes=self._file_bytes,
             file_crc=self._file_crc,
+            not_read=self._not_read,
             open_transactions=_open_transactions(boundary),
             provenance=str(boundary.provenance),
             folded_from=boundary.folded_from,
@@ -309,12 +313,11 @@ class _Carry:
             self._errors.append(error)
 
     def _carried(self, examination: Examination) -> Iterator[Row]:
-        # A snapshot file that could not be read leaves the partition unfinished, too: neither its size nor its time
-        # will say when it can be.
-        is_finished = not (self._errors or self._is_unread)
+        is_finished = not self._errors
         sink = self._task.sink
         digest = self._task.options.digest(place=None if sink is None else sink.uri)
-        state = examination.replay.closed_state if is_finished else None
+        # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
+        state = examination.replay.closed_state if is_finished and not self._unread_count else None
         chains = {segment["base_offset"]: segment["chain"] for segment in self._listed["segments"]}
         yield self._fact(
             FactKind.CARRIED,
@@ -325,6 +328,7 @@ class _Carry:
             state_chain=None if state is None else chains[state.offset],
             history_from=None if state is None else state.history_from,
             has_adopted=None if state is None else state.has_adopted,
+            unread_count=self._unread_count,
         )
         if state is not None:
             for number, piece in enumerate(parts(state.deltas)):

@@ -20,6 +20,7 @@ from tests.broker.harness.topics import SECONDS, admin_client, alter_topic, crea
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
+from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
@@ -123,6 +124,11 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
 
         # The topic is deleted, and the broker removes what it knows; what is ours goes with remove-orphans.
         shutil.copytree(elsewhere, tier.directory, dirs_exist_ok=True)
+        begun = Begun(cluster.cluster_id(), TOPIC, partition.topic_id or "", (0,), {"remote.log.copy.disable": None})
+        Records(store).put(begun)
+        make_old(tier.directory)
+        kept = remove_orphans(broker, tier.directory)
+        assert "UNBLOCK" not in {row["kind"] for row in kept.rows}, "its topic lives"
         make_old(tier.directory)
         admin = admin_client(broker)
         admin.delete_topics([TOPIC])[TOPIC].result(SECONDS)

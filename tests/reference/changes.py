@@ -115,7 +115,24 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
         "copy_count": len(listed["copies"]),
+        "unread_count": carried["unread_count"] if carried is not None and is_as_carried else 0,
     }
+
+
+def unread_snapshots(listed: Row, change: Row, tables: Tables) -> list[Row]:
+    """Rows of look_again.UNREAD of one partition."""
+    if not change["unread_count"]:
+        return []
+    unread = {row["offset"]: row["not_read"] for row in tables.facts(key_of(listed)) if row["not_read"] is not None}
+    return [
+        {
+            **{name: listed[name] for name in PARTITION_KEY},
+            **{name: file[name] for name in ("end_offset", "object")},
+            "not_read": unread[file["end_offset"]],
+        }
+        for file in listed["snapshots"]
+        if file["end_offset"] in unread
+    ]
 
 
 def _is_needed(listed: Row, segment: Row, start: int | None) -> bool:

@@ -33,6 +33,7 @@ from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS, ListPartitions
+from tiersnap.snapshot.tasks.look_again import UNREAD, look_again
 
 DAY = 86_400_000
 
@@ -80,6 +81,7 @@ class Ran:
     Attributes:
         listed, changes: rows of LISTED and of changes.partition_changes.
         decoded: (topic, base offset) of the segments that were read.
+        unread: rows of UNREAD.
         facts: rows of `partitions` that were appended.
         ready: rows of READY.
         tiered: rows of TIERED.
@@ -90,6 +92,7 @@ class Ran:
     listed: list[Row] = field(default_factory=list)
     changes: list[Row] = field(default_factory=list)
     decoded: list[tuple[str, int]] = field(default_factory=list)
+    unread: list[Row] = field(default_factory=list)
     facts: list[Row] = field(default_factory=list)
     ready: list[Row] = field(default_factory=list)
     tiered: list[Row] = field(default_factory=list)
@@ -211,6 +214,14 @@ class Runner:
         ran.decoded = [(row["topic"], row["base_offset"]) for row in wanted]
         if any(row["not_read"] is not None for row in wanted):
             ran.changes = look_for_changes()
+        ran.unread = [
+            row
+            for listed, change in zip(ran.listed, ran.changes, strict=True)
+            for row in changes.unread_snapshots(listed, change, tables)
+        ]
+        answered = _rows(look_again(iter([pa.RecordBatch.from_pylist(ran.unread, schema=UNREAD)])))
+        for change in ran.changes:
+            change["is_changed"] |= any(key_of(row) == key_of(change) for row in answered)
 
         sink = StoredSnapshots(store, run_id, replace) if apply else None
         carry = CarryPartition(options, sink, number, now, observe)

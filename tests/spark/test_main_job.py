@@ -56,7 +56,8 @@ def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
 ) -> None:
     expected = assemble(tmp_path / "logs")
     assert len(expected) == 119
-    assert run(tmp_path / "logs", remote, warehouse, "--apply", "--all", "--expiration", "none") == 0
+    code = run(tmp_path / "logs", remote, warehouse, "--apply", "--all", "--expiration", "none")
+    assert code == 4, "topics of 2.7.2 have no id, so nothing of them is tiered"
     observed = {}
     for key in remote.objects():
         parsed = ObjectKeys().parse(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,6 +66,36 @@ def test_what_readers_ask_for_stays_and_all_else_goes(spark: SparkSession, tmp_p
         assert warehouse.read(name).count() == len(rows), name
         assert done[name].rows == len(getattr(runner.tables, name))
     assert [each.superseded for each in maintain(warehouse, apply=False)] == [0, 0, 0]
+
+
+def test_files_that_a_killed_commit_left_go_once_nobody_can_be_at_them(spark: SparkSession, tmp_path: Path) -> None:
+    log = LivingLog(tmp_path / "logs", 3)
+    runner = Runner(tmp_path, log.log_dir)
+    runner(apply=False)
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    rows = frame(spark, runner.tables.partitions, "partitions").coalesce(1)
+    warehouse.append("partitions", rows, run_id="run")
+    folder = Path(warehouse.path("partitions"))
+    committed = set(folder.glob("*.parquet"))
+
+    def killed(age_days: int) -> set[Path]:
+        """A commit that died between its files and the log."""
+        before = set(folder.glob("*.parquet"))
+        rows.write.mode("append").parquet(str(folder))
+        left = set(folder.glob("*.parquet")) - before
+        for path in left:
+            os.utime(path, (time.time() - age_days * 86_400,) * 2)
+        return left
+
+    old, young = killed(8), killed(1)
+    assert old and young
+    before = sorted(repr(row) for row in warehouse.read("partitions").collect())
+    assert len(before) == len(runner.tables.partitions)
+    list(maintain(warehouse, apply=False))
+    assert set(folder.glob("*.parquet")) == committed | old | young, "a plan deletes nothing"
+    list(maintain(warehouse, apply=True))
+    assert set(folder.glob("*.parquet")) == committed | young
+    assert sorted(repr(row) for row in warehouse.read("partitions").collect()) == before
 
 
 def test_a_carry_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:

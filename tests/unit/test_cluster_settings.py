@@ -50,7 +50,13 @@ def test_nothing_is_published_beside_a_copier_that_is_on(settings):
 
 
 TOPIC_ID, OTHER_ID = "lZ6vvmajTWKDBUTV6SQAtQ", "MWJ6FHTfRYy67jzwZdeqSQ"
-BEGUN = Begun("a.b-c", TOPIC_ID, (0, 7), {"remote.log.copy.disable": None, "local.retention.ms": "60000"})
+BEGUN = Begun(
+    "5L6g3nShT-eMCtK--X86sw",
+    "a.b-c",
+    TOPIC_ID,
+    (0, 7),
+    {"remote.log.copy.disable": None, "local.retention.ms": "60000"},
+)
 
 
 def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
@@ -88,9 +94,11 @@ def test_what_another_run_has_recorded_is_not_overwritten(tmp_path):
         b"{}",
         b"[]",
         b"[" * 100_000,
-        b'{"topic": "x", "topic_id": "y", "partitions": [], "before": {}}',
-        b'{"topic": "a.b-c", "topic_id": "%s", "partitions": [-1], "before": {}}' % TOPIC_ID.encode(),
-        b'{"topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {"a": 1}}' % TOPIC_ID.encode(),
+        b'{"cluster_id": "c", "topic": "x", "topic_id": "y", "partitions": [], "before": {}}',
+        b'{"cluster_id": "c", "topic": "a.b-c", "topic_id": "%s", "partitions": [-1], "before": {}}'
+        % TOPIC_ID.encode(),
+        b'{"cluster_id": "c", "topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {"a": 1}}'
+        % TOPIC_ID.encode(),
     ],
     ids=["empty", "no fields", "a list", "deep", "another topic", "no partition", "no text"],
 )

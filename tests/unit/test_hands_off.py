@@ -9,8 +9,9 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
-from tests.reference.small_log import tree
+from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.jobs.demo import make_room
+from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.lock import locked
@@ -92,6 +93,56 @@ def test_repair_writes_into_no_log_directory_past_apply_and_lock(log_dir: Path, 
     before = tree(log_dir)
     assert_said(tiersnap("repair", log_dir, "--out", tmp_path / where), 2, "--out", "a broker's log")
     assert tree(log_dir) == before
+
+
+@pytest.mark.parametrize("where", ["disk", "disk/new", "disk/orders-0", "innocent/new"])
+@pytest.mark.parametrize("is_uri", [False, True])
+def test_no_table_is_written_into_a_log_directory(log_dir: Path, tmp_path: Path, where: str, is_uri: bool) -> None:
+    """What `run`, `decode` and `maintain tables` ask for before they touch a warehouse."""
+    (tmp_path / "innocent").symlink_to(log_dir)
+    before = tree(log_dir)
+    warehouse = (tmp_path / where).as_uri() if is_uri else str(tmp_path / where)
+    with pytest.raises(UsageError, match=r"the warehouse .* holds a broker's log"), only_run(warehouse, "run"):
+        pass
+    assert tree(log_dir) == before
+
+
+WRITERS = {
+    "remote storage": ("tier", "LOGS", "--remote", "LOGS"),
+    "a report": ("tier", "LOGS", "--remote", "ELSEWHERE", "--report", "LOGS"),
+    "a collection": ("collect", "LOGS", "--to", "LOGS"),
+    "a segment": (
+        *("fetch", "--from", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
+        *("--out", "LOGS/segment"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRITERS)
+def test_nothing_but_snapshots_is_ever_written_into_a_log_directory(log_dir: Path, tmp_path: Path, what: str) -> None:
+    write_small_log(tmp_path / "other")
+    assert tiersnap("tier", tmp_path / "other", "--remote", tmp_path / "tier", "--apply").exit_code == 0
+    before = tree(log_dir)
+    words = [word.replace("LOGS", str(log_dir)).replace("ELSEWHERE", str(tmp_path / "tier")) for word in WRITERS[what]]
+    tiersnap(*words)
+    assert_said(tiersnap(*words, "--apply"), 2, "a broker's log")
+    assert tree(log_dir) == before
+
+
+def test_an_index_that_is_a_link_is_not_uploaded(tmp_path: Path) -> None:
+    """As root on another user's directory: what lies behind it is nobody's business."""
+    folder = write_small_log(tmp_path / "logs")
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"the-key-of-the-kingdom" * 100)
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        path = file_of(folder, 5, suffix)
+        path.unlink(missing_ok=True)
+        path.symlink_to(secret)
+    ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply")
+    assert str(file_of(folder, 5, ".index")) in ran.err
+    sent = [path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()]
+    assert len(list((tmp_path / "remote").rglob("*.rsm-manifest"))) == 3, "it is made again from the segment"
+    assert not any(b"the-key-of-the-kingdom" in data for data in sent)
 
 
 @pytest.mark.parametrize("uri", ["s3://b/x", "file:///tmp/x", "hdfs://a/b", "s3:x"])

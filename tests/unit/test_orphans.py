@@ -24,11 +24,14 @@ from tests.reference.left_over import (
 from tests.reference.planned import PARTITION
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.orphans.begun import judge_begun
 from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
+from tiersnap.remote_storage.orphans.stored import list_all
 from tiersnap.remote_storage.orphans.unfinished import unfinished
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
@@ -264,6 +267,52 @@ def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
     assert any(key.startswith("claims/") for key in left)
     list(remove(store, orphans(store, told)))
     assert list(store.list()) == []
+
+
+def begin_unblock(store, *, cluster_id: str = CLUSTER, partitions: tuple[int, ...] = (PARTITION.partition,)) -> str:
+    begun = Begun(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, {"remote.log.copy.disable": None})
+    Records(store).put(begun)
+    return KEYS.unblock(PARTITION.topic, PARTITION.topic_id)
+
+
+def of_unblock(store, told) -> list[tuple[Fate, str]]:
+    _, records = list_all(store, KEYS, lambda _: True)
+    found = list(judge_begun(store, records, Aged(store.now(), DAY), lambda asked: dict.fromkeys(asked, told)))
+    list(remove(store, found))
+    return [(each.action, each.reason) for each in found]
+
+
+def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_before(store, tmp_path):
+    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    key = begin_unblock(store)
+    assert of_unblock(store, told) == [], "young"
+    make_old(store)
+    assert of_unblock(store, replace(told, log_start=0)) == [], "its topic lives"
+    copied = {name: replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for name, each in told.records.items()}
+    for doubtful, reason in (
+        (replace(told, records={}), "knows nothing"),
+        (replace(told, records=copied), "no right to describe it"),
+        (replace(told, metadata_start=7), "begins at offset 7"),
+        (replace(told, cluster_id="AnotherClusterAnother_"), "comes from the cluster"),
+    ):
+        ((action, said),) = of_unblock(store, doubtful)
+        assert action is Fate.REFUSE
+        assert reason in said
+    assert store.head(key) is not None
+    assert of_unblock(store, told) == [(Fate.REMOVE, "the topic was deleted")]
+    assert store.head(key) is None
+
+
+def test_a_record_of_unblock_that_says_too_little_is_left_and_named(store, tmp_path):
+    told = of_a_deleted_topic(store, AivenLayout(KEYS), tmp_path)
+    key = begin_unblock(store, partitions=())
+    make_old(store)
+    assert of_unblock(store, told) == [(Fate.REFUSE, "it names no partition")]
+    store.replace(key, b"{}")
+    make_old(store)
+    ((action, said),) = of_unblock(store, told)
+    assert (action, "not a record of tiersnap unblock" in said) == (Fate.LEAVE, True)
+    assert store.head(key) is not None
 
 
 def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours_stays(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -366,6 +367,19 @@ def test_another_remote_storage_gets_all_of_it_at_once(runner: Runner, tmp_path:
     assert elsewhere().did_nothing
     slash = Runner(tmp_path, runner.source, remote=elsewhere.remote + "/", tables=runner.tables)
     assert slash().did_nothing
+
+
+def test_another_server_under_the_same_name_gets_all_of_it_as_soon_as_it_is_noticed(runner: Runner) -> None:
+    """What is there decides: the tables remember copies, and their place is empty."""
+    runner()
+    before = snapshots(runner)
+    shutil.rmtree(runner.remote)
+    noticed = runner()
+    assert (noticed.verdicts.get("ALREADY_TIERED"), noticed.segments_tiered) == (None, 0)
+    assert "is gone" in noticed.errors[0]
+    assert runner().segments_tiered == 3
+    assert snapshots(runner) == before
+    assert runner().did_nothing
 
 
 def test_looking_at_two_places_before_anything_is_written_is_fine(runner: Runner, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""The exit code of what was judged: what is damaged, may not be read, or was refused although it was to be tiered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+
+# A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
+# is not among them.
+_REFUSED = (
+    Verdict.TOPIC_ID_UNKNOWN,
+    Verdict.MISSING_INDEX,
+    Verdict.MISSING_SNAPSHOT,
+    Verdict.CORRUPT_SNAPSHOT,
+    Verdict.SUSPECT_SNAPSHOT,
+)
+_NOT_READ = (Verdict.UNREADABLE_SEGMENT, Verdict.UNVERIFIED_SNAPSHOT)
+
+
+def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
+    """DATA_CORRUPT for damage; where it was to be tiered (`apply`) GATE_REFUSED, or PARTIAL for what was not read.
+
+    Args:
+        verdicts: segments by verdict.
+    """
+    if verdicts.get(Verdict.CORRUPT_SEGMENT):
+        return ExitCode.DATA_CORRUPT
+    if apply and any(verdicts.get(each) for each in _REFUSED):
+        return ExitCode.GATE_REFUSED
+    return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
+
+
+def next_steps(verdicts: Mapping[Verdict, int]) -> list[str]:
+    """A line for each verdict that a person must clear, with what clears it."""
+    waiting = [each for each in (*_REFUSED, *_NOT_READ, Verdict.CORRUPT_SEGMENT) if verdicts.get(each)]
+    return [f"{verdicts[each]} segments {each}: {NEXT_STEP[each]}" for each in waiting]

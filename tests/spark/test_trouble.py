@@ -1,0 +1,108 @@
+"""What goes wrong around a run, in the words of the real Spark: a sentence, an exit code and no traceback."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.command import assert_said, tiersnap
+from tests.spark.conftest import Remote
+from tests.spark.small_fleet import copies, write_fleet
+from tiersnap.jobs.failures import spoken
+from tiersnap.jobs.pipeline.run import run as run_job
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import ExitCode, TransientError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return write_fleet(tmp_path / "logs", partitions=1)
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def words(logs: Path, warehouse: str | Path) -> list[str | Path]:
+    folder = logs.parent
+    return ["run", "--source", logs, "--remote", folder / "remote", "--report", folder / "report",
+            "--warehouse", warehouse, "--apply"]  # fmt: skip
+
+
+def test_a_warehouse_in_a_bucket_that_does_not_answer_is_transient(spark: SparkSession, logs: Path) -> None:
+    away = ["--endpoint-url", f"http://127.0.0.1:{closed_port()}", "--path-style", "--region", "us-east-1"]
+    assert_said(tiersnap(*words(logs, "s3://bucket/warehouse"), *away), ExitCode.TRANSIENT, "bucket")
+
+
+def test_a_spark_that_knows_no_s3a_is_told_of_what_it_lacks(spark: SparkSession, logs: Path, remote: Remote) -> None:
+    assert_said(
+        tiersnap(*words(logs, f"{remote.uri}/warehouse"), *remote.options[2:]),
+        ExitCode.USAGE,
+        "this Spark cannot read such a place",
+        "hadoop-aws",
+    )
+
+
+def test_a_warehouse_whose_server_went_away_behind_the_lease_is_transient(spark: SparkSession, logs: Path) -> None:
+    """HDFS has no lease, so that it is Delta Lake and Hadoop that say it."""
+    spark.conf.set("ipc.client.connect.max.retries", "1")
+    ran = tiersnap(*words(logs, f"hdfs://127.0.0.1:{closed_port()}/warehouse"))
+    assert_said(ran, ExitCode.TRANSIENT, "no answer", "Connection refused")
+
+
+class Deadly:
+    """Remote storage at which the worker of a task dies; not the driver."""
+
+    def __init__(self, folder: Path, how: str) -> None:
+        self._store, self._how, self._driver = DirectoryStore(folder), how, os.getpid()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # while it is unpickled, nothing is there yet
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+    def put_if_absent(self, *args: Any, **more: Any) -> Any:
+        if os.getpid() != self._driver and self._how == "signal":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.getpid() != self._driver and self._how == "memory":
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, resource.RLIM_INFINITY))
+            bytearray(8 << 30)
+        return self._store.put_if_absent(*args, **more)
+
+
+@pytest.mark.parametrize(("how", "said"), [("signal", "a worker was lost"), ("memory", "too little memory")])
+def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
+    spark: SparkSession, logs: Path, tmp_path: Path, how: str, said: str
+) -> None:
+    settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    with pytest.raises(TransientError, match=f"the run failed: {said}") as caught, spoken("the run failed"):
+        run_job(spark, settings, store=Deadly(tmp_path / "remote", how))  # type: ignore[arg-type]
+    assert caught.value.exit_code is ExitCode.TRANSIENT
+    assert "\n" not in caught.value.message
+    assert copies(tmp_path / "remote") == []
+
+
+def test_a_session_with_less_memory_than_spark_needs_is_a_usage_error(logs: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reference.tiersnap", *map(str, words(logs, logs.parent / "warehouse")),
+         "--spark-conf", "spark.driver.memory=100m"],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == ExitCode.USAGE, done.stderr
+    assert "Spark itself needs more memory" in done.stderr
+    assert "spark.driver.memory=1g" in done.stderr
+    assert not any(word in done.stderr for word in ("Traceback", "\tat "))

@@ -1,0 +1,64 @@
+"""What could not be tiered shows in the exit code, and in a line that says who must do what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.privileges import run_obeying_modes
+from tests.reference.recovered import DATA
+from tests.reference.small_log import file_of, write_small_log
+from tiersnap.jobs.pipeline.command import exit_code
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.gate.readiness import Verdict
+
+pytestmark = pytest.mark.unit
+
+# (of a plan, of what was applied)
+CODES = {
+    "ALREADY_TIERED": (0, 0),
+    "COPY_IN_FLIGHT": (0, 0),
+    "GAP_IN_REMOTE": (0, 0),
+    "ACTIVE_SEGMENT": (0, 0),
+    "INTERNAL_TOPIC": (0, 0),
+    "COMPACTED_TOPIC": (0, 0),
+    "TOPIC_ID_UNKNOWN": (0, 4),
+    "UNREADABLE_SEGMENT": (0, 6),
+    "CORRUPT_SEGMENT": (5, 5),
+    "GAP_BEFORE": (0, 0),
+    "ABOVE_LSO": (0, 0),
+    "MISSING_INDEX": (0, 4),
+    "MISSING_SNAPSHOT": (0, 4),
+    "UNVERIFIED_SNAPSHOT": (0, 6),
+    "CORRUPT_SNAPSHOT": (0, 4),
+    "SUSPECT_SNAPSHOT": (0, 4),
+    "READY": (0, 0),
+}
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_run_ends_as_what_stands_in_the_way_asks_for(verdict: Verdict) -> None:
+    outcome = RunOutcome()
+    outcome.verdicts = {Verdict.ALREADY_TIERED: 3, verdict: 1}
+    codes = tuple(exit_code(outcome, RunSettings(("/logs",), "/remote", "/tables", apply=it)) for it in (False, True))
+    assert codes == CODES[verdict]
+
+
+def test_a_host_that_could_tier_nothing_says_so_and_what_clears_it(tmp_path: Path) -> None:
+    words = ("tier", DATA / "ledger-2.7.2/logs", "--remote", tmp_path / "remote")
+    assert_said(tiersnap(*words), 0, "12 segments TOPIC_ID_UNKNOWN", "--topic-ids FILE")
+    ran = tiersnap(*words, "--apply")
+    assert_said(ran, 4, "12 segments TOPIC_ID_UNKNOWN", "--topic-ids FILE")
+    assert sum(row["tiered"] for row in ran.rows) == 0
+
+
+def test_a_host_that_may_not_read_a_file_says_so_and_ends_with_partial(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path / "logs")
+    file_of(folder, 10, ".log").chmod(0o000)
+    words = ["tier", str(tmp_path / "logs"), "--remote", str(tmp_path / "remote"), "--apply"]
+    done = run_obeying_modes("-m", "tests.reference.tiersnap", *words)
+    assert done.returncode == 6, done.stderr
+    assert "1 segments UNREADABLE_SEGMENT: read it as the user that runs the broker" in done.stderr

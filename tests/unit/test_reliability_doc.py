@@ -1,0 +1,30 @@
+"""docs/reliability.md: every promise has a test, and every test that it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+LINES = (ROOT / "docs/reliability.md").read_text(encoding="utf-8").splitlines()
+ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in LINES if line.startswith("| ")]
+PROMISES = [row for row in ROWS if row[0] not in ("promise", "---")]
+
+
+def test_each_promise_is_made_once_and_has_a_test() -> None:
+    assert len(PROMISES) > 50
+    assert {len(row) for row in PROMISES} == {3}
+    assert len({row[0] for row in PROMISES}) == len(PROMISES)
+    assert [row[0] for row in PROMISES if not re.findall(r"`(tests/[^`]+::[^`]+)`", row[1])] == []
+
+
+@pytest.mark.parametrize("row", PROMISES, ids=[row[0] for row in PROMISES])
+def test_every_test_that_is_named_exists(row: list[str]) -> None:
+    for name in re.findall(r"`([^`]+)`", row[1]):
+        path, _, function = name.partition("::")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"^def {re.escape(function)}\(", text, re.MULTILINE), name
