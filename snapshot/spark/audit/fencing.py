@@ -37,7 +37,7 @@ def plain_in_transaction() -> Column:
 
 
 def fenced() -> Column:
-    """A coordinator aborted over a producer's head: the marker's epoch is above the transaction's, and nobody wrote in it.
+    """A coordinator aborted over a producer's head: nobody wrote in the marker's epoch, which is above the transaction's.
 
     With transactions of version 2 every marker raises the epoch, and the producer goes on in it. So a fencing is known
     only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
@@ -61,7 +61,7 @@ def open_transactions(producers: DataFrame) -> DataFrame:
 
 
 def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
-    """Rows of `producers.producers` -> one row a partition: how many batches are older than their producer's one before.
+    """Rows of `producers.producers` -> one row a partition: batches that are older than their producer's one before.
 
     Its offsets are those of the widest step back, `distance` its milliseconds.
     """

@@ -1,7 +1,7 @@
-"""The whole history of producers whose batches do not follow from each other: what the rules ask of a batch, as columns.
+"""The whole history of producers whose batches do not follow from each other: what the rules ask, as columns.
 
 Sequences are laid out on a line: `place` of a batch is how far it lies behind the first one of its epoch, so that the
-end of the circle of 2^31 is no step back. No frame of a window looks ahead: Spark walks such frames again for every row.
+end of the circle of 2^31 is no step back. No frame of a window looks ahead: Spark walks those anew for every row.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def sequences(seen: DataFrame) -> DataFrame:
     """
     rows = seen.where("is_data")
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
-    stepped = rows.withColumn(
-        "step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))
-    ).withColumn("moved", F.coalesce(F.col("step") + F.lag("length").over(in_epoch), F.lit(0)))
+    stepped = rows.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
+        "moved", F.coalesce(F.col("step") + F.lag("length").over(in_epoch), F.lit(0))
+    )
     begins_anew = F.coalesce((F.col("base_sequence") == 0) & (F.col("step") != 0), F.lit(False)).cast("int")
     placed = stepped.select(
         "*", F.sum("moved").over(in_epoch).alias("place"), F.sum(begins_anew).over(in_epoch).alias("part")

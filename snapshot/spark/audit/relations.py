@@ -53,9 +53,7 @@ def duplicate() -> Column:
 def partial_duplicate() -> Column:
     """Some of its sequences are in the log before it, in batches cut otherwise."""
     condition = f"not {_FITS} and not {_IS_COPY} and {_OVERLAPS}"
-    return found(
-        AuditKind.DUPLICATE_PARTIAL, condition, **_forgotten(), distance=F.col("frontier") - F.col("place")
-    )
+    return found(AuditKind.DUPLICATE_PARTIAL, condition, **_forgotten(), distance=F.col("frontier") - F.col("place"))
 
 
 def reset() -> Column:

@@ -1,0 +1,125 @@
+"""`tiersnap audit`: generated logs against a plain reference, the bundled logs, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.audit import AuditedLog
+from tests.reference.audit import audit as reference_audit
+from tests.reference.audit_logs import EXPIRATION, generated_log
+from tests.reference.command import tiersnap
+from tests.reference.recovered import DATA
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.spark.audit.audit import audit
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, RECORD_BATCHES
+
+pytestmark = pytest.mark.spark
+
+LOGS = range(2_000)
+_KEY = {"log_dir": "logs", "partition": 0}
+_BATCHES = RECORD_BATCHES.append(pa.field("segment_size_bytes", pa.int64()))
+_PARTITIONS = pa.schema(
+    [
+        *(RECORD_BATCHES.field(name) for name in ("log_dir", "topic", "partition")),
+        ("log_start_offset", pa.int64()),
+        ("is_compacted", pa.bool_()),
+    ]
+)
+_SEGMENTS = pa.schema([*list(_PARTITIONS)[:3], ("base_offset", pa.int64()), ("size_bytes", pa.int64())])
+
+
+def _batch_rows(number: int, log: AuditedLog) -> list[dict[str, Any]]:
+    return [
+        {
+            **_KEY,
+            "topic": str(number),
+            "segment_base_offset": base,
+            "segment_size_bytes": log.sizes[base],
+            **vars(batch),
+        }
+        for base, batches in log.segments.items()
+        for batch in batches
+    ]
+
+
+def _as_tuple(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in AUDIT_FINDINGS.names if name not in ("run", "log_dir", "partition"))
+
+
+@pytest.fixture(scope="module")
+def logs() -> dict[int, AuditedLog]:
+    return {number: generated_log(number) for number in LOGS}
+
+
+def test_generated_logs_give_the_findings_of_the_plain_reference(
+    spark: SparkSession, logs: dict[int, AuditedLog]
+) -> None:
+    rows = [row for number, log in logs.items() for row in _batch_rows(number, log)]
+    known = [
+        {**_KEY, "topic": str(number), "log_start_offset": log.log_start_offset, "is_compacted": log.is_compacted}
+        for number, log in logs.items()
+    ]
+    listed = [
+        {**_KEY, "topic": str(number), "base_offset": base, "size_bytes": 1}
+        for number, log in logs.items()
+        for base in log.listed
+    ]
+    frames = (
+        spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
+        for each, schema in ((rows, _BATCHES), (known, _PARTITIONS), (listed, _SEGMENTS))
+    )
+    found = audit(*frames, run=1, expiration=EXPIRATION).collect()
+    expected = [
+        _as_tuple({"topic": str(number)} | row)
+        for number, log in logs.items()
+        for row in reference_audit(log, expiration=EXPIRATION)
+    ]
+    assert sorted(map(repr, (_as_tuple(row.asDict()) for row in found))) == sorted(map(repr, expected))
+    assert {row.kind for row in found} == set(map(str, AuditKind)), "every kind was met"
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The command on the bundled logs of 4.1.1, its findings kept in a warehouse."""
+    warehouse = tmp_path_factory.mktemp("audit") / "warehouse"
+    source = DATA / "kafka-4.1.1" / "logs"
+    return {"ran": tiersnap("audit", "--source", source, "--to", warehouse, "--limit", "5"), "warehouse": warehouse}
+
+
+def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_gap_and_no_duplicate(
+    spark: SparkSession, ran: dict[str, Any]
+) -> None:
+    assert ran["ran"].exit_code == 0, ran["ran"].err
+    counts = json.loads(ran["ran"].out)["result"]["findings_by_kind"]
+    assert counts == {"FENCED": 6, "OPEN_TRANSACTION": 2}
+    kept = spark.read.format("delta").load(str(ran["warehouse"] / "audit_findings"))
+    assert kept.columns == AUDIT_FINDINGS.names
+    rows = kept.select("run", "kind", "topic", "before_first_offset", "first_offset").collect()
+    fenced = sorted((row.before_first_offset, row.first_offset) for row in rows if row.kind == "FENCED")
+    assert fenced == [(11, 12), (45, 46), (52, 53), (69, 70), (75, 76), (170, 171)]
+    assert {(row.topic, row.first_offset) for row in rows if row.kind == "OPEN_TRANSACTION"} == {
+        ("hanging", 90),
+        ("tv2", 1637),
+    }
+    assert {row.topic for row in rows if row.kind == "FENCED"} == {"fenced"}
+    assert {row.run for row in rows} == {1}
+
+
+def test_only_as_many_rows_as_asked_for_are_printed_and_the_rest_is_named(ran: dict[str, Any]) -> None:
+    assert len(ran["ran"].rows) == 5
+    assert "3 findings more: --limit 8" in ran["ran"].err
+
+
+def test_a_source_and_a_warehouse_are_refused_together_and_an_empty_warehouse_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    both = tiersnap("audit", "--source", tmp_path, "--warehouse", tmp_path)
+    assert (both.exit_code, "two inputs" in both.err) == (2, True)
+    empty = tiersnap("audit", "--warehouse", tmp_path)
+    assert (empty.exit_code, "no table record_batches" in empty.err) == (2, True)
