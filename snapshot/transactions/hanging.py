@@ -56,6 +56,15 @@ NEXT_STEP = {
 }
 
 
+# What brokers add to transaction.max.timeout.ms before they count a transaction as late (KIP-664's metric, since 3.2).
+LATE_BUFFER_MS = 300_000
+
+
+def is_late(transaction: OpenTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
+    """Whether a broker's metric PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
     """An open transaction, what is to be thought of it and why.

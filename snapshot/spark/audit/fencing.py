@@ -37,7 +37,7 @@ def plain_in_transaction() -> Column:
 
 
 def fenced() -> Column:
-    """A coordinator aborted over a producer's head: nobody wrote in the marker's epoch, which is above the transaction's.
+    """A coordinator aborted over a producer's head, in an epoch above the transaction's, and nobody wrote in that.
 
     With transactions of version 2 every marker raises the epoch, and the producer goes on in it. So a fencing is known
     only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
