@@ -32,6 +32,7 @@ class AuditKind(StrEnum):
     FENCED = "FENCED"
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
     OUT_OF_ORDER_TIMESTAMPS = "OUT_OF_ORDER_TIMESTAMPS"
+    LOG_START_WENT_BACK = "LOG_START_WENT_BACK"
 
 
 class Harm(StrEnum):
@@ -61,6 +62,7 @@ RULES = read_table("""
  FENCED                           | 0.11 |           | NONE
  OPEN_TRANSACTION                 | 0.5  |           | NONE
  OUT_OF_ORDER_TIMESTAMPS          | 4.13 |           | NONE
+ LOG_START_WENT_BACK              | 0.4  |           | NONE
 """)
 RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
 MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")

@@ -71,12 +71,14 @@ class JudgedTransaction:
 
     Attributes:
         coordinated: the transactional id that has its producer id, None where none is known.
+        is_late: see `is_late`.
     """
 
     transaction: OpenTransaction
     verdict: TransactionVerdict
     reason: str
     coordinated: KnownTransaction | None
+    is_late: bool
 
     def minutes(self, as_of: int) -> int:
         """Whole minutes since the producer's last write, as the tool prints them; towards 0."""
@@ -98,14 +100,10 @@ def judge_transaction(
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
     idle = as_of - transaction.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
-        limit = format_duration(max_transaction_timeout)
-        return JudgedTransaction(
-            transaction,
-            TransactionVerdict.YOUNG,
-            f"its producer wrote not more than {limit} before; {reason}",
-            coordinated,
-        )
-    return JudgedTransaction(transaction, verdict, reason, coordinated)
+        verdict = TransactionVerdict.YOUNG
+        reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
+    late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
+    return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 
 
 def _of_coordinator(

@@ -29,6 +29,8 @@ _PARTITIONS = pa.schema(
         *(RECORD_BATCHES.field(name) for name in ("log_dir", "topic", "partition")),
         ("log_start_offset", pa.int64()),
         ("is_compacted", pa.bool_()),
+        ("topic_id", pa.string()),
+        ("leader_epoch", pa.int32()),
     ]
 )
 _SEGMENTS = pa.schema([*list(_PARTITIONS)[:3], ("base_offset", pa.int64()), ("size_bytes", pa.int64())])
@@ -65,6 +67,12 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
         {**_KEY, "topic": str(number), "log_start_offset": log.log_start_offset, "is_compacted": log.is_compacted}
         for number, log in logs.items()
     ]
+    # Two replicas without a batch: the newer leader's log starts lower.
+    known += [
+        {"log_dir": log_dir, "topic": "replicas", "partition": 0, "topic_id": "id", "is_compacted": False}
+        | {"leader_epoch": epoch, "log_start_offset": start}
+        for log_dir, epoch, start in (("a", 4, 1500), ("b", 4, 1400), ("c", 5, 1400))
+    ]
     listed = [
         {**_KEY, "topic": str(number), "base_offset": base, "size_bytes": 1}
         for number, log in logs.items()
@@ -80,6 +88,9 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
         for number, log in logs.items()
         for row in reference_audit(log, expiration=EXPIRATION)
     ]
+    went_back = {"kind": "LOG_START_WENT_BACK", "rule": "0.4", "judgement": "", "harm": "NONE", "batches": 1}
+    between = {"before_first_offset": 1500, "first_offset": 1400, "distance": 100}
+    expected.append(_as_tuple({"topic": "replicas"} | went_back | between))
     assert sorted(map(repr, (_as_tuple(row.asDict()) for row in found))) == sorted(map(repr, expected))
     assert {row.kind for row in found} == set(map(str, AuditKind)), "every kind was met"
 

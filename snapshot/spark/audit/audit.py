@@ -13,6 +13,7 @@ from tiersnap.snapshot.spark.audit.batches import audited
 from tiersnap.snapshot.spark.audit.found import found, rows_of
 from tiersnap.snapshot.spark.audit.history import history, sequences
 from tiersnap.snapshot.spark.audit.judged import judged
+from tiersnap.snapshot.spark.audit.partitions import log_starts_that_went_back
 from tiersnap.snapshot.spark.audit.producers import producers
 from tiersnap.snapshot.spark.audit.relations import relations
 from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
@@ -41,6 +42,7 @@ def audit(
         fencing.open_transactions(along),
         fencing.out_of_order_timestamps(along),
         offset_gaps(torn),
+        log_starts_that_went_back(partitions),
     )
     return judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
 
