@@ -20,8 +20,8 @@ _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
 def of_listing(listed: DataFrame) -> DataFrame:
     """LISTED -> PARTITION_KEY, and what is known of the partition.
 
-    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id` and `leader_epoch` (the newest),
-    null where the disk does not say.
+    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id` and `leader_epoch`, the newest
+    one, null where the disk does not say.
     """
     return listed.select(
         *PARTITION_KEY,
@@ -71,7 +71,6 @@ def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
     by_epoch = Window.partitionBy(*topic).orderBy("leader_epoch")
     rows = furthest.agg(F.max(replica).alias("start")).select(
         *topic,
-        "leader_epoch",
         "start.*",
         F.lag(F.col("start")["log_start_offset"]).over(by_epoch).alias("start_before"),
     )
