@@ -11,10 +11,11 @@ import pytest
 from tests.broker.harness import damage
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import offsets
-from tests.broker.harness.log_batches import CONTROL, Batch, batches, last_batches
+from tests.broker.harness.log_batches import CONTROL, TRANSACTIONAL, Batch, batches, last_batches
 from tests.broker.harness.raw_protocol import Connection, Resent, produce, resend
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
 from tests.broker.harness.topics import wait_for_leader
+from tests.broker.harness.writing import transaction_around
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 
@@ -38,17 +39,25 @@ def take_out(folder: Path, wanted: Batch) -> None:
 
 
 def zombie_of(written: list[Batch]) -> bytes:
-    """The next batch of the first epoch of a transactional producer, whose markers are epochs further on."""
-    producer_id = next(batch.producer_id for batch in written if batch.attributes & CONTROL and batch.producer_id >= 0)
-    mine = [each for each in written if each.producer_id == producer_id and not each.attributes & CONTROL]
+    """The next batch of the first epoch of the producer that was fenced."""
+    epochs: dict[int, list[Batch]] = {}
+    for each in written:
+        if each.attributes & TRANSACTIONAL and not each.attributes & CONTROL:
+            epochs.setdefault(each.producer_id, []).append(each)
+    (mine,) = (each for each in epochs.values() if len({batch.producer_epoch for batch in each}) > 1)
     first = [each for each in mine if each.producer_epoch == mine[0].producer_epoch]
     count = sum(each.last_offset - each.base_offset + 1 for each in first)
-    return lb.data_batch(0, 3, producer_id, mine[0].producer_epoch, count, leader_epoch=-1)
+    return lb.data_batch(0, 3, mine[0].producer_id, mine[0].producer_epoch, count, leader_epoch=-1)
 
 
 def test_what_was_doubled_taken_out_and_written_by_a_zombie_is_found_and_nothing_else(current_disks, copy_of):
     disks = copy_of(current_disks)
     folder = disks.partition(TOPIC)
+    with Broker(disks, CURRENT_VERSION) as broker:
+        wait_for_leader(broker, TOPIC)
+        for _ in range(2):  # the second fences the first
+            with transaction_around(broker, TOPIC, name="fenced"):
+                pass
     written = list(batches(folder))
     (doubled, *_) = last_batches(folder).values()
     damage.empty_snapshot(folder, offsets(folder, ".snapshot")[-1])
