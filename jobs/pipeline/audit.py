@@ -104,7 +104,13 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Callabl
     batches, partitions, segments = (
         _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
     )
-    found = audit_batches(batches, partitions, segments, run=run, expiration=settings.producer_expiration).persist()
+    with audit_batches(batches, partitions, segments, run=run, expiration=settings.producer_expiration) as findings:
+        _tell(findings.persist(), settings.limit, outcome, keep)
+        findings.unpersist()
+    return outcome
+
+
+def _tell(found: DataFrame, limit: int, outcome: AuditOutcome, keep: Callable[[DataFrame], None]) -> None:
     for row in found.groupBy("kind", "harm", "judgement").count().collect():
         outcome.counts[row.kind] = outcome.counts.get(row.kind, 0) + row["count"]
         outcome.harms[row.harm] = outcome.harms.get(row.harm, 0) + row["count"]
@@ -112,10 +118,7 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Callabl
     if outcome.total:
         keep(found)
         names = [name for name in AUDIT_FINDINGS.names if name != "run"]
-        worst = worst_first(found).select(*names).limit(settings.limit).collect()
-        outcome.rows = [row.asDict() for row in worst]
-    found.unpersist()
-    return outcome
+        outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
 
 
 def _of_sources(

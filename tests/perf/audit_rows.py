@@ -174,8 +174,8 @@ def _of_spark(folder: str) -> object:
         listed = known.select(
             "log_dir", "topic", "partition", F.lit(0).alias("base_offset"), F.lit(1).alias("size_bytes")
         )
-        counts = audit(batches, known, listed, run=1, expiration=None).groupBy("kind").count().collect()
-        spark.catalog.clearCache()
+        with audit(batches, known, listed, run=1, expiration=None) as findings:
+            counts = findings.groupBy("kind").count().collect()
         return {row.kind: row["count"] for row in counts}
 
     return run
@@ -186,7 +186,7 @@ def _of_duckdb(folder: str) -> object:
 
     def run() -> object:
         with duckdb.connect(config={"threads": 2}) as connection:
-            return connection.sql(SQL.replace("FILES", f"{folder}/*.parquet")).fetchone()
+            return connection.sql(SQL.replace("FILES", f"{folder}/*.parquet")).fetchall()
 
     return run
 

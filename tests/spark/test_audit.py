@@ -82,7 +82,8 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
         spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
         for each, schema in ((rows, _BATCHES), (known, _PARTITIONS), (listed, _SEGMENTS))
     )
-    found = audit(*frames, run=1, expiration=EXPIRATION).collect()
+    with audit(*frames, run=1, expiration=EXPIRATION) as findings:
+        found = findings.collect()
     expected = [
         _as_tuple({"topic": str(number)} | row)
         for number, log in logs.items()
@@ -97,28 +98,32 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The command on the bundled logs of 4.1.1, its findings kept in a warehouse."""
+    """The command on the bundled logs of 4.1.1, decoded into a warehouse, and its findings in the same."""
     warehouse = tmp_path_factory.mktemp("audit") / "warehouse"
-    source = DATA / "kafka-4.1.1" / "logs"
-    return {"ran": tiersnap("audit", "--source", source, "--to", warehouse, "--limit", "5"), "warehouse": warehouse}
+    words = ("--source", DATA / "kafka-4.1.1" / "logs", "--topic", "fenced|hanging|payments|tv2", "--apply")
+    assert tiersnap("decode", *words, "--warehouse", warehouse).exit_code == 0
+    ran = tiersnap("audit", "--warehouse", warehouse, "--to", warehouse, "--limit", "5")
+    return {"ran": ran, "warehouse": warehouse}
 
 
 def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_gap_and_no_duplicate(
     spark: SparkSession, ran: dict[str, Any]
 ) -> None:
     assert ran["ran"].exit_code == 0, ran["ran"].err
-    counts = json.loads(ran["ran"].out)["result"]["findings_by_kind"]
-    assert counts == {"FENCED": 6, "OPEN_TRANSACTION": 2}
+    result = json.loads(ran["ran"].out)["result"]
+    assert result["findings_by_kind"] == {"FENCED": 6, "OPEN_TRANSACTION": 2}
+    assert result["findings_by_harm"] == {"NONE": 8}
+    assert "partitions are taken as not compacted" in ran["ran"].err, "no run has carried them"
     kept = spark.read.format("delta").load(str(ran["warehouse"] / "audit_findings"))
     assert kept.columns == AUDIT_FINDINGS.names
     rows = kept.select("run", "kind", "topic", "before_first_offset", "first_offset").collect()
-    fenced = sorted((row.before_first_offset, row.first_offset) for row in rows if row.kind == "FENCED")
-    assert fenced == [(11, 12), (45, 46), (52, 53), (69, 70), (75, 76), (170, 171)]
-    assert {(row.topic, row.first_offset) for row in rows if row.kind == "OPEN_TRANSACTION"} == {
-        ("hanging", 90),
-        ("tv2", 1637),
-    }
-    assert {row.topic for row in rows if row.kind == "FENCED"} == {"fenced"}
+    found = sorted((row.kind, row.topic, row.before_first_offset or -1, row.first_offset) for row in rows)
+    fenced = ((11, 12), (45, 46), (52, 53), (69, 70), (75, 76), (170, 171))
+    assert found == [
+        *(("FENCED", "fenced", before, after) for before, after in fenced),
+        ("OPEN_TRANSACTION", "hanging", -1, 90),
+        ("OPEN_TRANSACTION", "tv2", -1, 1637),
+    ]
     assert {row.run for row in rows} == {1}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -19,10 +21,11 @@ from tiersnap.snapshot.spark.audit.relations import relations
 from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
 
 
+@contextmanager
 def audit(
     batches: DataFrame, partitions: DataFrame, listed: DataFrame, *, run: int, expiration: int | None
-) -> DataFrame:
-    """Audit batch headers.
+) -> Iterator[DataFrame]:
+    """Audit batch headers; gives the findings, which stay good for as long as the context is open.
 
     Args:
         batches: rows of `record_batches` (one decode a segment), or of `kafkasegment` with `segment_size_bytes`.
@@ -30,13 +33,13 @@ def audit(
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
         run: number of the audit.
         expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-    Returns:
+    Yields:
         AUDIT_FINDINGS rows, in no order.
     """
     rows = audited(batches)
     # One row a producer and one a segment: they are asked several times, the batches once.
-    along = producers(rows, partitions).persist()
-    torn = holes(rows, segment_sums(rows).persist(), partitions, listed).persist()
+    along, sums = producers(rows, partitions).persist(), segment_sums(rows).persist()
+    torn = holes(rows, sums, partitions, listed).persist()
     every = (
         rows_of(sequences(history(rows, along, partitions)), *relations(), *fencing.fencing()),
         fencing.open_transactions(along),
@@ -44,7 +47,11 @@ def audit(
         offset_gaps(torn),
         log_starts_that_went_back(partitions),
     )
-    return judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+    try:
+        yield judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+    finally:
+        for kept in (along, sums, torn):
+            kept.unpersist()
 
 
 def offset_gaps(holes: DataFrame) -> DataFrame:
