@@ -99,14 +99,27 @@ def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
         return _audit(spark, settings, run, keep)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """Arguments of the audit; `kept` are those that are cached."""
+
+    batches: DataFrame
+    partitions: DataFrame
+    segments: DataFrame
+    kept: tuple[DataFrame, ...]
+
+
 def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Callable[[DataFrame], None]) -> AuditOutcome:
     outcome = AuditOutcome()
-    batches, partitions, segments = (
-        _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
-    )
-    with audit_batches(batches, partitions, segments, run=run, expiration=settings.producer_expiration) as findings:
-        _tell(findings.persist(), settings.limit, outcome, keep)
-        findings.unpersist()
+    read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
+    expiration = settings.producer_expiration
+    try:
+        with audit_batches(read.batches, read.partitions, read.segments, run=run, expiration=expiration) as findings:
+            _tell(findings.persist(), settings.limit, outcome, keep)
+            findings.unpersist()
+    finally:
+        for each in read.kept:
+            each.unpersist()
     return outcome
 
 
@@ -121,9 +134,7 @@ def _tell(found: DataFrame, limit: int, outcome: AuditOutcome, keep: Callable[[D
         outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
 
 
-def _of_sources(
-    spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome
-) -> tuple[DataFrame, DataFrame, DataFrame]:
+def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
@@ -133,8 +144,9 @@ def _of_sources(
     outcome.findings = [str(finding) for finding in found.findings]
     listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
     segments = listing.listed_segments(listed)
-    batches = with_sizes(_headers(spark, settings, found), segments)
-    return batches, of_partitions.of_listing(listed), segments
+    # Headers are a small part of a log, and are looked at several times: decode them once.
+    batches = with_sizes(_headers(spark, settings, found), segments).persist()
+    return _Read(batches, of_partitions.of_listing(listed), segments, (batches, listed))
 
 
 def _headers(spark: SparkSession, settings: AuditSettings, found: Discovered) -> DataFrame:
@@ -150,9 +162,7 @@ def _headers(spark: SparkSession, settings: AuditSettings, found: Discovered) ->
     return reduce(DataFrame.unionByName, read)
 
 
-def _of_table(
-    spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome
-) -> tuple[DataFrame, DataFrame, DataFrame]:
+def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
     warehouse = Warehouse(spark, settings.warehouse or "")
     if not warehouse.exists(_BATCHES):
         raise SourceNotFoundError(
@@ -165,7 +175,7 @@ def _of_table(
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()
-    return rows, partitions, of_partitions.segments_of_facts(facts)
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), (partitions,))
 
 
 @contextmanager
