@@ -39,6 +39,7 @@ COMMANDS = {
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
     "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
+    "audit": ("tiersnap.jobs.audit", "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark."),
     "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
     "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
     "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),

@@ -5,6 +5,7 @@
     remote_log_segments  KIP-405 states of remote segments: those of our copies, and those that were found
     runs                 one row a run that changed something
     record_batches       headers of batches, written by `tiersnap decode` alone
+    audit_findings       what `tiersnap audit --to` found in them
 
 All are only appended to. `run` is the number of the run that wrote a row, ascending; of the rows with one key those
 with the greatest count. Offsets named `next_...` and `..._end_offset` are exclusive; times are epoch milliseconds
@@ -199,6 +200,31 @@ RECORD_BATCHES_TABLE = pa.schema(
     ]
 )
 
+# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` numbers the audits of this table. Offsets
+# and sequences are inclusive; `before_…` is the batch (or marker) before it that the finding is about.
+AUDIT_FINDINGS = _schema(
+    *_PARTITION,
+    ("run", _LONG),
+    ("kind", _TEXT),  # models.audit_rules.AuditKind
+    ("rule", _TEXT),  # number of the statement in docs/seeds.md
+    ("judgement", _TEXT),  # state_loss.LossVerdict, UNREAD, or "" where nothing is judged
+    ("harm", _TEXT),  # models.audit_rules.Harm
+    ("producer_id?", _LONG),
+    ("producer_epoch?", pa.int16()),
+    ("before_epoch?", pa.int16()),
+    ("before_first_offset?", _LONG),
+    ("before_last_offset?", _LONG),
+    ("first_offset?", _LONG),
+    ("last_offset?", _LONG),
+    ("before_first_sequence?", _INT),
+    ("before_last_sequence?", _INT),
+    ("first_sequence?", _INT),
+    ("last_sequence?", _INT),
+    ("distance?", _LONG),  # sequences, offsets of an OFFSET_GAP, ms of OUT_OF_ORDER_TIMESTAMPS
+    ("is_same?", _BOOL),  # of a DUPLICATE_EXACT: both copies have one CRC
+    ("batches", _LONG),  # that it stands for
+)
+
 # A view: deltas one a row, as `transforms.fold` gives them.
 PRODUCER_DELTAS = pa.schema(
     [
@@ -250,4 +276,5 @@ TABLES = {
     "remote_log_segments": REMOTE_LOG_SEGMENTS,
     "runs": RUNS,
     "record_batches": RECORD_BATCHES_TABLE,
+    "audit_findings": AUDIT_FINDINGS,
 }

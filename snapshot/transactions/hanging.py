@@ -56,18 +56,29 @@ NEXT_STEP = {
 }
 
 
+# What brokers add to transaction.max.timeout.ms before they count a transaction as late (KIP-664's metric, since 3.2).
+LATE_BUFFER_MS = 300_000
+
+
+def is_late(transaction: OpenTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
+    """Whether a broker's metric PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedTransaction:
     """An open transaction, what is to be thought of it and why.
 
     Attributes:
         coordinated: the transactional id that has its producer id, None where none is known.
+        is_late: see `is_late`.
     """
 
     transaction: OpenTransaction
     verdict: TransactionVerdict
     reason: str
     coordinated: KnownTransaction | None
+    is_late: bool
 
     def minutes(self, as_of: int) -> int:
         """Whole minutes since the producer's last write, as the tool prints them; towards 0."""
@@ -89,14 +100,10 @@ def judge_transaction(
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
     idle = as_of - transaction.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
-        limit = format_duration(max_transaction_timeout)
-        return JudgedTransaction(
-            transaction,
-            TransactionVerdict.YOUNG,
-            f"its producer wrote not more than {limit} before; {reason}",
-            coordinated,
-        )
-    return JudgedTransaction(transaction, verdict, reason, coordinated)
+        verdict = TransactionVerdict.YOUNG
+        reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
+    late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
+    return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 
 
 def _of_coordinator(

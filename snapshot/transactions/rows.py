@@ -67,6 +67,7 @@ def hanging_row(judged: JudgedTransaction, *, as_of: int) -> dict[str, object]:
         "transactional_id": None if coordinated is None else coordinated.transactional_id,
         "transaction_state": None if coordinated is None else str(coordinated.value.state),
         "coordinator_producer_epoch": None if coordinated is None else coordinated.value.producer_epoch,
+        "is_late": judged.is_late,
         "blocked_segment_count": len(transaction.blocked_segments),
         "blocked_segments": list(transaction.blocked_segments),
         "blocked_bytes": transaction.blocked_bytes,

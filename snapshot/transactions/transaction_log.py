@@ -13,6 +13,7 @@ from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, spl
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.transactions.coordinator import CoordinatorStates, TransactionRecord, newest_states, read_record
 from tiersnap.snapshot.transactions.partitioner import likely_counts, partition_of
+from tiersnap.snapshot.transactions.transitions import impossible
 
 _SHOWN = 20
 # A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
@@ -144,6 +145,9 @@ def _read_partition(filesystem: fs.FileSystem, partition: Partition, check_crc: 
         read.records.append(decoded)
         if decoded.problem is not None:
             problems.append(decoded.problem)
+        elif decoded.value is not None and (said := impossible(decoded.value)):
+            message = f"offset {record.offset} of {decoded.transactional_id!r}: {said}"
+            problems.append(Finding(FindingKind.CORRUPT_TRANSACTION_STATE, path, record.position, message))
     read.hides_states = not partition.segments or any(each.kind in _HIDES_STATES for each in read.findings)
     # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
     read.findings += sorted(problems, key=lambda each: (each.path, each.position))

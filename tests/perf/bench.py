@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from tests.perf import carry_rows, decode_rows, fleet_rows, host_rows, memory_rows, page, profile_rows, upload_rows
+from tests.perf import (
+    audit_rows,
+    carry_rows,
+    decode_rows,
+    fleet_rows,
+    host_rows,
+    memory_rows,
+    page,
+    profile_rows,
+    upload_rows,
+)
 from tests.perf.measure import Row, load, machine
 from tests.perf.scale import DATA, Scale, current
 
@@ -24,6 +34,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "host": host_rows.rows,
     "fixed": fleet_rows.fixed_rows,
     "fleet": fleet_rows.rows,
+    "audit": audit_rows.rows,
     "profile": profile_rows.rows,
 }
 

@@ -22,6 +22,7 @@ _TITLES = {
     "host": "The commands of one host",
     "fixed": "The main job: fixed cost",
     "fleet": "The main job: cost of segments",
+    "audit": "The audit of batch headers",
     "profile": "Where the time goes",
 }
 _HEAD = """# Benchmarks

@@ -1,0 +1,97 @@
+"""`tiersnap audit`: what the headers of batches say of exactly-once, on Spark."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.session import open_session
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.log.log_dir import located
+
+_COLUMNS = (
+    *("kind", "harm", "judgement", "rule", "topic", "partition", "producer_id", "before_epoch", "producer_epoch"),
+    *("before_last_offset", "first_offset", "before_last_sequence", "first_sequence", "distance", "batches"),
+)
+
+
+@click.command()
+@click.option("--source", "sources", multiple=True, help="A log directory to decode now: path, file:, s3: or hdfs:.")
+@click.option(
+    "--warehouse",
+    help="Folder of Delta tables: audit the table record_batches that `tiersnap decode` wrote.  [default: "
+    "tiersnap-warehouse, without --source]",
+)
+@click.option("--to", help="Warehouse to whose table audit_findings all findings are appended.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Findings to print, the worst first."
+)
+@params.topic_option
+@params.crc_option
+@params.producer_expiration_option
+@s3_options
+@spark_options
+@params.output_option
+@click.pass_obj
+def audit(
+    output: Output,
+    sources: tuple[str, ...],
+    warehouse: str | None,
+    to: str | None,
+    limit: int,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    producer_expiration: int | None,
+    s3: S3Settings,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
+
+    One row a finding, with the offsets on both sides, the number of the rule, and a judgement: whether records are
+    lost, or a broker only forgot a producer that retention or expiry took from it. Exit code 5 if any finding says
+    that records were lost or doubled, that a fenced producer wrote, or that a transaction holds what is not its own.
+    """
+    from tiersnap.jobs.pipeline.audit import AuditSettings
+    from tiersnap.jobs.pipeline.audit import audit as audit_headers
+
+    if sources and warehouse is not None:
+        raise UsageError("--source and --warehouse are two inputs: give one", hint="--to says where findings go")
+    settings = AuditSettings(
+        sources=tuple(located(source) for source in sources),
+        warehouse=None if sources else located(warehouse or "tiersnap-warehouse"),
+        to=None if to is None else located(to),
+        topic=topic,
+        check_crc=check_crc,
+        producer_expiration=producer_expiration,
+        limit=limit,
+        s3=s3,
+    )
+    done = audit_headers(open_session(master, conf), settings)
+    summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms}
+    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary)
+    for line in done.findings:
+        output.warn(line)
+    for line in _talk(done.total, len(done.rows), done.unread, done.unknown_partitions):
+        output.talk(line)
+    return ExitCode.DATA_CORRUPT if done.has_harm else ExitCode.OK
+
+
+def _talk(total: int, shown: int, unread: int, unknown: int) -> list[str]:
+    lines = ["no findings"] if not total else []
+    if total > shown:
+        lines.append(f"{total - shown} findings more: --limit {total} prints them, --to URI keeps them")
+    if unread:
+        lines.append(f"{unread} findings lie where nothing was decoded: tiersnap scan LOGDIR --segments says why")
+    if unknown:
+        lines.append(
+            f"{unknown} partitions are taken as not compacted, and their logs as whole: no run has carried them; "
+            "tiersnap audit --source LOGDIR looks at the disk"
+        )
+    return lines

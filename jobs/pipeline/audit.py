@@ -1,0 +1,190 @@
+"""The audit of batch headers, of a warehouse's table or straight from log directories: read, audit, keep, show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.failures import spoken
+from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.settings import new_run_id
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.models.audit_rules import UNREAD, Harm
+from tiersnap.snapshot.spark import listing
+from tiersnap.snapshot.spark.audit import partitions as of_partitions
+from tiersnap.snapshot.spark.audit.audit import audit as audit_batches
+from tiersnap.snapshot.spark.audit.audit import worst_first
+from tiersnap.snapshot.spark.audit.batches import newest_decode, with_sizes
+from tiersnap.snapshot.spark.discover import Discovered, discover
+from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+from tiersnap.snapshot.spark.warehouse import Warehouse
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+
+TABLE = "audit_findings"
+_BATCHES = "record_batches"
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What `tiersnap audit` was asked to do.
+
+    Attributes:
+        sources: log directories to decode now; empty for the table `record_batches` of `warehouse`.
+        warehouse: URI of the folder with that table; None with sources.
+        to: URI of the warehouse that gets the table `audit_findings`; None writes nothing.
+        topic: for whole topic names; None for all.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        limit: of the findings that are shown, the worst.
+    """
+
+    sources: tuple[str, ...] = ()
+    warehouse: str | None = None
+    to: str | None = None
+    topic: re.Pattern[str] | None = None
+    check_crc: bool = True
+    producer_expiration: int | None = None
+    limit: int = 100
+    s3: S3Settings = field(default_factory=S3Settings)
+    run_id: str = field(default_factory=new_run_id)
+
+
+@dataclass
+class AuditOutcome:
+    """What was found.
+
+    Attributes:
+        rows: the worst findings, as AUDIT_FINDINGS without `run`.
+        counts: how many by kind, and `harms`: by harm, of all.
+        unread: findings about offsets that were not decoded.
+        findings: what is wrong with the log directories.
+        unknown_partitions: of a warehouse, that no run has carried: nobody knows whether they are compacted.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    harms: dict[str, int] = field(default_factory=dict)
+    unread: int = 0
+    unknown_partitions: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Of all findings."""
+        return sum(self.counts.values())
+
+    @property
+    def has_harm(self) -> bool:
+        """Whether any says that exactly-once was broken."""
+        return any(count for harm, count in self.harms.items() if harm != Harm.NONE)
+
+
+def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
+    """Audit, write the findings where that was asked for, and bring the worst of them.
+
+    Raises:
+        SourceNotFoundError: no such source; or the warehouse has no batches.
+        NotALogDirError, UsageError: a source is no log directory, or one that was collected.
+        TransientError: another run is at work on the warehouse that is to be written.
+    """
+    with spoken("audit"), _kept(spark, settings) as (run, keep):
+        return _audit(spark, settings, run, keep)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Arguments of the audit; `kept` are those that are cached."""
+
+    batches: DataFrame
+    partitions: DataFrame
+    segments: DataFrame
+    kept: tuple[DataFrame, ...]
+
+
+def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Callable[[DataFrame], None]) -> AuditOutcome:
+    outcome = AuditOutcome()
+    read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
+    expiration = settings.producer_expiration
+    try:
+        with audit_batches(read.batches, read.partitions, read.segments, run=run, expiration=expiration) as findings:
+            _tell(findings.persist(), settings.limit, outcome, keep)
+            findings.unpersist()
+    finally:
+        for each in read.kept:
+            each.unpersist()
+    return outcome
+
+
+def _tell(found: DataFrame, limit: int, outcome: AuditOutcome, keep: Callable[[DataFrame], None]) -> None:
+    for row in found.groupBy("kind", "harm", "judgement").count().collect():
+        outcome.counts[row.kind] = outcome.counts.get(row.kind, 0) + row["count"]
+        outcome.harms[row.harm] = outcome.harms.get(row.harm, 0) + row["count"]
+        outcome.unread += row["count"] if row.judgement == UNREAD else 0
+    if outcome.total:
+        keep(found)
+        names = [name for name in AUDIT_FINDINGS.names if name != "run"]
+        outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
+
+
+def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
+    found = discover(settings.sources, settings.topic)
+    for uri in found.collected:
+        raise UsageError(
+            f"{uri}: a collected folder has no segments to audit",
+            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
+        )
+    outcome.findings = [str(finding) for finding in found.findings]
+    listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
+    segments = listing.listed_segments(listed)
+    # Headers are a small part of a log, and are looked at several times: decode them once.
+    batches = with_sizes(_headers(spark, settings, found), segments).persist()
+    return _Read(batches, of_partitions.of_listing(listed), segments, (batches, listed))
+
+
+def _headers(spark: SparkSession, settings: AuditSettings, found: Discovered) -> DataFrame:
+    """Headers of the log directories that have a selected partition; of a damaged segment those before the damage."""
+    spark.dataSource.register(KafkaSegmentDataSource)
+    options = {"onDamage": "stop", "checkCrc": str(settings.check_crc).lower()}
+    if settings.topic is not None:
+        options["topic"] = settings.topic.pattern
+    read = [
+        spark.read.format("kafkasegment").options(**options).load(uri)
+        for uri in dict.fromkeys(log_dir for log_dir, _ in found.folders)
+    ]
+    return reduce(DataFrame.unionByName, read)
+
+
+def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
+    warehouse = Warehouse(spark, settings.warehouse or "")
+    if not warehouse.exists(_BATCHES):
+        raise SourceNotFoundError(
+            f"{warehouse.uri}: no table {_BATCHES} in this warehouse",
+            hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
+        )
+    rows = newest_decode(warehouse.read(_BATCHES))
+    if settings.topic is not None:
+        rows = rows.where(F.col("topic").rlike(f"^(?:{settings.topic.pattern})$"))
+    facts = warehouse.read("partitions")
+    partitions = of_partitions.of_facts(facts, rows).persist()
+    outcome.unknown_partitions = partitions.where("not is_known").count()
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), (partitions,))
+
+
+@contextmanager
+def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, Callable[[DataFrame], None]]]:
+    """The number of this audit, and what appends its findings."""
+    if settings.to is None:
+        yield 0, lambda _rows: None
+        return
+    with only_run(settings.to, settings.run_id, settings.s3) as check:
+        warehouse = Warehouse(spark, settings.to, check)
+        last = warehouse.read(TABLE).agg(F.max("run").alias("run")).collect()[0].run
+        yield (last or 0) + 1, lambda rows: warehouse.append(TABLE, rows, run_id=settings.run_id)

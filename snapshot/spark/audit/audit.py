@@ -1,0 +1,73 @@
+"""The audit as a whole: batches and what is known of their partitions -> AUDIT_FINDINGS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.models.audit_rules import AuditKind, Harm
+from tiersnap.snapshot.spark.audit import fencing
+from tiersnap.snapshot.spark.audit.batches import audited
+from tiersnap.snapshot.spark.audit.found import found, rows_of
+from tiersnap.snapshot.spark.audit.history import history, sequences
+from tiersnap.snapshot.spark.audit.judged import judged
+from tiersnap.snapshot.spark.audit.partitions import log_starts_that_went_back
+from tiersnap.snapshot.spark.audit.producers import producers
+from tiersnap.snapshot.spark.audit.relations import relations
+from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
+
+
+@contextmanager
+def audit(
+    batches: DataFrame, partitions: DataFrame, listed: DataFrame, *, run: int, expiration: int | None
+) -> Iterator[DataFrame]:
+    """Audit batch headers; gives the findings, which stay good for as long as the context is open.
+
+    Args:
+        batches: rows of `record_batches` (one decode a segment), or of `kafkasegment` with `segment_size_bytes`.
+        partitions: rows of audit.partitions, one for each partition of `batches`.
+        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
+        run: number of the audit.
+        expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+    Yields:
+        AUDIT_FINDINGS rows, in no order.
+    """
+    rows = audited(batches)
+    # One row a producer and one a segment: they are asked several times, the batches once.
+    along, sums = producers(rows, partitions).persist(), segment_sums(rows).persist()
+    torn = holes(rows, sums, partitions, listed).persist()
+    every = (
+        rows_of(sequences(history(rows, along, partitions)), *relations(), *fencing.fencing()),
+        fencing.open_transactions(along),
+        fencing.out_of_order_timestamps(along),
+        offset_gaps(torn),
+        log_starts_that_went_back(partitions),
+    )
+    try:
+        yield judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+    finally:
+        for kept in (along, sums, torn):
+            kept.unpersist()
+
+
+def offset_gaps(holes: DataFrame) -> DataFrame:
+    """Rows of `segments.holes` -> rows of FOUND: between which offsets no batch is, and how many."""
+    finding = found(
+        AuditKind.OFFSET_GAP,
+        "true",
+        before_last_offset=F.col("hole_start") - 1,
+        first_offset=F.col("hole_end"),
+        distance=F.col("hole_end") - F.col("hole_start"),
+        evidence_offset=F.col("hole_end") - 1,
+    )
+    return rows_of(holes, finding)
+
+
+def worst_first(findings: DataFrame) -> DataFrame:
+    """The order in which people should read them."""
+    rank = F.array_position(F.array(*(F.lit(str(harm)) for harm in Harm)), F.col("harm"))
+    return findings.orderBy(rank, "kind", "log_dir", "topic", "partition", "first_offset", "producer_id")

@@ -1,0 +1,100 @@
+"""Findings about epochs and transactions, one small function a kind, see `found.found`."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.formats.record_batch import ABORT
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.spark.audit.found import found, of_batch, of_before, rows_of
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+_IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
+
+
+def fencing() -> tuple[Column, ...]:
+    """All kinds about one batch."""
+    return (zombie_write(), epoch_regression(), plain_in_transaction(), fenced())
+
+
+def zombie_write() -> Column:
+    """A batch of an epoch that a marker before it had already left: the coordinator had fenced its producer."""
+    return found(AuditKind.ZOMBIE_WRITE, _IS_BELOW_MARKER, **{**_forgotten(), **_of_marker()})
+
+
+def epoch_regression() -> Column:
+    """A batch of a lower epoch than a batch before it had, with no marker that says so."""
+    columns = {**_forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
+    condition = f"producer_epoch < epoch_before and not {_IS_BELOW_MARKER}"
+    return found(AuditKind.EPOCH_REGRESSION, condition, **columns)
+
+
+def plain_in_transaction() -> Column:
+    """A batch outside transactions while its producer has one open: no broker can replay it."""
+    columns = {**of_batch(), **of_before("before")}
+    return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "not is_transactional and was_open", **columns)
+
+
+def fenced() -> Column:
+    """A coordinator aborted over a producer's head, in an epoch above the transaction's, and nobody wrote in that.
+
+    With transactions of version 2 every marker raises the epoch, and the producer goes on in it. So a fencing is known
+    only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
+    """
+    raised = "marked.producer_epoch > epoch_before and producer_epoch > marked.producer_epoch"
+    condition = f"{raised} and marked.last_offset = seen_offset and marked.marker = {ABORT}"
+    return found(AuditKind.FENCED, condition, **of_batch(), **_of_marker())
+
+
+def open_transactions(producers: DataFrame) -> DataFrame:
+    """Rows of `producers.producers` whose last transaction has no marker; its first and last offset."""
+    finding = found(
+        AuditKind.OPEN_TRANSACTION,
+        "opened > coalesce(ended, -1)",
+        producer_id=F.col("producer_id"),
+        producer_epoch=F.col("open_epoch"),
+        first_offset=F.col("opened"),
+        last_offset=F.col("written"),
+    )
+    return rows_of(producers, finding)
+
+
+def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
+    """Rows of `producers.producers` -> one row a partition: batches that are older than their producer's one before.
+
+    Its offsets are those of the widest step back, `distance` its milliseconds.
+    """
+    widest = F.max(F.struct(F.col("furthest")["distance"], "furthest", "producer_id")).alias("widest")
+    sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), widest)
+    step = F.col("widest")["furthest"]
+    finding = found(
+        AuditKind.OUT_OF_ORDER_TIMESTAMPS,
+        "true",
+        producer_id=F.col("widest")["producer_id"],
+        before_last_offset=step["before"],
+        first_offset=step["base_offset"],
+        last_offset=step["last_offset"],
+        distance=step["distance"],
+        batches=F.col("steps"),
+    )
+    return rows_of(sums, finding)
+
+
+def _forgotten() -> dict[str, Column]:
+    return {
+        **of_batch(),
+        "evidence_offset": F.col("seen_offset"),
+        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
+        "was_open": F.col("was_open"),
+        "is_hidden": F.col("is_aborted"),
+    }
+
+
+def _of_marker() -> dict[str, Column]:
+    marker = F.col("marked")
+    return {
+        "before_epoch": marker["producer_epoch"],
+        "before_first_offset": marker["base_offset"],
+        "before_last_offset": marker["last_offset"],
+    }

@@ -1,0 +1,104 @@
+"""The whole history of producers whose batches do not follow from each other: what the rules ask, as columns.
+
+Sequences are laid out on a line: `place` of a batch is how far it lies behind the first one of its epoch, so that the
+end of the circle of 2^31 is no step back. No frame of a window looks ahead: Spark walks those anew for every row.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window, WindowSpec
+
+from tiersnap.snapshot.formats.record_batch import ABORT
+from tiersnap.snapshot.spark.audit.batches import PRODUCER, step
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+EPOCH = (*PRODUCER, "producer_epoch")
+
+
+def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Batches of suspects, also their markers, with what came before.
+
+    Args:
+        batches: rows of `batches.audited`.
+        producers: rows of `producers.producers`.
+        partitions: rows of audit.partitions.
+    Returns:
+        rows of `batches`, `log_start_offset`, `is_compacted`, and
+        `seen_offset`, `seen_timestamp`: of the producer's batch or marker before, null for its first;
+        `before`: its last data batch before; `epoch_before`: its largest epoch of a data batch before;
+        `marked`: its last marker before; `marked_epoch`: the largest epoch of one;
+        `was_open`: it had a transaction open; `is_aborted`: the batch is in a transaction that was aborted.
+    """
+    suspects = producers.where("is_suspect and producer_id >= 0").select(*PRODUCER)
+    known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
+    rows = batches.join(F.broadcast(suspects), on=list(PRODUCER), how="left_semi").join(known, on=list(PARTITION_KEY))
+    # What compaction emptied of a control batch says nothing.
+    rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
+    along = Window.partitionBy(*PRODUCER).orderBy("base_offset")
+    before = along.rowsBetween(Window.unboundedPreceding, -1)
+    is_marker = F.col("marker").isNotNull()
+    opens = F.col("is_of_client") & F.col("is_transactional")
+    marked = F.struct("base_offset", "last_offset", "producer_epoch", "marker")
+    seen = rows.select(
+        "*",
+        F.lag("last_offset").over(along).alias("seen_offset"),
+        F.lag("timestamp").over(along).alias("seen_timestamp"),
+        F.last(F.when(F.col("is_data"), _data()), True).over(before).alias("before"),
+        F.max(F.when(F.col("is_data"), F.col("producer_epoch"))).over(before).alias("epoch_before"),
+        F.last(F.when(is_marker, marked), True).over(before).alias("marked"),
+        F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
+        F.coalesce(
+            F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before), F.lit(False)
+        ).alias("was_open"),
+        F.count(F.when(is_marker, 1)).over(before).alias("transaction"),
+    )
+    ends = F.max("marker").over(Window.partitionBy(*PRODUCER, "transaction"))
+    return seen.withColumn("is_aborted", F.col("is_transactional") & F.coalesce(ends == ABORT, F.lit(False)))
+
+
+def sequences(seen: DataFrame) -> DataFrame:
+    """Rows of `history` -> its data batches, with their places in their epoch.
+
+    Returns:
+        besides the columns of `history`:
+        `place`: of the first sequence, `frontier`: the furthest place that a batch before reached (exclusive), null for
+        the first of its epoch; `run_frontier`: likewise, since the last batch that began anew with sequence 0;
+        `step`: from where the batch before it ended, 0 where it goes on; `lowest`: the first place before;
+        `has_hole`: some place below the frontier may not have been written; `copy`: the batch of these same sequences
+        before it, null where none is.
+    """
+    rows = seen.where("is_data")
+    in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
+    stepped = rows.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
+        "moved", F.coalesce(F.col("step") + F.lag("length").over(in_epoch), F.lit(0))
+    )
+    begins_anew = F.coalesce((F.col("base_sequence") == 0) & (F.col("step") != 0), F.lit(False)).cast("int")
+    placed = stepped.select(
+        "*", F.sum("moved").over(in_epoch).alias("place"), F.sum(begins_anew).over(in_epoch).alias("part")
+    ).withColumn("place_end", F.col("place") + F.col("length"))
+    reached = placed.select(
+        "*",
+        F.max("place_end").over(_before(in_epoch)).alias("frontier"),
+        F.min("place").over(_before(in_epoch)).alias("lowest"),
+        F.max("place_end")
+        .over(_before(Window.partitionBy(*EPOCH, "part").orderBy("base_offset")))
+        .alias("run_frontier"),
+        F.lag(_data("crc", "is_aborted"))
+        .over(Window.partitionBy(*EPOCH, "base_sequence", "length").orderBy("base_offset"))
+        .alias("copy"),
+    )
+    leaps = (F.col("place") > F.col("frontier")).cast("int")
+    has_hole = F.coalesce(F.max(leaps).over(_before(in_epoch)) == 1, F.lit(False))
+    return reached.withColumn("has_hole", has_hole)
+
+
+def _before(window: WindowSpec) -> WindowSpec:
+    return window.rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _data(*more: str) -> Column:
+    """A batch as later ones are told of it."""
+    names = ("base_offset", "last_offset", "producer_epoch", "base_sequence", "length", "partition_leader_epoch")
+    return F.struct(*names, *more)

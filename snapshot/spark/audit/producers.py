@@ -1,0 +1,81 @@
+"""One look along each producer: who needs a closer one, what is open, and whose timestamps step back."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.snapshot.spark.audit.batches import PRODUCER
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+_NEEDED = (
+    *PRODUCER,
+    *("segment_base_offset", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
+    *("sequence_end", "marker", "is_of_client", "is_transactional", "is_data"),
+)
+
+
+def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
+    """Rows of `batches.audited` and of audit.partitions -> one row a producer of a partition.
+
+    Batches without a producer id are a row a segment, so that no task gets all of a partition for nothing.
+
+    Returns:
+        PRODUCER, `is_suspect` (bool): some batch does not follow from the one before it; `opened` and `ended`: offsets
+        of the batch that opened its last transaction, of its last marker; `steps_back`: how many batches are older
+        than the one before, and `furthest` of them: `distance` (ms), `base_offset`, `last_offset`, `before_offset`.
+    """
+    lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
+    known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
+    rows = batches.select(*_NEEDED, lane).join(known, on=list(PARTITION_KEY))
+    along = Window.partitionBy(*PRODUCER, "lane").orderBy("base_offset")
+    before = along.rowsBetween(Window.unboundedPreceding, -1)
+    is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
+    is_timed = F.col("is_of_client") & (F.col("timestamp") >= 0)
+    opens = F.col("is_of_client") & F.col("is_transactional") & (F.col("producer_id") >= 0)
+    seen = rows.select(
+        "*",
+        opens.alias("opens"),
+        F.last(F.when(is_data, F.col("producer_epoch")), True).over(before).alias("epoch_before"),
+        F.last(F.when(is_data, F.col("sequence_end")), True).over(before).alias("expected"),
+        F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
+        F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before).alias("was_open"),
+        F.last(F.when(is_timed, F.col("timestamp")), True).over(before).alias("time_before"),
+        F.last(F.when(is_timed, F.col("last_offset")), True).over(before).alias("timed_before"),
+    )
+    # In a compacted log a step forward says nothing.
+    is_ahead = F.pmod(F.col("base_sequence") - F.col("expected"), F.lit(1 << 31)) < (1 << 30)
+    is_same_epoch = F.col("producer_epoch") == F.col("epoch_before")
+    is_odd = (
+        F.when(
+            F.col("epoch_before").isNull(),
+            (F.col("base_sequence") != 0) & (F.col("log_start_offset") == 0) & ~F.col("is_compacted"),
+        )
+        .when(
+            is_same_epoch,
+            (F.col("base_sequence") != F.col("expected")) & ~(F.col("is_compacted") & is_ahead),
+        )
+        .otherwise(
+            (F.col("producer_epoch") < F.col("epoch_before"))
+            | ((F.col("base_sequence") != 0) & ~F.col("is_compacted")),
+        )
+    )
+    was_open = F.coalesce("was_open", F.lit(False))
+    suspicion = (
+        (is_data & is_odd)
+        | (is_data & F.coalesce(F.col("marked_epoch") > F.col("producer_epoch"), F.lit(False)))
+        | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & was_open)
+        | (is_data & F.col("marked_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
+    )
+    back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
+    furthest = F.struct(back.alias("distance"), "base_offset", "last_offset", F.col("timed_before").alias("before"))
+    return seen.groupBy(*PRODUCER, "lane").agg(
+        F.bool_or(F.coalesce(suspicion, F.lit(False))).alias("is_suspect"),
+        F.max(F.when(F.col("opens") & ~was_open, F.col("base_offset"))).alias("opened"),
+        F.max(F.when(is_marker, F.col("base_offset"))).alias("ended"),
+        F.max(F.when(F.col("opens"), F.col("last_offset"))).alias("written"),
+        F.max_by("producer_epoch", F.when(F.col("opens"), F.col("base_offset"))).alias("open_epoch"),
+        F.count(back).alias("steps_back"),
+        F.max(F.when(back.isNotNull(), furthest)).alias("furthest"),
+    )

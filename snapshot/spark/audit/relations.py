@@ -1,0 +1,112 @@
+"""Findings about sequences, one small function a kind: a column over rows of `history.sequences`, see `found.found`.
+
+A batch has at most one of them. It fits where it goes on from the batch before it in its epoch, or from the furthest
+that the epoch had reached, as after a duplicate; but a batch whose very sequences lie at a lower offset is a duplicate
+whatever it follows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.spark.audit.found import found, of_batch, of_before
+
+_GOES_BACK = "place < frontier"
+_IS_COPY = f"({_GOES_BACK} and copy is not null)"
+_FITS = "(frontier is null or step = 0 or place = frontier)"
+_OVERLAPS = f"({_GOES_BACK} and place_end > lowest and not has_hole)"
+_IS_ODD = f"not {_FITS} and not {_IS_COPY} and not {_OVERLAPS}"
+_LEAPS = "(place > coalesce(run_frontier, frontier))"
+# A cleaner takes batches out, so that in its topics a step forward says nothing.
+_SAYS = "not (is_compacted and coalesce(step, 0) >= 0)"
+
+
+def relations() -> tuple[Column, ...]:
+    """All of these kinds."""
+    return (
+        duplicate(),
+        partial_duplicate(),
+        reset(),
+        gap(),
+        backward(),
+        first_write_of_an_epoch(),
+        first_write(),
+    )
+
+
+def duplicate() -> Column:
+    """The same producer id, epoch and sequences at two offsets."""
+    copy = F.col("copy")
+    is_hidden = copy["is_aborted"] | F.col("is_aborted") | (copy["last_offset"] < F.col("log_start_offset"))
+    columns = {
+        **_forgotten(),
+        **of_before("copy"),
+        "distance": F.col("frontier") - F.col("place"),
+        "is_same": copy["crc"] == F.col("crc"),
+        "is_hidden": is_hidden,
+    }
+    return found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **columns)
+
+
+def partial_duplicate() -> Column:
+    """Some of its sequences are in the log before it, in batches cut otherwise."""
+    condition = f"not {_FITS} and not {_IS_COPY} and {_OVERLAPS}"
+    return found(AuditKind.DUPLICATE_PARTIAL, condition, **_forgotten(), distance=F.col("frontier") - F.col("place"))
+
+
+def reset() -> Column:
+    """Sequence 0 again in the same epoch, and no batch with it before."""
+    condition = f"{_IS_ODD} and base_sequence = 0 and {_SAYS}"
+    return found(AuditKind.SEQUENCE_RESET, condition, **_forgotten(), distance=F.abs("step"))
+
+
+def gap() -> Column:
+    """Sequences are missing before it."""
+    reached = F.when(F.col("place") > F.col("frontier"), F.col("frontier")).otherwise(F.col("run_frontier"))
+    condition = f"{_IS_ODD} and base_sequence <> 0 and {_LEAPS} and not is_compacted"
+    return found(AuditKind.GAP, condition, **_missing(), distance=F.col("place") - reached)
+
+
+def backward() -> Column:
+    """It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate."""
+    condition = f"{_IS_ODD} and base_sequence <> 0 and not {_LEAPS} and {_SAYS}"
+    return found(AuditKind.BACKWARD, condition, **_forgotten(), distance=F.col("frontier") - F.col("place"))
+
+
+def first_write_of_an_epoch() -> Column:
+    """The first batch of a higher epoch, and not with sequence 0."""
+    condition = "frontier is null and producer_epoch > epoch_before and base_sequence <> 0 and not is_compacted"
+    return found(AuditKind.BUMP_NONZERO, condition, **_missing(), distance=F.col("base_sequence"))
+
+
+def first_write() -> Column:
+    """The first batch of a producer, not with sequence 0, in a log that still has its beginning."""
+    condition = "before is null and base_sequence <> 0 and log_start_offset = 0 and not is_compacted"
+    # Nothing is known of what is missing but that it was above the log start offset.
+    columns = {**_missing(), "evidence_offset": F.col("log_start_offset")}
+    return found(AuditKind.FIRST_WRITE_LOST, condition, **columns, distance=F.col("base_sequence"))
+
+
+def _forgotten() -> dict[str, Column]:
+    """A broker that knew the producer would have refused the batch."""
+    return {
+        **of_batch(),
+        **of_before("before"),
+        "evidence_offset": F.col("seen_offset"),
+        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
+        "was_open": F.col("was_open"),
+        "is_hidden": F.col("is_aborted"),
+    }
+
+
+def _missing() -> dict[str, Column]:
+    """Batches between the two are not there."""
+    before = F.col("before")
+    return {
+        **of_batch(),
+        **of_before("before"),
+        "evidence_offset": before["last_offset"],
+        "has_new_leader": F.col("partition_leader_epoch") > before["partition_leader_epoch"],
+    }

@@ -1,0 +1,329 @@
+"""The audit of one partition's batches in plain Python, one batch after the other: slow, readable, without Spark.
+
+Judgements are asked of the pure functions of `models`, which have tests of their own; everything before that shares no
+code with `snapshot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
+from tests.reference.record_batch import Batch
+from tiersnap.snapshot.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
+from tiersnap.snapshot.models.state_loss import Evidence, judge_lost_producer
+
+CIRCLE = 2**31
+
+
+@dataclass(frozen=True)
+class AuditedLog:
+    """A partition: segments by base offset, the size of each file, and what is known of the whole.
+
+    `listed` are the base offsets of segments that have bytes; those of `segments` are among them.
+    """
+
+    segments: dict[int, list[Batch]]
+    sizes: dict[int, int | None]
+    log_start_offset: int = 0
+    is_compacted: bool = False
+    listed: tuple[int, ...] = ()
+
+    @property
+    def batches(self) -> list[Batch]:
+        return [batch for base in sorted(self.segments) for batch in self.segments[base]]
+
+
+@dataclass
+class Epoch:
+    """What a producer wrote in one epoch; places are sequences laid out on a line."""
+
+    expected: int
+    place_end: int
+    part_end: int
+    frontier: int
+    lowest: int
+    has_hole: bool = False
+    written: list[tuple[int, Batch]] = field(default_factory=list)
+
+
+@dataclass
+class Producer:
+    epochs: dict[int, Epoch] = field(default_factory=dict)
+    data: list[Batch] = field(default_factory=list)
+    markers: list[Batch] = field(default_factory=list)
+    seen: Batch | None = None
+    opened: Batch | None = None
+    last_of_transaction: Batch | None = None
+    timed: dict[int, Batch] = field(default_factory=dict)  # by segment without a producer id, else under -1
+
+
+def last_offset(batch: Batch) -> int:
+    return batch.base_offset + batch.last_offset_delta
+
+
+def is_data(batch: Batch) -> bool:
+    return not batch.attributes & CONTROL and batch.producer_id >= 0 and batch.base_sequence >= 0
+
+
+def is_marker(batch: Batch) -> bool:
+    has_type = batch.control_type in (ABORT, COMMIT) and batch.record_count > 0
+    return bool(batch.attributes & CONTROL) and has_type and batch.producer_id >= 0
+
+
+def last_sequence(batch: Batch) -> int:
+    return (batch.base_sequence + batch.last_offset_delta) % CIRCLE
+
+
+def holes(log: AuditedLog) -> list[tuple[int, int, bool]]:
+    """(first offset, end offset, is unread) of the offsets that no batch has."""
+    if log.is_compacted:
+        return []
+    found = []
+    before: tuple[int, Batch] | None = None
+    for base in sorted(log.segments):
+        for index, batch in enumerate(log.segments[base]):
+            if before is None:
+                start, is_unread = base, batch.position > 0
+            else:
+                start = last_offset(before[1]) + 1
+                end_position = before[1].position + 12 + before[1].batch_length
+                size = log.sizes[before[0]]
+                if index:
+                    is_unread = batch.position > end_position
+                else:
+                    is_unread = batch.position > 0 or (size is not None and end_position < size)
+            if not index:
+                is_unread |= any(start <= other < batch.base_offset and other != base for other in log.listed)
+            if start < batch.base_offset and batch.base_offset > log.log_start_offset:
+                found.append((max(start, log.log_start_offset), batch.base_offset, is_unread))
+            before = base, batch
+    return found
+
+
+def aborted(log: AuditedLog) -> set[int]:
+    """Base offsets of transactional batches whose producer's next marker is an abort."""
+    found = set()
+    batches = log.batches
+    for index, batch in enumerate(batches):
+        if not batch.attributes & TRANSACTIONAL or batch.producer_id < 0:
+            continue
+        following = (b for b in batches[index:] if b.producer_id == batch.producer_id and is_marker(b))
+        marker = next(following, None)
+        if marker is not None and marker.control_type == ABORT:
+            found.add(batch.base_offset)
+    return found
+
+
+class Audit:
+    """Walks a log and keeps findings as dicts with the columns of AUDIT_FINDINGS that say something."""
+
+    def __init__(self, log: AuditedLog, expiration: int | None) -> None:
+        self.log, self.expiration = log, expiration
+        self.holes, self.aborted = holes(log), aborted(log)
+        self.producers: dict[int, Producer] = {}
+        self.findings: list[dict[str, Any]] = []
+        self.steps_back: list[tuple[int, int, int, int, int]] = []
+
+    def run(self) -> list[dict[str, Any]]:
+        for start, end, _ in self.holes:
+            between = {"before_last_offset": start - 1, "first_offset": end, "distance": end - start}
+            self.missing(AuditKind.OFFSET_GAP, between, Evidence(end - 1, self.log.log_start_offset, 1 << 62))
+        for base in sorted(self.log.segments):
+            for batch in self.log.segments[base]:
+                self.look(base, batch)
+        for number, producer in self.producers.items():
+            if producer.opened is not None:
+                self.add(
+                    AuditKind.OPEN_TRANSACTION,
+                    "",
+                    producer_id=number,
+                    producer_epoch=producer.last_of_transaction.producer_epoch,
+                    first_offset=producer.opened.base_offset,
+                    last_offset=last_offset(producer.last_of_transaction),
+                )
+        if self.steps_back:
+            distance, first, last, before, number = max(self.steps_back)
+            self.add(
+                AuditKind.OUT_OF_ORDER_TIMESTAMPS,
+                "",
+                producer_id=number,
+                before_last_offset=before,
+                first_offset=first,
+                last_offset=last,
+                distance=distance,
+                batches=len(self.steps_back),
+            )
+        return self.findings
+
+    def look(self, segment: int, batch: Batch) -> None:
+        producer = self.producers.setdefault(batch.producer_id, Producer())
+        is_of_client = not batch.attributes & CONTROL
+        if is_of_client and batch.max_timestamp >= 0:
+            lane = -1 if batch.producer_id >= 0 else segment
+            before = producer.timed.get(lane)
+            if before is not None and before.max_timestamp > batch.max_timestamp:
+                back = before.max_timestamp - batch.max_timestamp
+                place = (batch.base_offset, last_offset(batch), last_offset(before), batch.producer_id)
+                self.steps_back.append((back, *place))
+            producer.timed[lane] = batch
+        if batch.producer_id < 0 or not (is_of_client or is_marker(batch)):
+            return
+        if is_data(batch):
+            self.epochs(producer, batch)
+            self.sequences(producer, batch)
+            producer.data.append(batch)
+        if is_marker(batch):
+            producer.markers.append(batch)
+            producer.opened = None
+        elif batch.attributes & TRANSACTIONAL:
+            producer.opened = producer.opened or batch
+            producer.last_of_transaction = batch
+        producer.seen = batch
+
+    def epochs(self, producer: Producer, batch: Batch) -> None:
+        highest = max((each.producer_epoch for each in producer.data), default=None)
+        marked = max((each.producer_epoch for each in producer.markers), default=None)
+        if marked is not None and batch.producer_epoch < marked:
+            self.forgotten(AuditKind.ZOMBIE_WRITE, producer, batch, self.of_marker(producer))
+        elif highest is not None and batch.producer_epoch < highest:
+            before = self.of(producer.data[-1], "before_") | {"before_epoch": highest}
+            self.forgotten(AuditKind.EPOCH_REGRESSION, producer, batch, before)
+        if not batch.attributes & TRANSACTIONAL and producer.opened is not None:
+            before = self.of(producer.data[-1], "before_") if producer.data else {}
+            self.add(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "", batch, **self.of(batch), **before)
+        last = producer.markers[-1] if producer.markers else None
+        is_next = last is not None and producer.seen is last and last.control_type == ABORT and highest is not None
+        if is_next and highest < last.producer_epoch < batch.producer_epoch:
+            self.add(AuditKind.FENCED, "", batch, **self.of(batch), **self.of_marker(producer))
+
+    def sequences(self, producer: Producer, batch: Batch) -> None:
+        length, log = batch.last_offset_delta + 1, self.log
+        before = producer.data[-1] if producer.data else None
+        epoch = producer.epochs.get(batch.producer_epoch)
+        if epoch is None:
+            producer.epochs[batch.producer_epoch] = Epoch(
+                (batch.base_sequence + length) % CIRCLE, length, length, length, 0, written=[(0, batch)]
+            )
+            if batch.base_sequence == 0 or log.is_compacted:
+                return
+            if before is None:
+                if log.log_start_offset == 0:
+                    evidence = Evidence(log.log_start_offset, log.log_start_offset, 1 << 62)
+                    said = self.of(batch) | {"distance": batch.base_sequence}
+                    self.missing(AuditKind.FIRST_WRITE_LOST, said, evidence, batch)
+            elif batch.producer_epoch > max(each.producer_epoch for each in producer.data):
+                self.between(AuditKind.BUMP_NONZERO, before, batch, batch.base_sequence)
+            return
+        step = (batch.base_sequence - epoch.expected) % CIRCLE
+        step -= CIRCLE if step >= CIRCLE // 2 else 0
+        place = epoch.place_end + step
+        place_end = place + length
+        begins_anew = batch.base_sequence == 0 and step != 0
+        if begins_anew:
+            epoch.part_end = -CIRCLE * CIRCLE  # nothing was reached since
+        copies = [
+            each
+            for _, each in epoch.written
+            if (each.base_sequence, each.last_offset_delta) == (batch.base_sequence, batch.last_offset_delta)
+        ]
+        says = not (log.is_compacted and step >= 0)
+        if place < epoch.frontier and copies:
+            copy = copies[-1]
+            is_hidden = bool({copy.base_offset, batch.base_offset} & self.aborted)
+            is_hidden |= last_offset(copy) < log.log_start_offset
+            more = self.of(copy, "before_") | {"distance": epoch.frontier - place, "is_same": copy.crc == batch.crc}
+            self.forgotten(AuditKind.DUPLICATE_EXACT, producer, batch, more, is_hidden=is_hidden)
+        elif step and place != epoch.frontier:
+            back = self.of(before, "before_") | {"distance": epoch.frontier - place}
+            if place < epoch.frontier and place_end > epoch.lowest and not epoch.has_hole:
+                self.forgotten(AuditKind.DUPLICATE_PARTIAL, producer, batch, back)
+            elif batch.base_sequence == 0:
+                if says:
+                    self.forgotten(AuditKind.SEQUENCE_RESET, producer, batch, back | {"distance": abs(step)})
+            elif place > epoch.part_end:
+                if not log.is_compacted:
+                    reached = epoch.frontier if place > epoch.frontier else epoch.part_end
+                    self.between(AuditKind.GAP, before, batch, place - reached)
+            elif says:
+                self.forgotten(AuditKind.BACKWARD, producer, batch, back)
+        epoch.has_hole |= place > epoch.frontier
+        epoch.expected = (batch.base_sequence + length) % CIRCLE
+        epoch.place_end = place_end
+        epoch.part_end = place_end if begins_anew else max(epoch.part_end, place_end)
+        epoch.frontier, epoch.lowest = max(epoch.frontier, place_end), min(epoch.lowest, place)
+        epoch.written.append((place, batch))
+
+    def of(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
+        said = {
+            f"{prefix}first_offset": batch.base_offset,
+            f"{prefix}last_offset": last_offset(batch),
+            f"{prefix}first_sequence": batch.base_sequence,
+            f"{prefix}last_sequence": last_sequence(batch),
+        }
+        return said | (
+            {"before_epoch": batch.producer_epoch}
+            if prefix
+            else {"producer_id": batch.producer_id, "producer_epoch": batch.producer_epoch}
+        )
+
+    def of_marker(self, producer: Producer) -> dict[str, Any]:
+        marker = producer.markers[-1]
+        return {
+            "before_epoch": marker.producer_epoch,
+            "before_first_offset": marker.base_offset,
+            "before_last_offset": last_offset(marker),
+        }
+
+    def forgotten(
+        self, kind: AuditKind, producer: Producer, batch: Batch, more: dict[str, Any], *, is_hidden: bool | None = None
+    ) -> None:
+        assert kind in FORGOTTEN
+        seen = producer.seen
+        evidence = Evidence(
+            last_offset(seen),
+            self.log.log_start_offset,
+            1 << 62,
+            batch_is_there=True,
+            last_timestamp=seen.max_timestamp,
+            has_open_transaction=producer.opened is not None,
+        )
+        verdict = judge_lost_producer(evidence, as_of=batch.max_timestamp, expiration=self.expiration).verdict
+        hidden = batch.base_offset in self.aborted if is_hidden is None else is_hidden
+        self.add(kind, verdict, batch, is_hidden=hidden, **{**self.of(batch), **more})
+
+    def between(self, kind: AuditKind, before: Batch, batch: Batch, distance: int) -> None:
+        start, end = last_offset(before) + 1, batch.base_offset
+        is_torn = any(hole < end and hole_end > start for hole, hole_end, _ in self.holes)
+        evidence = Evidence(
+            last_offset(before),
+            self.log.log_start_offset,
+            1 << 62,
+            other_batch_is_there=batch.partition_leader_epoch > before.partition_leader_epoch and not is_torn,
+            earlier_high_watermark=1 << 62,
+        )
+        said = self.of(batch) | self.of(before, "before_") | {"distance": distance}
+        self.missing(kind, said, evidence, batch)
+
+    def missing(self, kind: AuditKind, said: dict[str, Any], evidence: Evidence, batch: Batch | None = None) -> None:
+        assert kind in MISSING
+        start = said.get("before_last_offset", self.log.log_start_offset - 1) + 1
+        is_unread = any(hole < said["first_offset"] and end > start and unread for hole, end, unread in self.holes)
+        judgement = "UNREAD" if is_unread else judge_lost_producer(evidence, as_of=0, expiration=None).verdict
+        self.add(kind, judgement, batch, **said)
+
+    def add(
+        self, kind: AuditKind, judgement: str, batch: Batch | None = None, *, is_hidden: bool = False, **said: Any
+    ) -> None:
+        if said.get("last_offset") is not None and said["last_offset"] < self.log.log_start_offset:
+            return
+        harm = harm_of(kind, str(judgement), is_hidden=is_hidden)
+        about = {"kind": str(kind), "rule": RULE[kind], "judgement": str(judgement), "harm": str(harm)}
+        self.findings.append(about | {"batches": 1} | said)
+
+
+def audit(log: AuditedLog, *, expiration: int | None) -> Iterator[dict[str, Any]]:
+    """Findings of one partition, as rows of AUDIT_FINDINGS without its key and without what is null."""
+    yield from Audit(log, expiration).run()

@@ -1,0 +1,141 @@
+"""`tiersnap audit`: generated logs against a plain reference, the bundled logs, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.audit import AuditedLog
+from tests.reference.audit import audit as reference_audit
+from tests.reference.audit_logs import EXPIRATION, generated_log
+from tests.reference.command import tiersnap
+from tests.reference.recovered import DATA
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.spark.audit.audit import audit
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, RECORD_BATCHES
+
+pytestmark = pytest.mark.spark
+
+LOGS = range(2_000)
+_KEY = {"log_dir": "logs", "partition": 0}
+_BATCHES = RECORD_BATCHES.append(pa.field("segment_size_bytes", pa.int64()))
+_PARTITIONS = pa.schema(
+    [
+        *(RECORD_BATCHES.field(name) for name in ("log_dir", "topic", "partition")),
+        ("log_start_offset", pa.int64()),
+        ("is_compacted", pa.bool_()),
+        ("topic_id", pa.string()),
+        ("leader_epoch", pa.int32()),
+    ]
+)
+_SEGMENTS = pa.schema([*list(_PARTITIONS)[:3], ("base_offset", pa.int64()), ("size_bytes", pa.int64())])
+
+
+def _batch_rows(number: int, log: AuditedLog) -> list[dict[str, Any]]:
+    return [
+        {
+            **_KEY,
+            "topic": str(number),
+            "segment_base_offset": base,
+            "segment_size_bytes": log.sizes[base],
+            **vars(batch),
+        }
+        for base, batches in log.segments.items()
+        for batch in batches
+    ]
+
+
+def _as_tuple(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in AUDIT_FINDINGS.names if name not in ("run", "log_dir", "partition"))
+
+
+@pytest.fixture(scope="module")
+def logs() -> dict[int, AuditedLog]:
+    return {number: generated_log(number) for number in LOGS}
+
+
+def test_generated_logs_give_the_findings_of_the_plain_reference(
+    spark: SparkSession, logs: dict[int, AuditedLog]
+) -> None:
+    rows = [row for number, log in logs.items() for row in _batch_rows(number, log)]
+    known = [
+        {**_KEY, "topic": str(number), "log_start_offset": log.log_start_offset, "is_compacted": log.is_compacted}
+        for number, log in logs.items()
+    ]
+    # Two replicas without a batch: the newer leader's log starts lower.
+    known += [
+        {"log_dir": log_dir, "topic": "replicas", "partition": 0, "topic_id": "id", "is_compacted": False}
+        | {"leader_epoch": epoch, "log_start_offset": start}
+        for log_dir, epoch, start in (("a", 4, 1500), ("b", 4, 1400), ("c", 5, 1400))
+    ]
+    listed = [
+        {**_KEY, "topic": str(number), "base_offset": base, "size_bytes": 1}
+        for number, log in logs.items()
+        for base in log.listed
+    ]
+    frames = (
+        spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
+        for each, schema in ((rows, _BATCHES), (known, _PARTITIONS), (listed, _SEGMENTS))
+    )
+    with audit(*frames, run=1, expiration=EXPIRATION) as findings:
+        found = findings.collect()
+    expected = [
+        _as_tuple({"topic": str(number)} | row)
+        for number, log in logs.items()
+        for row in reference_audit(log, expiration=EXPIRATION)
+    ]
+    went_back = {"kind": "LOG_START_WENT_BACK", "rule": "0.4", "judgement": "", "harm": "NONE", "batches": 1}
+    between = {"before_first_offset": 1500, "first_offset": 1400, "distance": 100}
+    expected.append(_as_tuple({"topic": "replicas"} | went_back | between))
+    assert sorted(map(repr, (_as_tuple(row.asDict()) for row in found))) == sorted(map(repr, expected))
+    assert {row.kind for row in found} == set(map(str, AuditKind)), "every kind was met"
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The command on the bundled logs of 4.1.1, decoded into a warehouse, and its findings in the same."""
+    warehouse = tmp_path_factory.mktemp("audit") / "warehouse"
+    words = ("--source", DATA / "kafka-4.1.1" / "logs", "--topic", "fenced|hanging|payments|tv2", "--apply")
+    assert tiersnap("decode", *words, "--warehouse", warehouse).exit_code == 0
+    ran = tiersnap("audit", "--warehouse", warehouse, "--to", warehouse, "--limit", "5")
+    return {"ran": ran, "warehouse": warehouse}
+
+
+def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_gap_and_no_duplicate(
+    spark: SparkSession, ran: dict[str, Any]
+) -> None:
+    assert ran["ran"].exit_code == 0, ran["ran"].err
+    result = json.loads(ran["ran"].out)["result"]
+    assert result["findings_by_kind"] == {"FENCED": 6, "OPEN_TRANSACTION": 2}
+    assert result["findings_by_harm"] == {"NONE": 8}
+    assert "partitions are taken as not compacted" in ran["ran"].err, "no run has carried them"
+    kept = spark.read.format("delta").load(str(ran["warehouse"] / "audit_findings"))
+    assert kept.columns == AUDIT_FINDINGS.names
+    rows = kept.select("run", "kind", "topic", "before_first_offset", "first_offset").collect()
+    found = sorted((row.kind, row.topic, row.before_first_offset or -1, row.first_offset) for row in rows)
+    fenced = ((11, 12), (45, 46), (52, 53), (69, 70), (75, 76), (170, 171))
+    assert found == [
+        *(("FENCED", "fenced", before, after) for before, after in fenced),
+        ("OPEN_TRANSACTION", "hanging", -1, 90),
+        ("OPEN_TRANSACTION", "tv2", -1, 1637),
+    ]
+    assert {row.run for row in rows} == {1}
+
+
+def test_only_as_many_rows_as_asked_for_are_printed_and_the_rest_is_named(ran: dict[str, Any]) -> None:
+    assert len(ran["ran"].rows) == 5
+    assert "3 findings more: --limit 8" in ran["ran"].err
+
+
+def test_a_source_and_a_warehouse_are_refused_together_and_an_empty_warehouse_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    both = tiersnap("audit", "--source", tmp_path, "--warehouse", tmp_path)
+    assert (both.exit_code, "two inputs" in both.err) == (2, True)
+    empty = tiersnap("audit", "--warehouse", tmp_path)
+    assert (empty.exit_code, "no table record_batches" in empty.err) == (2, True)

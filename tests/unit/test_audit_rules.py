@@ -1,0 +1,86 @@
+"""What an audit can find: each kind has a rule that docs/seeds.md numbers, and a harm that judgements can undo."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.reference.audit import AuditedLog, audit, holes
+from tests.reference.audit_logs import EXPIRATION, generated_log
+from tests.reference.log_builder import TRANSACTIONAL
+from tests.reference.record_batch import Batch
+from tiersnap.snapshot.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, UNREAD, AuditKind, Harm, harm_of
+from tiersnap.snapshot.models.state_loss import LossVerdict
+
+pytestmark = pytest.mark.unit
+
+SEEDS = (Path(__file__).parents[2] / "docs/seeds.md").read_text(encoding="utf-8")
+
+
+def test_every_kind_has_one_rule_that_docs_seeds_numbers() -> None:
+    numbers = set(re.findall(r"^\| (\d\.\d+) \|", SEEDS, re.MULTILINE))
+    assert set(RULE) == set(AuditKind)
+    assert set(RULE.values()) <= numbers
+
+
+@pytest.mark.parametrize("kind", sorted(MISSING))
+def test_what_is_missing_is_lost_only_where_records_are_gone(kind: AuditKind) -> None:
+    lost = {judgement for judgement in JUDGEMENTS if harm_of(kind, judgement) is Harm.LOSS}
+    assert lost == {LossVerdict.HOLE, LossVerdict.DIVERGED, LossVerdict.TRUNCATED}
+    assert harm_of(kind, UNREAD) is Harm.NONE
+
+
+@pytest.mark.parametrize("kind", sorted(FORGOTTEN))
+def test_what_no_reader_of_committed_records_gets_does_no_harm(kind: AuditKind) -> None:
+    assert harm_of(kind, LossVerdict.STATE_LOST, is_hidden=True) is Harm.NONE
+
+
+def batch(offset: int, sequence: int, count: int = 10, *, producer_id: int = 7, epoch: int = 0, **more: int) -> Batch:
+    header = dict.fromkeys(Batch.__dataclass_fields__, 0) | {"control_type": -1, "batch_length": 50}
+    header |= {"base_offset": offset, "last_offset_delta": count - 1, "record_count": count, "base_sequence": sequence}
+    return Batch(**header | {"producer_id": producer_id, "producer_epoch": epoch} | more)
+
+
+def found(*batches: Batch, **log: object) -> list[tuple[str, int | None]]:
+    """Kind and distance of what the plain reference finds in one segment, where positions say nothing."""
+    base = batches[0].base_offset
+    known = AuditedLog({base: list(batches)}, {base: None}, **log)  # type: ignore[arg-type]
+    rows = [row for row in audit(known, expiration=EXPIRATION) if row["kind"] != "OUT_OF_ORDER_TIMESTAMPS"]
+    return [(row["kind"], row.get("distance")) for row in rows]
+
+
+def test_the_reference_gives_what_the_tables_of_the_scenarios_say() -> None:
+    first, second = batch(0, 0), batch(10, 10)
+    assert found(first, second, batch(20, 20)) == []
+    assert found(first, second, batch(20, 0)) == [("DUPLICATE_EXACT", 20)], "T93"
+    assert found(first, second, batch(20, 0), batch(30, 20)) == [("DUPLICATE_EXACT", 20)], "it goes on where it was"
+    assert found(first, batch(10, 17)) == [("GAP", 7)]
+    assert found(first, batch(10, 17), is_compacted=True) == [], "T89"
+    assert found(batch(0, 5)) == [("FIRST_WRITE_LOST", 5)], "T92"
+    assert found(batch(500, 5), log_start_offset=500) == []
+    assert found(batch(0, 2**31 - 10), batch(10, 0), log_start_offset=1) == [], "the circle"
+    assert found(first, batch(10, 5)) == [("DUPLICATE_PARTIAL", 5)]
+    assert found(batch(1, 100), batch(11, 0), log_start_offset=1) == [("SEQ_RESET_SAME_EPOCH", 110)]
+    assert found(first, batch(10, 0, epoch=1)) == []
+    assert found(first, batch(10, 4, epoch=1)) == [("BUMP_NONZERO", 4)]
+    assert found(batch(0, 0, epoch=1), batch(10, 0)) == [("EPOCH_REGRESSION", None)]
+    assert found(batch(0, 0, attributes=TRANSACTIONAL), batch(10, 10)) == [
+        ("NON_TRANSACTIONAL_IN_TRANSACTION", None),
+        ("OPEN_TRANSACTION", None),
+    ], "T52"
+
+
+def test_entries_of_old_formats_are_no_hole_and_a_segment_that_gave_no_row_is_unread() -> None:
+    early, late = batch(0, 0), batch(30, 10, position=0)
+    assert holes(AuditedLog({0: [early], 30: [late]}, {0: 62, 30: 62})) == [(10, 30, False)]
+    assert holes(AuditedLog({0: [early], 30: [late]}, {0: 90, 30: 62})) == [(10, 30, True)]
+    assert holes(AuditedLog({0: [early], 30: [late]}, {0: 62, 30: 62}, listed=(0, 10, 30))) == [(10, 30, True)]
+
+
+def test_a_log_as_brokers_write_it_has_no_harm() -> None:
+    sound = [log for log in map(generated_log, range(0, 400, 4)) if not log.is_compacted]
+    kinds = {row["kind"] for log in sound for row in audit(log, expiration=EXPIRATION) if row["harm"] == "DUPLICATE"}
+    assert sound
+    assert kinds == set()
