@@ -23,6 +23,8 @@ _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
     "jobs/pipeline/run.py": "counts, and the first few findings and failures",
     "jobs/pipeline/decode.py": "counts, and the first few segments with rows that end early",
+    "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
+    "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",
     "snapshot/spark/warehouse.py": "the number of the newest run",
     "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }

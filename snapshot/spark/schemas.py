@@ -11,6 +11,7 @@ from tiersnap.snapshot.tables.listed import LISTED as LISTED_ARROW
 from tiersnap.snapshot.tasks.decode_segments import WANTED as WANTED_ARROW
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS as FOLDERS_ARROW
 from tiersnap.snapshot.tasks.partition_input import INPUT as INPUT_ARROW
+from tiersnap.snapshot.tasks.partition_input import SURVEY_INPUT as SURVEY_INPUT_ARROW
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
@@ -23,6 +24,7 @@ FOLDERS = of_arrow(FOLDERS_ARROW)
 LISTED = of_arrow(LISTED_ARROW)
 WANTED = of_arrow(WANTED_ARROW)
 INPUT = of_arrow(INPUT_ARROW)
+SURVEY_INPUT = of_arrow(SURVEY_INPUT_ARROW)
 SEGMENTS = of_arrow(schemas.SEGMENTS)
 PARTITIONS = of_arrow(schemas.PARTITIONS)
 REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)
