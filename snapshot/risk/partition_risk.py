@@ -81,6 +81,9 @@ class PartitionRisk:
     Attributes:
         boundaries: ascending.
         waiting: until retention has removed what is blocked.
+        rate: bytes a millisecond that the log takes, None where no time passed.
+        outlived: producers that are alive and of which the log holds no record: a longer retention would have kept what
+            a replay needs of them. None where the log was not read from its beginning.
         mismatches: of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
     """
 
@@ -88,6 +91,8 @@ class PartitionRisk:
     settings: RiskSettings
     boundaries: tuple[BoundaryRisk, ...]
     waiting: Waiting
+    rate: float | None
+    outlived: int | None
     mismatches: dict[Mismatch, int]
 
     @cached_property
@@ -104,6 +109,12 @@ class PartitionRisk:
         """Of the state at the highest blocked boundary, or at the highest one; None without a closed segment."""
         blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
         return blocked[-1].cost if blocked else None
+
+    @property
+    def closed_bytes(self) -> float:
+        """Of a closed segment on average; 0 without one."""
+        sizes = [each.size for each in self.survey.segments if each.next_base_offset is not None]
+        return sum(sizes) / len(sizes) if sizes else 0.0
 
     @property
     def causes(self) -> dict[str, int]:
@@ -147,17 +158,19 @@ def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
             )
         )
     blocked = {each.offset for each in boundaries if each.is_blocked}
+    rate = write_rate(survey.segments, now=now)
     wait = waiting(
         survey.segments,
         {each.base_offset for each in survey.segments if each.next_base_offset in blocked},
         settings.retention,
         now=now,
-        rate=write_rate(survey.segments, now=now),
+        rate=rate,
         is_tiering_enabled=settings.is_tiering_enabled,
     )
     window = _window_of(survey, settings)
     wrong = {} if producers is None or window is None else mismatches(producers, window)
-    return PartitionRisk(survey, settings, tuple(boundaries), wait, wrong)
+    outlived = None if producers is None or survey.read_from > begins else int((producers.first_seen < 0).sum())
+    return PartitionRisk(survey, settings, tuple(boundaries), wait, rate, outlived, wrong)
 
 
 def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None:

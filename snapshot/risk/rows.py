@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tiersnap.snapshot.risk.arithmetic import automatic_retry_rate, segment_seconds, segments_per_expiration
 from tiersnap.snapshot.risk.crossing_transactions import Crossing
 from tiersnap.snapshot.risk.exposure import NEVER, Exposure
 from tiersnap.snapshot.risk.partition_risk import BoundaryRisk, PartitionRisk
@@ -51,6 +52,7 @@ PARTITION_RISK = pa.schema(
         ("segments", _LONG),
         ("bytes", _LONG),
         ("alive", _LONG),  # producers at the log end that a broker still keeps; null where the log cannot be replayed
+        ("outlived", _LONG),  # of these, those of which the log holds no record any more
         ("causes", COUNTS),
         ("at", _LONG),
         *_EXPOSED,
@@ -64,6 +66,12 @@ PARTITION_RISK = pa.schema(
         ("grows_by_bytes", _LONG),
         *_REPLAY,
         ("bounded_mismatches", COUNTS),
+        # KIP-952's arithmetic for this log: the time to write a segment, segments written until a producer expires, and
+        # the rate from which on clients may still send again by themselves with a segment in between.
+        ("bytes_per_second", _LONG),
+        ("segment_ms", _LONG),
+        ("segments_per_expiration", pa.float64()),
+        ("automatic_retry_bytes_per_second", _LONG),
         ("has_headers", pa.bool_()),
     ]
 )
@@ -93,6 +101,7 @@ def partition_row(risk: PartitionRisk) -> dict[str, object]:
         "segments": len(survey.segments),
         "bytes": sum(each.size for each in survey.segments),
         "alive": None if alive is None else int(alive.entries.size),
+        "outlived": risk.outlived,
         "causes": risk.causes,
         "at": None if worst is None else worst.offset,
         **_exposed(None if worst is None else worst.exposure, settings.now),
@@ -106,6 +115,7 @@ def partition_row(risk: PartitionRisk) -> dict[str, object]:
         "grows_by_bytes": wait.grows_by,
         **_replay(risk.newest_cost, settings.read_rate),
         "bounded_mismatches": {str(reason): count for reason, count in risk.mismatches.items()},
+        **_arithmetic(risk),
         "has_headers": survey.has_headers,
     }
 
@@ -114,6 +124,23 @@ def severity(row: dict[str, object]) -> tuple[object, ...]:
     """The order of rows of PARTITION_RISK, the worst first."""
     counts = ("doubled", "lost", "degraded", "untiered_bytes")
     return (*(-int(str(row[name] or 0)) for name in counts), row["topic"], row["partition"], row["log_dir"])
+
+
+def _arithmetic(risk: PartitionRisk) -> dict[str, object]:
+    size, settings = risk.closed_bytes, risk.settings
+    rate = None if risk.rate is None else risk.rate * 1000
+    expiration = settings.producer_expiration
+    per_expiration = None
+    if rate and size and expiration is not None:
+        per_expiration = round(segments_per_expiration(size, rate, expiration / 1000), 1)
+    return {
+        "bytes_per_second": None if rate is None else round(rate),
+        "segment_ms": round(segment_seconds(size, rate) * 1000) if rate and size else None,
+        "segments_per_expiration": per_expiration,
+        "automatic_retry_bytes_per_second": (
+            round(automatic_retry_rate(size, settings.delivery_timeout / 1000)) if settings.delivery_timeout else None
+        ),
+    }
 
 
 def _key(risk: PartitionRisk) -> dict[str, object]:

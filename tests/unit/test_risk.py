@@ -299,3 +299,31 @@ def test_partitions_come_worst_first_and_those_that_are_never_tiered_not_at_all(
 
     assert [json.loads(line)["partition"] for line in ran.out.splitlines()] == ["kip952-0", "calm-0"]
     assert_said(ran, 0, "left out: 1 partitions", "would not know 4 producers", "a replay reads")
+
+
+def test_a_producer_whose_records_retention_removed_outlives_the_log(tmp_path: Path) -> None:
+    write_kip952_log(tmp_path)
+    assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
+    for path in (tmp_path / "kip952-0").glob(f"{0:020d}.*"):
+        path.unlink()
+
+    row = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+
+    # The snapshots that are left know all four; producer 1 wrote into the first segment alone.
+    assert (row["alive"], row["outlived"], row["causes"]) == (4, 1, {})
+
+
+def test_the_kips_arithmetic_is_done_for_the_log_that_is_there(tmp_path: Path) -> None:
+    second = 1000
+    segments = {
+        base: [lb.data_batch(base, 10, timestamp=lb.TIMESTAMP + number * 100 * second)]
+        for number, base in enumerate((0, 10, 20, 30))
+    }
+    lb.write_partition(tmp_path, "steady", 0, segments, high_watermark=40)
+    size = len(segments[0][0])
+
+    row = tiersnap("risk", tmp_path, "--now", str(lb.TIMESTAMP + 9 + 300 * second)).row()
+
+    # Three segments in 300 s, between the newest records of the first and of the last one.
+    assert (row["bytes_per_second"], row["segment_ms"]) == (round(size / 100), 100 * second)
+    assert (row["segments_per_expiration"], row["automatic_retry_bytes_per_second"]) == (864.0, round(size / 120))
