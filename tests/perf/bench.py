@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from tests.perf import carry_rows, decode_rows, fleet_rows, host_rows, memory_rows, page, profile_rows, upload_rows
+from tests.perf import (
+    carry_rows,
+    decode_rows,
+    fleet_rows,
+    host_rows,
+    memory_rows,
+    page,
+    profile_rows,
+    reading_rows,
+    upload_rows,
+)
 from tests.perf.measure import Row, load, machine
 from tests.perf.scale import DATA, Scale, current
 
@@ -21,6 +31,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "carry": carry_rows.rows,
     "memory": memory_rows.rows,
     "upload": upload_rows.rows,
+    "reading": reading_rows.rows,
     "host": host_rows.rows,
     "fixed": fleet_rows.fixed_rows,
     "fleet": fleet_rows.rows,
