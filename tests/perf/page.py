@@ -35,7 +35,8 @@ Kafka's replay is `ProducerStateManager` of 4.1.1 as a broker rebuilds state wit
 broker's JVM flags), with a snapshot at each segment boundary; ours makes the same snapshots. Warmed up means after one
 replay of the same log in the same JVM; the first replay is what a broker does after its start. Files are in the page
 cache. Numbers are medians; a ratio is peer time over ours, for memory, CPU and requests ours over the budget; of bytes
-decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its processes: driver, JVM and workers.
+decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its processes:
+driver, JVM and workers.
 
 ![ratios](benchmarks.svg)
 """
