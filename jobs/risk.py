@@ -16,7 +16,7 @@ from tiersnap.jobs.options.spark import spark_options
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.risk_tell import BOUNDARY_COLUMNS, PARTITION_COLUMNS, told
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -67,8 +67,9 @@ def risk(
     selection = Selection(topic, frozenset(partitions))
     uri = warehouse_of(ctx, "log_dirs", log_dirs, warehouse)
     if uri is not None:
+        if replicas:
+            raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
         from tiersnap.jobs.pipeline.risk import risk_of_warehouse
-
         from tiersnap.jobs.session import open_session
 
         found = risk_of_warehouse(
@@ -81,10 +82,7 @@ def risk(
     host = _Host(output, expand(log_dirs), selection, check_crc)
     risks = list(host.risks(settings))
     rows = [partition_row(each) for each in risks]
-    shown = rows
-    if boundaries:
-        risks.sort(key=lambda each: severity(partition_row(each)))
-        shown = [row for each in risks for row in boundary_rows(each)]
+    shown = [row for each in risks for row in boundary_rows(each)] if boundaries else rows
     others = [row for replica in replicas for row in host.disagreements(replica)]
     totals = Totals.of(rows)
     _show(output, shown, totals, boundaries=boundaries, several=len(host.opened) > 1, others=others, host=host)
@@ -102,7 +100,7 @@ def _show(
     host: _Host | None = None,
 ) -> None:
     columns = BOUNDARY_COLUMNS if boundaries else PARTITION_COLUMNS
-    shown = [told(row) for row in (rows if boundaries else sorted(rows, key=severity))]
+    shown = [told(row) for row in sorted(rows, key=severity)]
     sentences = totals.sentences()
     summary: dict[str, object] = {**sentences, **({"replicas": others} if others else {})}
     if output.format is Format.TABLE:

@@ -78,8 +78,8 @@ PARTITION_RISK = pa.schema(
 
 
 def boundary_rows(risk: PartitionRisk) -> Iterator[dict[str, object]]:
-    """Rows of BOUNDARY_RISK, the worst first."""
-    for each in sorted(risk.boundaries, key=lambda each: (*(-part for part in each.severity), each.offset)):
+    """Rows of BOUNDARY_RISK, ascending."""
+    for each in risk.boundaries:
         yield {
             **_key(risk),
             "offset": each.offset,
@@ -121,9 +121,10 @@ def partition_row(risk: PartitionRisk) -> dict[str, object]:
 
 
 def severity(row: dict[str, object]) -> tuple[object, ...]:
-    """The order of rows of PARTITION_RISK, the worst first."""
+    """The order of rows of PARTITION_RISK or of BOUNDARY_RISK, the worst first."""
     counts = ("doubled", "lost", "degraded", "untiered_bytes")
-    return (*(-int(str(row[name] or 0)) for name in counts), row["topic"], row["partition"], row["log_dir"])
+    harm = (-int(str(row.get(name) or 0)) for name in counts)
+    return (*harm, row["topic"], row["partition"], row["log_dir"], row.get("offset"))
 
 
 def _arithmetic(risk: PartitionRisk) -> dict[str, object]:

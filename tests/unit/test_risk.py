@@ -275,6 +275,7 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
         (("LOGS", "--warehouse", "w"), "two ways to say"),
         (("LOGS", "--partition", "kip952-9"), "no partition kip952-9"),
         (("LOGS", "--replica", "nowhere"), "nowhere"),
+        (("--warehouse", "w", "--replica", "nowhere"), "--replica needs a LOGDIR"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
