@@ -31,6 +31,7 @@ COMMANDS = {
     "verify": ("tiersnap.jobs.verify", "Compare the snapshots that are there with the log."),
     "collect": ("tiersnap.jobs.collect", "Ship the decodes of one host to where a fleet's run reads them; no Java."),
     "simulate": ("tiersnap.jobs.simulate", "What producers would meet if a replica became leader now."),
+    "risk": ("tiersnap.jobs.risk", "What the ways that KIP-952 rejected would cost the logs that are there."),
     "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
     "tier": ("tiersnap.jobs.tier", "One host's READY segments into remote storage; no Spark, no tables."),
     "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),

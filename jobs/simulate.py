@@ -11,12 +11,15 @@ import click
 from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
+from tiersnap.jobs.options.spark import spark_options
 from tiersnap.jobs.output import Format, Output
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
+from tiersnap.jobs.simulate_fleet import kept_origin, simulate_fleet
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.selection import Selection, selected
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
 from tiersnap.snapshot.simulate.outcomes import differing_writes, outcomes
@@ -32,20 +35,20 @@ from tiersnap.snapshot.simulate.replica import (
 )
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 _ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHER)
 
 
 @click.command()
-@click.argument("logdir", envvar="TIERSNAP_SOURCE")
+@click.argument("logdir", required=False, envvar="TIERSNAP_SOURCE")
+@warehouse_option
 @click.option(
     "--from",
     "start_from",
-    default="broker",
-    show_default=True,
     metavar=f"{'|'.join(_ORIGINS)}|DIR",
     help="The replica's snapshot: the newest beside the log that a broker loads, the one before, ours, an empty one, "
-    "or the newest in DIR/<topic>-<partition>/.",
+    "or the newest in DIR/<topic>-<partition>/; of a warehouse ours or empty.  [default: broker; of a warehouse ours]",
 )
 @click.option(
     "--at",
@@ -71,12 +74,14 @@ _ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHE
 @params.expiration_option
 @params.producer_expiration_option
 @params.now_option
+@spark_options
 @params.output_option
-@click.pass_obj
+@click.pass_context
 def simulate(
-    output: Output,
-    logdir: str,
-    start_from: str,
+    ctx: click.Context,
+    logdir: str | None,
+    warehouse: str | None,
+    start_from: str | None,
     at: int | None,
     broker: BrokerEra | None,
     client: ClientEra | None,
@@ -88,6 +93,8 @@ def simulate(
     expiration: int | None,
     producer_expiration: int | None,
     now: int,
+    master: str | None,
+    conf: dict[str, str],
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 
@@ -95,11 +102,24 @@ def simulate(
     its last ones again, one after a gap, as a fenced instance, and from sequence 0; a row says what the leader answers
     that never stopped, what the replica answers, and what the client makes of it, by release. Only answers that differ
     are listed, unless --all is given. Nothing is written.
+
+    With --warehouse the answers are counted over all partitions that a run has read, on Spark; each replica begins at
+    its newest segment's base offset.
     """
+    output: Output = ctx.obj
     expiry = params.expiry(expiration, None, now, producer_expiration)
     brokers = BROKER_ERAS if broker is None else (broker,)
     clients = CLIENT_ERAS if client is None else (client,)
-    origin, folder = _origin_of(start_from)
+    uri = warehouse_of(ctx, "logdir", (logdir,) if logdir else (), warehouse)
+    if uri is not None:
+        if at is not None or producers:
+            raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
+        task = SimulatePartition(
+            kept_origin(start_from), expiry, producer_expiration, brokers, clients, transaction_version
+        )
+        return simulate_fleet(output, master, conf, uri, Selection(topic), task, everything=everything)
+    assert logdir is not None
+    origin, folder = _origin_of(start_from or str(Origin.BROKER))
     log_dir = open_log_dir(logdir)
     tally = Tally(brokers[-1])
     findings: list[Finding] = [*log_dir.findings]

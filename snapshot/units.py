@@ -42,3 +42,11 @@ def human_bytes(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError
+
+
+def human_duration(milliseconds: int) -> str:
+    """90_000 -> '1.5 min': about how long, for people."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= length:
+            return f"{milliseconds / length:.1f} {unit}"
+    return f"{milliseconds} ms"

@@ -24,6 +24,8 @@ _MAY_COLLECT = {
     "jobs/pipeline/run.py": "counts, and the first few findings and failures",
     "jobs/pipeline/decode.py": "counts, and the first few segments with rows that end early",
     "jobs/pipeline/audit.py": "counts by kind, and the worst findings, as many as --limit says",
+    "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
+    "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",
     "snapshot/spark/warehouse.py": "the number of the newest run",
     "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }

@@ -85,6 +85,7 @@ def _single(write: Write, entries: np.ndarray, producer: np.ndarray, epoch: np.n
     batch["first_sequence"] = batch["last_sequence"] = sequence[producer]
     batch["first_offset"] = batch["last_offset"] = -1
     batch["is_transactional"] = False
+    batch["size_bytes"] = 0
     return Writes(write, producer, batch)
 
 

@@ -219,22 +219,59 @@ def replicas(
             f"{partition.name}: nothing is known at offset {start.offset}",
             hint="give --at a segment's base offset, the offset of a snapshot file or the log end offset",
         )
+    both = in_its_place(
+        found.at_end,
+        found.at_start,
+        reading.after.deltas(),
+        reading.all_batches.newest(),
+        reading.after_batches.newest(),
+        now=expiry.now,
+        producer_expiration=producer_expiration,
+    )
+    return Replicas(partition, start, both.leader, both.replica, both.expired, replay.log_end, findings)
+
+
+@dataclass(frozen=True, slots=True)
+class InItsPlace:
+    """A leader and the replica in its place without the expired, of which the leader had so many."""
+
+    leader: ReplicaState
+    replica: ReplicaState
+    expired: int
+
+
+def in_its_place(
+    at_end: np.ndarray,
+    at_start: np.ndarray,
+    after: np.ndarray,
+    all_batches: np.ndarray,
+    after_batches: np.ndarray,
+    *,
+    now: int,
+    producer_expiration: int | None,
+) -> InItsPlace:
+    """Both states of one partition.
+
+    Args:
+        at_end: ENTRY_DTYPE, of the leader at the log end.
+        at_start: ENTRY_DTYPE, the replica's snapshot.
+        after: DELTA_DTYPE, of the log from there on.
+        all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and from there on.
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+    """
     # A broker drops what has expired when it loads the file, and again whenever it looks.
-    loaded = live_entries(found.at_start, as_of=expiry.now, expiration=producer_expiration)
+    loaded = live_entries(at_start, as_of=now, expiration=producer_expiration)
     state = ProducerFold(loaded.size)
     state.combine(from_entries(loaded))
-    state.combine(reading.after.deltas())
-    leader = ReplicaState.of(found.at_end, reading.all_batches.newest())
-    replica = ReplicaState.of(state.entries(), entry_batches(loaded), reading.after_batches.newest())
-    alive = leader.live(now=expiry.now, expiration=producer_expiration)
-    return Replicas(
-        partition,
-        start,
+    state.combine(after)
+    leader = ReplicaState.of(at_end, all_batches)
+    replica = ReplicaState.of(state.entries(), entry_batches(loaded), after_batches)
+    alive = leader.live(now=now, expiration=producer_expiration)
+    return InItsPlace(
         alive,
-        replica.live(now=expiry.now, expiration=producer_expiration),
+        replica.live(now=now, expiration=producer_expiration),
         leader.entries.size - alive.entries.size,
-        replay.log_end,
-        findings,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK
+from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
 from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE, NO_SEQUENCE
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
 
@@ -24,6 +24,7 @@ BATCH_DTYPE = np.dtype(
         ("last_sequence", "<i4"),
         ("producer_epoch", "<i2"),
         ("is_transactional", "?"),
+        ("size_bytes", "<i4"),  # of the whole batch; 0 where nobody knows, as of one from a snapshot
     ]
 )
 NO_BATCHES = np.empty(0, BATCH_DTYPE)
@@ -77,6 +78,7 @@ def data_batches(rows: np.ndarray) -> np.ndarray:
     batches["first_sequence"] = chosen["base_sequence"]
     batches["last_sequence"] = (chosen["base_sequence"] + delta) & LARGEST_SEQUENCE
     batches["is_transactional"] = chosen["attributes"] & TRANSACTIONAL_MASK != 0
+    batches["size_bytes"] = chosen["batch_length"] + LOG_OVERHEAD
     return batches
 
 
@@ -90,6 +92,7 @@ def entry_batches(entries: np.ndarray) -> np.ndarray:
     batches["first_offset"] = known["last_offset"] - delta
     batches["first_sequence"] = (known["last_sequence"] - delta) & LARGEST_SEQUENCE
     batches["is_transactional"] = known["current_txn_first_offset"] >= 0
+    batches["size_bytes"] = 0
     return batches
 
 

@@ -10,6 +10,9 @@ from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.what_if import WriteClass
 
+# The counts of a Tally, which add up over partitions.
+TALLIED = ("producers", "unknown", "doubled", "doubled_older", "refused", "unrecognized", "zombies")
+
 
 @dataclass(slots=True)
 class Tally:

@@ -13,6 +13,7 @@ from tiersnap.snapshot.tasks.list_partitions import FOLDERS as FOLDERS_ARROW
 from tiersnap.snapshot.tasks.look_again import ANSWERED as ANSWERED_ARROW
 from tiersnap.snapshot.tasks.look_again import UNREAD as UNREAD_ARROW
 from tiersnap.snapshot.tasks.partition_input import INPUT as INPUT_ARROW
+from tiersnap.snapshot.tasks.partition_input import SURVEY_INPUT as SURVEY_INPUT_ARROW
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
@@ -27,6 +28,7 @@ WANTED = of_arrow(WANTED_ARROW)
 INPUT = of_arrow(INPUT_ARROW)
 UNREAD = of_arrow(UNREAD_ARROW)
 ANSWERED = of_arrow(ANSWERED_ARROW)
+SURVEY_INPUT = of_arrow(SURVEY_INPUT_ARROW)
 SEGMENTS = of_arrow(schemas.SEGMENTS)
 PARTITIONS = of_arrow(schemas.PARTITIONS)
 REMOTE_LOG_SEGMENTS = of_arrow(schemas.REMOTE_LOG_SEGMENTS)

@@ -5,6 +5,7 @@
     COPIES    rows of `remote_log_segments`, the newest of each attempt
     WINDOW    of a partition that is carried from the edge of a scan window: its decodes once more, ahead of them
     DECODES   rows of `segments`, ascending in base offset and part
+    BATCHES   of a survey: headers of the newest batches of each producer, ascending in offset
 
 Rows come sorted by (source, offset, part). Spark sorts them before it groups; nobody promises that grouping keeps the
 order, so it is checked here.
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED
@@ -33,6 +35,7 @@ class Source(IntEnum):
     COPIES = 2
     WINDOW = 3
     DECODES = 4
+    BATCHES = 5
 
 
 def _struct(schema: pa.Schema) -> pa.StructType:
@@ -49,6 +52,35 @@ INPUT = pa.schema(
         ("fact", _struct(PARTITIONS)),
         ("copy", _struct(REMOTE_LOG_SEGMENTS)),
         ("decode", _struct(SEGMENTS)),
+    ]
+)
+
+
+# What a survey needs of a header, and how many headers the tables have of the partition: a row with nothing but that
+# count comes first.
+HEADER = pa.struct(
+    [
+        ("header_count", pa.int64()),
+        *(
+            (name, kind)
+            for name, kind in RECORD_BATCH_FIELDS
+            if name
+            in (
+                *("base_offset", "batch_length", "attributes", "last_offset_delta"),
+                *("producer_id", "producer_epoch", "base_sequence"),
+            )
+        ),
+    ]
+)
+SURVEY_INPUT = pa.schema(
+    [
+        *(PARTITIONS.field(name) for name in PARTITION_KEY),
+        ("source", pa.int32()),
+        ("offset", pa.int64()),
+        ("part", pa.int32()),
+        ("fact", _struct(PARTITIONS)),
+        ("decode", _struct(SEGMENTS)),
+        ("header", HEADER),
     ]
 )
 
@@ -94,32 +126,50 @@ class PartitionInput:
         """How the decode of a segment ended, and its runs; None where there is none. Ask in ascending order."""
         for _ in self.window():
             pass
-        while self._next is not None and self._next[1]["base_offset"] < base_offset:
+        while (row := self._decode_row()) is not None and row["base_offset"] < base_offset:
             self._next = next(self._rows, None)
-        if self._next is None or self._next[1]["base_offset"] != base_offset:
-            return None
-        return self._next[1], self._runs(base_offset)
+        return None if row is None or row["base_offset"] != base_offset else (row, self._runs(base_offset))
+
+    def decodes(self) -> Iterator[tuple[dict[str, Any], Iterator[Run]]]:
+        """Every decode in ascending order, as `decode` gives it; its runs are to be read before the next one."""
+        while (row := self._decode_row()) is not None:
+            yield row, self._runs(row["base_offset"])
+
+    def headers(self) -> Iterator[dict[str, Any]]:
+        """Rows of HEADER; once, behind the decodes."""
+        while self._next is not None:
+            yield self._next[1]
+            self._next = next(self._rows, None)
+
+    def _decode_row(self) -> dict[str, Any] | None:
+        """The next row, if it is one of a decode."""
+        return self._next[1] if self._next is not None and self._next[0] is Source.DECODES else None
 
     def _runs(self, base_offset: int) -> Iterator[Run]:
-        while self._next is not None and self._next[1]["base_offset"] == base_offset:
-            start = self._next[1]["run_start_offset"]
-            max_timestamp = self._next[1]["run_max_timestamp"]
-            parts = []
+        while (first := self._decode_row()) is not None and first["base_offset"] == base_offset:
+            start, parts = first["run_start_offset"], []
             while (
-                self._next is not None
-                and self._next[1]["base_offset"] == base_offset
-                and self._next[1]["run_start_offset"] == start
+                (row := self._decode_row()) is not None
+                and row["base_offset"] == base_offset
+                and row["run_start_offset"] == start
             ):
-                parts.append(self._next[1]["deltas"])
+                parts.append(row["deltas"])
                 self._next = next(self._rows, None)
-            yield Run(start, parts[0] if len(parts) == 1 else np.concatenate(parts), max_timestamp)
+            deltas = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            yield Run(start, deltas, first["run_max_timestamp"])
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, dict[str, Any]]]:
     last = (-1, -1, -1)
     for batch in batches:
         places = [batch.column(name).to_pylist() for name in ("source", "offset", "part")]
-        names = {Source.FACTS: "fact", Source.COPIES: "copy", Source.WINDOW: "decode", Source.DECODES: "decode"}
+        names = {
+            Source.FACTS: "fact",
+            Source.COPIES: "copy",
+            Source.WINDOW: "decode",
+            Source.DECODES: "decode",
+            Source.BATCHES: "header",
+        }
         rows = {source: _Structs(batch, name) for source, name in names.items()}
         for number, place in enumerate(zip(*places, strict=True)):
             source = Source(place[0])
@@ -136,13 +186,14 @@ class _Structs:
     """A struct column, its rows as dicts with `deltas` as arrays; converted when first asked for."""
 
     def __init__(self, batch: pa.RecordBatch, name: str) -> None:
-        self._column = batch.column(name)
+        self._batch, self._name = batch, name
         self._columns: dict[str, list[Any]] | None = None
 
     def row(self, number: int) -> dict[str, Any]:
         if self._columns is None:
+            column = self._batch.column(self._name)
             self._columns = {
                 field.name: from_lists(child) if field.name == "deltas" else child.to_pylist()
-                for field, child in zip(self._column.type, self._column.flatten(), strict=True)
+                for field, child in zip(column.type, column.flatten(), strict=True)
             }
         return {name: values[number] for name, values in self._columns.items()}

@@ -21,6 +21,7 @@ from tests.perf import (
     memory_rows,
     page,
     profile_rows,
+    reading_rows,
     upload_rows,
 )
 from tests.perf.measure import Row, load, machine
@@ -31,6 +32,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "carry": carry_rows.rows,
     "memory": memory_rows.rows,
     "upload": upload_rows.rows,
+    "reading": reading_rows.rows,
     "host": host_rows.rows,
     "fixed": fleet_rows.fixed_rows,
     "fleet": fleet_rows.rows,

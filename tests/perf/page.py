@@ -19,6 +19,7 @@ _TITLES = {
     "carry": "Carry and snapshots",
     "memory": "Memory of a worker",
     "upload": "Upload",
+    "reading": "What is read and asked for",
     "host": "The commands of one host",
     "fixed": "The main job: fixed cost",
     "fleet": "The main job: cost of segments",
@@ -34,8 +35,9 @@ Logs are generated: one record a batch, valid CRCs, 1,000 producers drawn at ran
 Kafka's replay is `ProducerStateManager` of 4.1.1 as a broker rebuilds state with it (`tests/perf/KafkaReplay.java`, a
 broker's JVM flags), with a snapshot at each segment boundary; ours makes the same snapshots. Warmed up means after one
 replay of the same log in the same JVM; the first replay is what a broker does after its start. Files are in the page
-cache. Numbers are medians; a ratio is peer time over ours, for memory and CPU ours over the budget, and in the last
-table a share of the whole. CPU seconds of the main job are those of all its processes: driver, JVM and workers.
+cache. Numbers are medians; a ratio is peer time over ours, for memory, CPU and requests ours over the budget; of bytes
+decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its processes:
+driver, JVM and workers.
 
 ![ratios](benchmarks.svg)
 """

@@ -13,7 +13,7 @@ from tiersnap.jobs.cli import run as tiersnap
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/transactions.md")
+PAGES = ("README.md", "docs/transactions.md", "docs/risk.md")
 TEXT = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"```console\n\$ tiersnap (.*)\n((?:.+\n)+?)```", TEXT)
 

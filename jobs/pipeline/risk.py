@@ -1,0 +1,85 @@
+"""`tiersnap risk --warehouse`: the numbers of every partition that was carried; the worst come to the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
+from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.risk.partition_risk import RiskSettings
+from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
+from tiersnap.snapshot.tasks.risk_partition import RiskPartition
+
+_WORST = ("doubled", "lost", "degraded")
+
+
+@dataclass
+class RiskOutcome:
+    """Rows of PARTITION_RISK or BOUNDARY_RISK, the worst first, the sums over all, and what else is to be said."""
+
+    rows: list[dict[str, object]]
+    totals: Totals
+    said: list[str] = field(default_factory=list)
+
+
+def risk_of_warehouse(
+    spark: SparkSession,
+    warehouse: str,
+    selection: Selection,
+    settings: RiskSettings,
+    *,
+    boundaries: bool,
+    limit: int,
+) -> RiskOutcome:
+    """Reckon the numbers from the tables.
+
+    Args:
+        limit: rows that are brought here.
+
+    Raises:
+        SourceNotFoundError: no partition that is wanted was ever carried.
+    """
+    rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings)).persist()
+    totals, headless = _totals(rows)
+    shown = rows
+    if boundaries:
+        shown = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
+    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
+    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
+    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
+    found = [row.asDict() for row in shown.orderBy(*order).limit(limit + 1).collect()]
+    rows.unpersist()
+    outcome = RiskOutcome(found[:limit], totals)
+    if len(found) > limit:
+        outcome.said.append(f"these are the worst {limit}; --limit shows more")
+    if headless:
+        outcome.said.append(
+            f"{headless} partitions without batch headers: doubled_bytes is not known, and degraded leaves out older "
+            "batches: tiersnap decode --apply writes the headers"
+        )
+    return outcome
+
+
+def _totals(rows: DataFrame) -> tuple[Totals, int]:
+    """Sums, and the partitions without headers."""
+    is_endless = (F.col("lost") > 0) & F.isnull("exposed_ms")
+    waits = rows.groupBy("wait").agg(
+        F.count("*").alias("partitions"),
+        F.count("at").alias("blocked"),
+        F.count_if(F.isnull("alive")).alias("unread"),
+        F.count_if(is_endless).alias("endless"),
+        F.count_if(~F.col("has_headers")).alias("headless"),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ADDED),
+        *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in GREATEST),
+    )
+    found = [row.asDict() for row in waits.collect()]  # a row a state of Wait
+    added = {name: sum(row[name] for row in found) for name in ADDED}
+    greatest = {name: max((row[name] for row in found), default=0) for name in GREATEST}
+    by_wait = {str(row["wait"]): int(row["partitions"]) for row in sorted(found, key=lambda row: str(row["wait"]))}
+    partitions, blocked, unread, endless, headless = (
+        sum(row[name] for row in found) for name in ("partitions", "blocked", "unread", "endless", "headless")
+    )
+    return Totals(partitions, blocked, unread, endless, by_wait, added | greatest), headless

@@ -1,0 +1,73 @@
+"""`tiersnap simulate --warehouse`: every partition that was carried, answers counted over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
+from tiersnap.snapshot.log.selection import Selection
+from tiersnap.snapshot.simulate.outcomes import SIMULATED
+from tiersnap.snapshot.simulate.summary import TALLIED, Tally
+from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
+
+_COUNTED = ("writes", "example")
+
+
+@dataclass
+class SimulateOutcome:
+    """Rows of SIMULATED summed over so many `partitions`, what doubles first; the counts; what else is to be said."""
+
+    rows: list[dict[str, object]]
+    tally: Tally
+    said: list[str] = field(default_factory=list)
+
+
+def simulate_warehouse(
+    spark: SparkSession, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
+) -> SimulateOutcome:
+    """Simulate from the tables.
+
+    Args:
+        everything: also answers that are the leader's.
+
+    Raises:
+        SourceNotFoundError: no partition was ever carried.
+    """
+    rows = surveyed_partitions(spark, warehouse, selection, task).persist()
+    same = [name for name in SIMULATED.names if name not in _COUNTED]
+    answers = rows.where("write is not null" if everything else "differs")
+    counted = answers.groupBy(*same, "differs").agg(
+        F.sum("writes").alias("writes"),
+        F.min("example").alias("example"),
+        F.count_distinct("log_dir", "topic", "partition").alias("partitions"),
+    )
+    order = [F.col("doubles").desc(), F.col("differs").desc(), F.col("writes").desc(), *(F.col(name) for name in same)]
+    found = [row.asDict() for row in counted.orderBy(*order).collect()]  # kinds of answers, not partitions
+    totals = (
+        rows.where("write is null")
+        .agg(
+            F.count("*").alias("partitions"),
+            F.count_if(~F.col("is_simulated")).alias("unread"),
+            F.count_if(~F.col("has_headers")).alias("headless"),
+            *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("expired", *TALLIED)),
+        )
+        .collect()[0]
+        .asDict()
+    )
+    rows.unpersist()
+    tally = Tally(task.brokers[-1], **{name: totals[name] for name in TALLIED})
+    names = [*SIMULATED.names, "partitions"]
+    outcome = SimulateOutcome([{name: row[name] for name in names} for row in found], tally)
+    if totals["unread"]:
+        outcome.said.append(f"{totals['unread']} of {totals['partitions']} partitions cannot be replayed to their end")
+    if totals["headless"]:
+        outcome.said.append(
+            f"{totals['headless']} partitions without batch headers: only last batches are sent again there: "
+            "tiersnap decode --apply writes the headers"
+        )
+    if totals["expired"]:
+        outcome.said.append(f"{totals['expired']} producers are left out, every broker has dropped them by now")
+    return outcome

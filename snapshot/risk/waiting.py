@@ -1,0 +1,151 @@
+"""How long it takes to wait until retention has removed every segment without a right snapshot.
+
+KIP-952's rejected alternatives 3 and 4: tier nothing until then, or do not let the topic be tiered until then. It helps
+only before remote storage is enabled: a broker deletes a local segment of a tiered partition once it is in remote
+storage, and one that cannot be copied never is.
+
+Follows kafka.log.UnifiedLog.deleteOldSegments: the oldest segments go as long as each is older than retention.ms by
+its largest timestamp, or leaves at least retention.bytes behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.gate.facts import SegmentFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What the topic keeps; None keeps all.
+
+    Attributes:
+        ms: retention.ms.
+        bytes: retention.bytes.
+        is_compacted: the cleaner and not retention removes records.
+    """
+
+    ms: int | None
+    bytes: int | None = None
+    is_compacted: bool = False
+
+
+class Wait(StrEnum):
+    """Where a partition stands that would wait."""
+
+    NOTHING_TO_WAIT_FOR = "NOTHING_TO_WAIT_FOR"
+    WAITING = "WAITING"
+    FOR_EVER = "FOR_EVER"  # no retention ever removes the segments
+    STUCK_TIERING_ENABLED = "STUCK_TIERING_ENABLED"  # what cannot be copied is not deleted either
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waiting would mean for one partition.
+
+    Attributes:
+        state: one of Wait.
+        segments: that end at an offset without a right snapshot.
+        first_offset: base offset of the first of them, None without one.
+        untiered_bytes: of the closed segments from the first of them on: nothing of these can be tiered today.
+        ready_at: ms, when the last of them is removed; None unless the state is WAITING.
+        wait_ms: from now; 0 where retention may act at once.
+        grows_by: bytes that are written meanwhile and cannot be tiered either; None where no rate is known, or the wait
+            has no end.
+    """
+
+    state: Wait
+    segments: int
+    first_offset: int | None
+    untiered_bytes: int
+    ready_at: int | None = None
+    wait_ms: int | None = None
+    grows_by: int | None = None
+
+
+def write_rate(segments: Sequence[SegmentFacts], *, now: int) -> float | None:
+    """Bytes a millisecond that the log took since its first segment ended; None where no time passed.
+
+    Args:
+        segments: ascending.
+        now: ms; a log that nobody writes to has a falling rate.
+    """
+    dated = [segment for segment in segments if segment.largest_timestamp >= 0]
+    if len(dated) < 2:
+        return None
+    passed = max(now, dated[-1].largest_timestamp) - dated[0].largest_timestamp
+    written = sum(segment.size for segment in segments if segment.base_offset > dated[0].base_offset)
+    return written / passed if passed > 0 else None
+
+
+def waiting(
+    segments: Sequence[SegmentFacts],
+    blocking: Collection[int],
+    retention: Retention,
+    *,
+    now: int,
+    rate: float | None,
+    is_tiering_enabled: bool = False,
+) -> Waiting:
+    """What waiting would mean.
+
+    Args:
+        segments: ascending.
+        blocking: base offsets of the closed segments that end without a right snapshot.
+        now: ms.
+        rate: bytes a millisecond, as `write_rate` gives it.
+        is_tiering_enabled: remote storage is enabled already.
+    """
+    if not blocking:
+        return Waiting(Wait.NOTHING_TO_WAIT_FOR, 0, None, 0)
+    first, last = min(blocking), max(blocking)
+    untiered = sum(each.size for each in segments if each.base_offset >= first and each.next_base_offset is not None)
+    found = len(blocking), first, untiered
+    if is_tiering_enabled:
+        return Waiting(Wait.STUCK_TIERING_ENABLED, *found)
+    ready_at = _removed_at(segments, last, retention, now, rate)
+    if ready_at is None:
+        return Waiting(Wait.FOR_EVER, *found)
+    wait_ms = max(0, ready_at - now)
+    return Waiting(Wait.WAITING, *found, ready_at, wait_ms, None if rate is None else round(rate * wait_ms))
+
+
+def _removed_at(
+    segments: Sequence[SegmentFacts], last: int, retention: Retention, now: int, rate: float | None
+) -> int | None:
+    """When the segment at `last` is removed, and all before it, since retention takes the oldest first."""
+    if retention.is_compacted:
+        return None
+    behind = sum(segment.size for segment in segments)
+    ready_at = now
+    for segment in segments:
+        if segment.base_offset > last:
+            break
+        behind -= segment.size
+        times = [
+            time
+            for time in (_too_old_at(segment, retention), _too_much_at(behind, retention, now, rate))
+            if time is not None
+        ]
+        if not times:
+            return None
+        ready_at = max(ready_at, min(times))
+    return ready_at
+
+
+def _too_old_at(segment: SegmentFacts, retention: Retention) -> int | None:
+    if retention.ms is None or segment.largest_timestamp < 0:
+        return None
+    return segment.largest_timestamp + retention.ms
+
+
+def _too_much_at(behind: int, retention: Retention, now: int, rate: float | None) -> int | None:
+    """`behind`: bytes of the segments after it."""
+    if retention.bytes is None:
+        return None
+    missing = retention.bytes - behind
+    if missing <= 0:
+        return now
+    return now + round(missing / rate) if rate else None

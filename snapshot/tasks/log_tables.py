@@ -1,0 +1,131 @@
+"""The log of one partition as the tables tell it: the state at its end, and where every producer was seen.
+
+Decodes say what each segment does to each producer; the newest carry keeps the state at the active segment's base
+offset, with what it took from a broker's snapshot. Together they are what a replay of the log would give, without
+reading it. The newest batches of each producer are known where `tiersnap decode` wrote the headers of the same files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.risk.sightings import Sightings
+from tiersnap.snapshot.simulate.replica_state import NO_BATCHES, data_batches
+from tiersnap.snapshot.state.producer_state import ProducerFold, to_entries
+from tiersnap.snapshot.tables.deltas import NO_DELTAS
+from tiersnap.snapshot.tables.facts import FactKind, Row
+from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+
+@dataclass(frozen=True, slots=True)
+class LogTables:
+    """One partition that was carried.
+
+    Attributes:
+        carried: the CARRIED row.
+        boundaries, segments: BOUNDARY and SEGMENT rows by offset.
+        state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset.
+        end: entries at the log end; None, like the state, where the tables do not lead there.
+        after: DELTA_DTYPE, what lies between the two.
+        sightings: of every run that was decoded.
+        read_from: base offset from which on every segment was decoded.
+        closed_timestamp: ms, largest record timestamp of the last closed segment, -1 without one.
+        batches: BATCH_DTYPE, the newest five of each producer; none without headers.
+        has_headers: `batches` are all that a broker would have in its cache.
+    """
+
+    carried: Row
+    boundaries: dict[int, Row]
+    segments: dict[int, Row]
+    state: np.ndarray | None
+    end: np.ndarray | None
+    after: np.ndarray
+    sightings: Sightings
+    read_from: int
+    closed_timestamp: int
+    batches: np.ndarray
+    has_headers: bool
+
+
+def read_log_tables(rows: PartitionInput) -> LogTables | None:
+    """Read the rows of one partition to their end; None of one that was never carried."""
+    kinds: dict[str, dict[int, Row]] = {kind: {} for kind in FactKind}
+    states: list[Row] = []
+    for row in rows.facts:
+        if row["kind"] == FactKind.STATE:
+            states.append(row)
+        else:
+            kinds[row["kind"]][row["offset"]] = row
+    carried = kinds[FactKind.CARRIED].get(0)
+    if carried is None:
+        return None
+    segments = dict(sorted(kinds[FactKind.SEGMENT].items()))
+    offset = carried["state_offset"]
+    state = np.concatenate([NO_DELTAS, *(row["deltas"] for row in sorted(states, key=lambda row: row["part"]))])
+    sightings, after, decoded, batch_count, closed_timestamp = Sightings(), ProducerFold(), set(), 0, -1
+    for decode, runs in rows.decodes():
+        decoded.add(decode["base_offset"])
+        batch_count += decode["batch_count"]
+        for run in runs:
+            sightings.add(run)
+            if offset is not None and run.start_offset >= offset:
+                after.combine(run.deltas)
+        if decode["next_base_offset"] is not None:
+            closed_timestamp = decode["max_timestamp"]
+    read_from = _read_from(segments, decoded)
+    is_whole = offset is not None and read_from <= offset and not any(map(_is_damaged, segments.values()))
+    headers, header_count = _headers(rows)
+    is_complete = header_count == batch_count and decoded == segments.keys()
+    end = None
+    if is_whole:
+        whole = ProducerFold(state.size)
+        whole.combine(state)
+        whole.combine(after.deltas())
+        end = whole.entries()
+    return LogTables(
+        carried,
+        dict(sorted(kinds[FactKind.BOUNDARY].items())),
+        segments,
+        to_entries(state) if is_whole else None,
+        end,
+        after.deltas(),
+        sightings,
+        read_from,
+        closed_timestamp,
+        headers if is_complete else NO_BATCHES,
+        is_complete,
+    )
+
+
+def _read_from(segments: dict[int, Row], decoded: set[int]) -> int:
+    """Base offset of the first of the decoded segments behind which none is missing; the log end without one."""
+    found = max((row["next_base_offset"] or base for base, row in segments.items()), default=0)
+    for base in sorted(segments, reverse=True):
+        if base not in decoded:
+            return segments[base]["next_base_offset"] or found
+        found = base
+    return found
+
+
+def _is_damaged(segment: Row) -> bool:
+    return segment["finding_kind"] not in (None, str(FindingKind.EMPTY_SEGMENT))
+
+
+def _headers(rows: PartitionInput) -> tuple[np.ndarray, int]:
+    """BATCH_DTYPE in offset order, and how many headers the tables have."""
+    count, found = 0, []
+    for row in rows.headers():
+        if row["header_count"] is not None:
+            count = row["header_count"]
+        else:
+            found.append(_header(row))
+    return data_batches(np.array(found, RECORD_BATCH_DTYPE) if found else np.empty(0, RECORD_BATCH_DTYPE)), count
+
+
+def _header(row: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(row.get(name, 0) for name in RECORD_BATCH_DTYPE.names or ())

@@ -1,0 +1,73 @@
+"""One partition's risks from the tables: SURVEY_INPUT rows in, PARTITION_RISK or BOUNDARY_RISK rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tiersnap.snapshot.risk.causes import SnapshotFound
+from tiersnap.snapshot.risk.partition_risk import RiskSettings, partition_risk
+from tiersnap.snapshot.risk.rows import BOUNDARY_RISK, PARTITION_RISK, boundary_rows, partition_row
+from tiersnap.snapshot.risk.survey import OpenTransactions, Survey
+from tiersnap.snapshot.simulate.replica_state import ReplicaState
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.tables.facts import Row, to_comparison, to_segment
+from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
+from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below it")
+
+
+@dataclass(frozen=True)
+class RiskPartition:
+    """One partition; one that is never tiered, or was never carried, gives no rows."""
+
+    settings: RiskSettings
+    boundaries: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+        return BOUNDARY_RISK if self.boundaries else PARTITION_RISK
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Reckon the numbers of the partition."""
+        found = read_log_tables(PartitionInput(batches))
+        survey = None if found is None else survey_of(found)
+        if survey is None or survey.never_tiered:
+            return
+        risk = partition_risk(survey, self.settings)
+        rows = list(boundary_rows(risk)) if self.boundaries else [partition_row(risk)]
+        yield pa.RecordBatch.from_pylist(rows, schema=self.schema)
+
+
+def survey_of(found: LogTables) -> Survey:
+    """What the tables say of a partition, as a pass over its log would."""
+    carried, boundaries = found.carried, found.boundaries
+    log_end = carried["log_end_offset"]
+    ends = {base: boundaries.get(row["next_base_offset"] or log_end) for base, row in found.segments.items()}
+    return Survey(
+        carried["log_dir"],
+        carried["topic"],
+        carried["partition"],
+        carried["internal"] or carried["compacted"],
+        carried["log_start_offset"],
+        log_end,
+        tuple(
+            to_segment(row, _NOT_REACHED if (end := ends[base]) is None else to_comparison(end))
+            for base, row in found.segments.items()
+        ),
+        {offset: SnapshotFound(to_comparison(row), row["file_bytes"]) for offset, row in boundaries.items()},
+        {offset: _opened(row) for offset, row in boundaries.items()},
+        None if found.end is None else ReplicaState.of(found.end, found.batches),
+        found.sightings,
+        found.read_from,
+        found.has_headers,
+    )
+
+
+def _opened(boundary: Row) -> OpenTransactions | None:
+    opened = boundary["open_transactions"]
+    return None if opened is None else tuple((each["producer_id"], each["first_offset"]) for each in opened)

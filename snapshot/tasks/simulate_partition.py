@@ -1,0 +1,102 @@
+"""One partition simulated from the tables: SURVEY_INPUT rows in, rows of WHAT_IF out.
+
+The replica begins at the newest segment's base offset, which is where a follower begins whose leader has tiered
+everything: the tables keep the state there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.models.broker_eras import BrokerEra
+from tiersnap.snapshot.models.client_eras import ClientEra
+from tiersnap.snapshot.simulate.outcomes import SIMULATED, outcomes
+from tiersnap.snapshot.simulate.replica import InItsPlace, Origin, in_its_place
+from tiersnap.snapshot.simulate.summary import TALLIED, Tally
+from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
+from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
+from tiersnap.snapshot.tasks.partition_input import PartitionInput
+
+# A row of SIMULATED with its partition, and a row of counts a partition, whose `write` is null.
+WHAT_IF = pa.schema(
+    [
+        *(PARTITIONS.field(name) for name in PARTITION_KEY),
+        *SIMULATED,
+        ("differs", pa.bool_()),
+        ("is_simulated", pa.bool_()),  # of the row of counts: the tables lead to the log's end
+        ("has_headers", pa.bool_()),  # likewise: older batches were sent again, too
+        ("expired", pa.int64()),
+        *((name, pa.int64()) for name in TALLIED),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SimulatePartition:
+    """One partition.
+
+    Attributes:
+        origin: `ours` or `empty`; of other files the tables hold no entries.
+        expiry: what `ours` leaves out, and the time at which all is judged.
+        producer_expiration: ms; None if producers never expire.
+        brokers, clients: the releases that answer; counted are the answers of the last brokers.
+        transaction_version: of transactions that begin now.
+    """
+
+    origin: Origin
+    expiry: Expiry
+    producer_expiration: int | None
+    brokers: tuple[BrokerEra, ...]
+    clients: tuple[ClientEra, ...]
+    transaction_version: int = 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+        return WHAT_IF
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Simulate the partition; one that was never carried gives no rows."""
+        found = read_log_tables(PartitionInput(batches))
+        if found is not None:
+            yield pa.RecordBatch.from_pylist(list(self.rows(found)), schema=WHAT_IF)
+
+    def rows(self, found: LogTables) -> Iterator[dict[str, object]]:
+        """Rows of WHAT_IF."""
+        key = {name: found.carried[name] for name in PARTITION_KEY}
+        tally = Tally(self.brokers[-1])
+        both = self._both(found)
+        if both is not None:
+            given = Circumstances(found.carried["log_start_offset"], self.transaction_version)
+            classes = list(what_if(both.leader, both.replica, self.brokers, given))
+            tally.add(classes)
+            ids = both.leader.entries["producer_id"].tolist()
+            for each in outcomes(classes, ids, self.brokers, self.clients, given):
+                yield {**key, **each.as_row(), "differs": each.differs}
+        counts = {name: value for name, value in asdict(tally).items() if name in TALLIED}
+        about = {"is_simulated": both is not None, "has_headers": found.has_headers}
+        yield {**key, **about, "expired": 0 if both is None else both.expired, **counts}
+
+    def _both(self, found: LogTables) -> InItsPlace | None:
+        if found.end is None or found.state is None:
+            return None
+        offset = found.carried["state_offset"]
+        at_start = np.empty(0, ENTRY_DTYPE)
+        if self.origin is Origin.OURS:
+            at_start = self.expiry.live(found.state, found.closed_timestamp)
+        return in_its_place(
+            found.end,
+            at_start,
+            found.after,
+            found.batches,
+            found.batches.compress(found.batches["first_offset"] >= offset),
+            now=self.expiry.now,
+            producer_expiration=self.producer_expiration,
+        )
