@@ -101,8 +101,9 @@ class _Checked:
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
 \b
-Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,
-4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
+to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+docs/runbook.md says what to do about each.
 """
 # What they log of requests and commands below this level holds tokens and settings.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")

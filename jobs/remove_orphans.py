@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -20,7 +20,7 @@ from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.stores.object_store import DeleteFailure
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, UsageError, failure
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import format_duration, human_bytes
 
@@ -69,9 +69,10 @@ def remove_orphans(
     summary = {
         "orphans": dict(Counter(str(each.action) for each in found)),
         "removed": sum(not failures for _, failures in done),
-        "bytes": human_bytes(sum(each.size for each in wanted)),
+        "bytes": sum(each.size for each in wanted),
     }
-    output.rows("remove-orphans", [_row(each) for each in found], columns=COLUMNS, summary=summary)
+    rows, errors = [_row(each) for each in found], list(_errors(found, done))
+    output.rows("maintain remove-orphans", rows, columns=COLUMNS, summary=summary, errors=errors)
     _tell(output, found, done, applied=apply)
     return _exit_code(found, done)
 
@@ -85,11 +86,24 @@ def _row(orphan: Orphan) -> dict[str, object]:
         "kind": str(orphan.kind),
         "action": str(orphan.action),
         "objects": len(orphan.keys),
-        "size": orphan.size,
+        "bytes": orphan.size,
+        "size": human_bytes(orphan.size),
         "name": orphan.segment_id or orphan.keys[0].rpartition("/")[2],
         "reason": orphan.reason,
         "keys": list(orphan.keys),
     }
+
+
+def _errors(
+    found: Sequence[Orphan], done: Sequence[tuple[Orphan, tuple[DeleteFailure, ...]]]
+) -> Iterator[TiersnapError]:
+    """What was refused, and what could not be removed."""
+    for orphan in found:
+        if orphan.action is Fate.REFUSE:
+            yield GateError(f"{orphan.partition}: {orphan.reason}")
+    for _, failures in done:
+        for each in failures:
+            yield failure(f"{each.key}: {each.reason}", is_transient=False)
 
 
 def _tell(
@@ -103,8 +117,8 @@ def _tell(
         if orphan.action is Fate.REFUSE:
             output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for _, failures in done:
-        for failure in failures:
-            output.warn(f"still there: {failure.key}: {failure.reason}")
+        for each in failures:
+            output.warn(f"still there: {each.key}: {each.reason}")
     if not any(each.action is Fate.REMOVE for each in found):
         output.talk("nothing to remove")
     elif not applied:

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -144,8 +144,6 @@ def simulate(
     )
     columns = of_write if producers else of_class
     output.rows("simulate", rows(), columns=columns, findings=findings, summary=summary)
-    if output.format is Format.JSONL:
-        output.talk(tally.sentence())
     for message in said:
         output.talk(message)
     if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in findings):

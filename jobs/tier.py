@@ -20,14 +20,13 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, failure
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
-from tiersnap.snapshot.units import human_bytes
 
 MOST_TOLD = 20
 _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -101,11 +100,12 @@ def _tell(
         "run_id": info.run_id,
         "snapshots_written": info.counts.snapshots_written,
         "segments_tiered": info.counts.segments_tiered,
-        "bytes_tiered": human_bytes(info.counts.bytes_tiered),
+        "bytes_tiered": info.counts.bytes_tiered,
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     columns = ("partition", "segments", "tiered", "verdicts", "findings")
-    output.rows("tier", rows, columns=columns, summary=summary, findings=[*of_log_dir, *findings_of(done)])
+    findings = [*of_log_dir, *findings_of(done)]
+    output.rows("tier", rows, columns=columns, summary=summary, findings=findings, errors=errors_of(done))
     tell_failures(output, done)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
@@ -120,6 +120,11 @@ def findings_of(done: Sequence[HostPartition]) -> list[Finding]:
         for each in done
         for row in each.findings
     ]
+
+
+def errors_of(done: Sequence[HostPartition]) -> list[TiersnapError]:
+    """What failed."""
+    return [failure(message, is_transient=is_transient) for each in done for message, is_transient in each.errors]
 
 
 def tell_failures(output: Output, done: Sequence[HostPartition]) -> None:
