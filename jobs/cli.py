@@ -43,9 +43,13 @@ COMMANDS = {
     "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
     "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
+    "runs": ("tiersnap.jobs.runs", "The runs that a warehouse remembers: list, show."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),
 }
+
+
+GROUPS = frozenset({"maintain", "runs"})
 
 
 class LazyGroup(click.Group):
@@ -190,4 +194,9 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def _command_of(argv: list[str]) -> str:
-    return next((word for word in argv if word in COMMANDS), "tiersnap")
+    """The words of the command that was called, as its documents name it."""
+    for place, word in enumerate(argv):
+        if word in COMMANDS:
+            following = argv[place + 1 : place + 2]
+            return " ".join([word, *following]) if word in GROUPS and following[:1] != ["--help"] else word
+    return "tiersnap"

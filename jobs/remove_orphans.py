@@ -12,16 +12,18 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import client_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.orphans.find import find_orphans
-from tiersnap.remote_storage.orphans.judge import Fate, Orphan
+from tiersnap.remote_storage.orphans.judge import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.stores.object_store import DeleteFailure
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, UsageError, failure
 from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.metrics.of_run import of_orphans
 from tiersnap.snapshot.units import format_duration, human_bytes
 
 COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
@@ -39,6 +41,7 @@ COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "r
     show_default=True,
     help="Leave alone what is younger, by the clock of remote storage.",
 )
+@metrics_options
 @click.option("--apply", is_flag=True, help="Remove; without it the plan is shown.")
 @params.output_option
 @click.pass_obj
@@ -49,6 +52,7 @@ def remove_orphans(
     s3: S3Settings,
     topic: re.Pattern[str] | None,
     older_than: int | None,
+    sinks: Sinks,
     apply: bool,
 ) -> int:
     """Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
@@ -74,6 +78,9 @@ def remove_orphans(
     rows, errors = [_row(each) for each in found], list(_errors(found, done))
     output.rows("maintain remove-orphans", rows, columns=COLUMNS, summary=summary, errors=errors)
     _tell(output, found, done, applied=apply)
+    gone = {id(orphan) for orphan, failures in done if not failures}
+    left = [(str(each.kind), each.size) for each in found if id(each) not in gone]
+    sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
     return _exit_code(found, done)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,10 +15,13 @@ from tiersnap.jobs.options.log_dirs import log_dirs_argument, partition_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.scan_next import Totals
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.readiness import Readiness
+from tiersnap.snapshot.gate.readiness import Readiness, Verdict
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.metrics.of_run import Standing, of_ended
+from tiersnap.snapshot.report.model import Count
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
 
@@ -30,6 +34,7 @@ from tiersnap.snapshot.units import human_bytes
 @params.producer_expiration_option
 @params.now_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@metrics_options
 @params.output_option
 @click.pass_obj
 def scan(
@@ -41,6 +46,7 @@ def scan(
     producer_expiration: int | None,
     now: int,
     segments: bool,
+    sinks: Sinks,
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
@@ -49,7 +55,7 @@ def scan(
     when something may not be read, 4 when a segment waits for a snapshot, an index or leader epochs, 0 otherwise.
     """
     opened, selection = open_log_dirs(log_dirs), Selection(topic, frozenset(partitions))
-    totals = Totals(log_dirs, selection)
+    totals, standing, started = Totals(log_dirs, selection), Standing(), time.time_ns()
     for each in opened:
         totals.findings.extend(each.log_dir.findings)
     progress = Progress(output, "scanning", count(opened, selection))
@@ -59,6 +65,8 @@ def scan(
             examination = examine(each.log_dir.filesystem, partition, check_crc=check_crc)
             scanned = Scanned.of(examination, now, producer_expiration)
             totals.add(examination, scanned.readiness, scanned.snapshots)
+            if sinks.is_any:
+                _add(standing, scanned, by_partition=sinks.by_partition)
             for row in segment_rows(scanned) if segments else [partition_row(scanned)]:
                 yield {"log_dir": each.uri, **row}
 
@@ -72,7 +80,20 @@ def scan(
             output.talk(f"not scanned: {other.name} ({other.state})")
     for line in totals.lines():
         output.talk(line)
-    return totals.exit_code
+    finished, code = time.time_ns() // 1_000_000, totals.exit_code
+    ended = of_ended(code, started_at=started // 1_000_000, finished_at=finished)
+    sinks.send(lambda: [*standing.samples(), *ended])
+    return code
+
+
+def _add(standing: Standing, scanned: Scanned, *, by_partition: bool) -> None:
+    examination = scanned.examination
+    counts: dict[Verdict, Count] = {}
+    for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
+        counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size)
+    partition = examination.partition
+    number = (("partition", str(partition.partition)),) if by_partition else ()
+    standing.add((("topic", partition.topic), *number), counts, len(examination.findings))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.tier_host import HostPartition
@@ -25,6 +26,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
 
@@ -39,9 +41,12 @@ _REFUSALS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
 @click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Also write the readiness page here.")
+@metrics_options
 @params.output_option
 @click.pass_obj
-def tier(output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None) -> int:
+def tier(
+    output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None, sinks: Sinks
+) -> int:
     """Tier the segments of SOURCE that may be tiered, writing the snapshots they lack.
 
     SOURCE is one entry of a broker's log.dirs. One process, no Spark and no tables: what remote storage holds is its
@@ -72,15 +77,20 @@ def tier(output: Output, source: str, request: HostRequest, every_boundary: bool
         ),
         options=kept_options(click.get_current_context()),
     )
-    if report is not None:
+    code = exit_code(done, apply=host.apply)
+    if report is not None or sinks.is_any:
         from tiersnap.snapshot.report import summarise, write_report
 
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
-        write_report(summarise(rows, info), report)
+        made = summarise(rows, info)
+        if report is not None:
+            write_report(made, report)
+        errors = sum(len(each.errors) for each in done)
+        sinks.send(lambda: of_run(made, code, errors=errors, by_partition=sinks.by_partition))
     _tell(output, done, info, report, log_dir.findings)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {source}")
-    return exit_code(done, apply=host.apply)
+    return code
 
 
 def _tell(

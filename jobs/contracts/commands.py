@@ -31,6 +31,8 @@ CONTRACTS: dict[str, Contract] = {
     "report": Contract(
         [warehouse.ReportedPartition, warehouse.ReportedTopic, warehouse.ReportedSegment], warehouse.ReportSummary
     ),
+    "runs list": Contract([warehouse.ListedRun]),
+    "runs show": Contract(result=warehouse.ShownRun),
     "config": Contract([warehouse.Setting]),
     "version": Contract(result=warehouse.VersionResult),
 }

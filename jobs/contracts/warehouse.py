@@ -143,6 +143,29 @@ class ReportSummary(TypedDict):
     unneeded_copies: NotRequired[list[str]]
 
 
+class ListedRun(TypedDict):
+    """A run of `runs list`; times are ms, bytes those of segment files."""
+
+    run: int
+    run_id: str
+    tool: str
+    started_at: int
+    finished_at: int
+    segments_decoded: int
+    bytes_decoded: int
+    partitions_carried: int
+    snapshots_written: int
+    segments_tiered: int
+    bytes_tiered: int
+    errors: int
+
+
+class ShownRun(ListedRun):
+    """A run of `runs show`, with the settings that it was given."""
+
+    settings: dict[str, object]
+
+
 class Setting(TypedDict):
     """A setting of `config`, as it would be written."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -39,6 +39,10 @@ class RunOutcome:
     seconds: dict[str, float] = field(default_factory=dict)
     info: RunInfo | None = None
     report: Report | None = None
+
+    def as_facts(self) -> dict[str, object]:
+        """Counts as plain data, for lineage."""
+        return {**asdict(self.counts), "verdicts": {str(verdict): count for verdict, count in self.verdicts.items()}}
 
     @property
     def did_nothing(self) -> bool:
