@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.units import human_bytes
 
+_log = logging.getLogger(__name__)
 MOST_TOLD = 20
 Talk = Callable[[str], None]
 
@@ -121,6 +123,7 @@ class _Run:
         started = time.monotonic()
         yield
         self._outcome.seconds[stage] = time.monotonic() - started
+        _log.info("stage %s took %.1f s", stage, self._outcome.seconds[stage])
 
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)

@@ -24,7 +24,7 @@ from tiersnap.jobs.contracts.json_schema import schema_of
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tables.schemas import PARTITIONS
+from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.local_input import LocalInput
@@ -56,6 +56,8 @@ def write_state(root: Path, state: str) -> Place:
         shutil.rmtree(folder)
         folder = lb.write_partition(place["log"], "orders", 0, {0: []}, high_watermark=0)
     _write_facts(place["warehouse"], place["log"])
+    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": '{"remote": "x"}'}
+    write_deltalake(place["warehouse"] / "runs", pa.Table.from_pylist([row], schema=RUNS))
     return {**place, "file": file_of(folder, 0, ".log")}
 
 
@@ -91,6 +93,8 @@ CALLS: dict[str, Callable[[Place], list[object]]] = {
     "report": lambda at: ["--warehouse", at["warehouse"]],
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],
+    "runs list": lambda at: ["--warehouse", at["warehouse"]],
+    "runs show": lambda at: ["last", "--warehouse", at["warehouse"]],
     "config": lambda _: [],
     "version": lambda _: [],
 }
