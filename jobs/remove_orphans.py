@@ -23,7 +23,6 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, UsageError, failure
 from tiersnap.snapshot.log.selection import matches_topic
-from tiersnap.snapshot.metrics.of_run import of_orphans
 from tiersnap.snapshot.units import format_duration, human_bytes
 
 COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
@@ -80,7 +79,10 @@ def remove_orphans(
     _tell(output, found, done, applied=apply)
     gone = {id(orphan) for orphan, failures in done if not failures}
     left = [(str(each.kind), each.size) for each in found if id(each) not in gone]
-    sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
+    if sinks.is_any:
+        from tiersnap.snapshot.metrics.of_run import of_orphans
+
+        sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
     return _exit_code(found, done)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,12 +18,13 @@ from tiersnap.jobs.scan_next import Totals
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.readiness import Readiness, Verdict
+from tiersnap.snapshot.gate.readiness import Readiness
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-from tiersnap.snapshot.metrics.of_run import Standing, of_ended
-from tiersnap.snapshot.report.model import Count
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.scan_metrics import ScanMetrics
 
 
 @click.command()
@@ -55,7 +56,7 @@ def scan(
     when something may not be read, 4 when a segment waits for a snapshot, an index or leader epochs, 0 otherwise.
     """
     opened, selection = open_log_dirs(log_dirs), Selection(topic, frozenset(partitions))
-    totals, standing, started = Totals(log_dirs, selection), Standing(), time.time_ns()
+    totals, metrics = Totals(log_dirs, selection), _metrics(sinks)
     for each in opened:
         totals.findings.extend(each.log_dir.findings)
     progress = Progress(output, "scanning", count(opened, selection))
@@ -65,8 +66,8 @@ def scan(
             examination = examine(each.log_dir.filesystem, partition, check_crc=check_crc)
             scanned = Scanned.of(examination, now, producer_expiration)
             totals.add(examination, scanned.readiness, scanned.snapshots)
-            if sinks.is_any:
-                _add(standing, scanned, by_partition=sinks.by_partition)
+            if metrics is not None:
+                metrics.add(scanned)
             for row in segment_rows(scanned) if segments else [partition_row(scanned)]:
                 yield {"log_dir": each.uri, **row}
 
@@ -80,20 +81,17 @@ def scan(
             output.talk(f"not scanned: {other.name} ({other.state})")
     for line in totals.lines():
         output.talk(line)
-    finished, code = time.time_ns() // 1_000_000, totals.exit_code
-    ended = of_ended(code, started_at=started // 1_000_000, finished_at=finished)
-    sinks.send(lambda: [*standing.samples(), *ended])
-    return code
+    if (told := metrics) is not None:
+        sinks.send(lambda: told.samples(totals.exit_code))
+    return totals.exit_code
 
 
-def _add(standing: Standing, scanned: Scanned, *, by_partition: bool) -> None:
-    examination = scanned.examination
-    counts: dict[Verdict, Count] = {}
-    for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
-        counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size)
-    partition = examination.partition
-    number = (("partition", str(partition.partition)),) if by_partition else ()
-    standing.add((("topic", partition.topic), *number), counts, len(examination.findings))
+def _metrics(sinks: Sinks) -> ScanMetrics | None:
+    if not sinks.is_any:
+        return None
+    from tiersnap.jobs.scan_metrics import ScanMetrics
+
+    return ScanMetrics(by_partition=sinks.by_partition)
 
 
 @dataclass(frozen=True)

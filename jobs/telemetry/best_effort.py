@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import urllib.request
 from collections.abc import Callable
 
 from tiersnap.jobs.shown import shown
@@ -43,6 +42,8 @@ def post(url: str, body: bytes, content_type: str) -> None:
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"not an http URL: {url}")
+    import urllib.request  # takes its time to load, and most commands post nothing
+
     request = urllib.request.Request(url, body, {"Content-Type": content_type}, method="POST")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):
         pass
