@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +16,14 @@ import click
 from tiersnap.jobs import config_file
 from tiersnap.jobs.config_file import commands_of, leaves, options_of, variable_of
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.logs import LogFormat, configure
 from tiersnap.jobs.options.common import output_option
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import masked, refuse_credentials
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
+_log = logging.getLogger(__name__)
 # Imported when called: a broker host has neither Spark nor boto3, and --help must not wait for numba.
 COMMANDS = {
     "demo": ("tiersnap.jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
@@ -45,9 +48,13 @@ COMMANDS = {
     "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
     "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
+    "runs": ("tiersnap.jobs.runs", "The runs that a warehouse remembers: list, show."),
     "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
     "version": ("tiersnap.jobs.version", "Print the version."),
 }
+
+
+GROUPS = frozenset({"maintain", "runs"})
 
 
 class LazyGroup(click.Group):
@@ -103,11 +110,10 @@ class _Checked:
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
 \b
-Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe to retry,
-4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
+to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+docs/runbook.md says what to do about each.
 """
-# What they log of requests and commands below this level holds tokens and settings.
-_TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
 
 
 @click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
@@ -126,14 +132,21 @@ _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
     show_default=True,
+    envvar=variable_of("log-level"),
     help="Level of the log on stderr.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    envvar=variable_of("log-format"),
+    help="Form of the log: lines for people, or an object a line.",
+)
 @click.pass_context
-def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str) -> None:
+def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str, log_format: str) -> None:
     """Take the options that all commands share."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
+    configure(log_level, LogFormat(log_format))
     ctx.obj.quiet = quiet
     if config_path is not None:
         commands = commands_of(ctx, cli)
@@ -151,6 +164,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run a command; returns its exit code."""
+    started = time.monotonic()
+    code = _run(argv)
+    _log.info("%s ended with %d after %.1f s", _command_of(argv), code, time.monotonic() - started)
+    return code
+
+
+def _run(argv: list[str]) -> int:
     output = Output()
     try:
         result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
@@ -191,4 +211,9 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def _command_of(argv: list[str]) -> str:
-    return next((word for word in argv if word in COMMANDS), "tiersnap")
+    """The words of the command that was called, as its documents name it."""
+    for place, word in enumerate(argv):
+        if word in COMMANDS:
+            following = argv[place + 1 : place + 2]
+            return " ".join([word, *following]) if word in GROUPS and following[:1] != ["--help"] else word
+    return "tiersnap"

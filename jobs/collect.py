@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
@@ -16,7 +16,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, TransientError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected_folders
 from tiersnap.snapshot.tasks.sources import read_properties
@@ -59,7 +59,8 @@ def collect(
     collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
     totals = _Totals()
     rows = [totals.add(each) for each in collection.partitions(selected_folders(log_dir, source, topic))]
-    output.rows("collect", rows, columns=_COLUMNS, summary=totals.summary(apply), findings=log_dir.findings)
+    summary = totals.summary(apply)
+    output.rows("collect", rows, columns=_COLUMNS, summary=summary, findings=log_dir.findings, errors=totals.errors)
     if not apply:
         output.talk("nothing was shipped: give --apply")
     elif not totals.changed:
@@ -75,15 +76,13 @@ class _Totals:
     segments: int = 0
     bytes: int = 0
     snapshots: int = 0
-    errors: int = 0
-    is_transient: bool = True
+    errors: list[TiersnapError] = field(default_factory=list)
 
     def add(self, done: Collected) -> dict[str, object]:
         """Count a partition; its row."""
         plan, error = done.plan, done.error
         if error is not None:
-            self.errors += 1
-            self.is_transient &= isinstance(error, TransientError)
+            self.errors.append(error)
         elif plan is not None:
             self.changed += plan.is_changed
             self.segments += len(plan.segments)
@@ -93,6 +92,7 @@ class _Totals:
             "partition": done.folder,
             "segments": None if plan is None else len(plan.partition.segments),
             "to_decode": None if plan is None else len(plan.segments),
+            "bytes_to_read": None if plan is None else plan.bytes_to_read,
             "to_read": None if plan is None else human_bytes(plan.bytes_to_read),
             "snapshots": None if plan is None else len(plan.snapshot_files),
             "gone": None if plan is None else len(plan.gone),
@@ -103,7 +103,7 @@ class _Totals:
         """The counts by name."""
         names = ("segments_decoded", "bytes_read", "snapshots_shipped")
         planned = ("segments_to_decode", "bytes_to_read", "snapshots_to_ship")
-        values = (self.segments, human_bytes(self.bytes), self.snapshots)
+        values = (self.segments, self.bytes, self.snapshots)
         return dict(zip(names if applied else planned, values, strict=True))
 
     @property
@@ -111,4 +111,5 @@ class _Totals:
         """OK, or that some partitions stay as they were."""
         if not self.errors:
             return ExitCode.OK
-        return ExitCode.TRANSIENT if self.is_transient else ExitCode.PARTIAL
+        is_transient = all(isinstance(error, TransientError) for error in self.errors)
+        return ExitCode.TRANSIENT if is_transient else ExitCode.PARTIAL

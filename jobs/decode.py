@@ -48,8 +48,9 @@ def decode(
     places = tuple(located(source) for source in sources), located(warehouse)
     done = decode_batches(open_session(master, conf), DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
-    output.rows("decode", [row], columns=("segments", "size", "batches"))
-    for line in (*done.findings, *done.unread):
+    summary = {"unread_count": done.unread_count, "unread": done.unread}
+    output.rows("decode", [row], columns=("segments", "size", "batches"), summary=summary, findings=done.findings)
+    for line in done.unread:
         output.warn(line)
     if done.unread_count:
         output.warn(

@@ -28,6 +28,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import selected
@@ -103,7 +104,7 @@ class Installation:
         self._options, self._compares, self._check_crc = options, compares, check_crc
         self._others: dict[str, set[TopicIdPartition]] = {}
         self.has_any = False
-        self.findings: list[object] = []
+        self.findings: list[Finding] = []
         self.undone: list[str] = []
         self.other_ids: list[str] = []
 
@@ -165,17 +166,16 @@ def _report(output: Output, job: Installation, *, wrote: bool) -> int:
                 outcomes[each.outcome] += 1
                 if each.outcome is not InstallOutcome.KEEP:
                     yield _row(partition.name, each)
+        # Before anything is printed: a document says either what was found or why nothing was.
+        if not job.has_any and not job.other_ids:
+            raise ObjectNotFoundError(
+                "no run stored a snapshot of any of these partitions there",
+                hint="--from names the place that --remote named in tiersnap run; a run stores what the brokers lack, "
+                "with --all every boundary",
+            )
 
     columns = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
-    output.rows("install", rows(), columns=columns)
-    if not job.has_any and not job.other_ids:
-        raise ObjectNotFoundError(
-            "no run stored a snapshot of any of these partitions there",
-            hint="--from names the place that --remote named in tiersnap run; a run stores what the brokers lack, "
-            "with --all every boundary",
-        )
-    for finding in job.findings:
-        output.warn(str(finding))
+    output.rows("install", rows(), columns=columns, findings=job.findings)
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if wrote:
         output.talk(f"{count} snapshots are in place, {kept} were right already")

@@ -10,7 +10,10 @@ from tiersnap.jobs.shown import masked
 
 NAMED = ("run", "tier", "repair", "verify", "publish", "maintain remove-orphans")
 # Filled in where a command is shown, said each time, or of this one run's own output.
-_NOT_KEPT = {"source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"}
+_NOT_KEPT = {
+    *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"),
+    *("metrics-file", "metrics-by-partition", "pushgateway", "statsd", "openlineage"),
+}
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 

@@ -19,6 +19,7 @@ from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.units import human_bytes
 
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
@@ -56,22 +57,25 @@ class Output:
         *,
         columns: Sequence[str] | Mapping[str, str],
         summary: Mapping[str, object] | None = None,
-        findings: Sequence[Finding] | None = None,
+        findings: Sequence[Finding] = (),
+        errors: Sequence[TiersnapError] = (),
     ) -> None:
         """Emit result rows; `columns` are those of the table form, the others show all keys.
 
         Args:
             columns: keys, or keys and the headings that people see over them.
-            summary: members of the result in JSON, and lines below the table otherwise.
+            summary: members of the result in JSON, a last line `{"summary": …}` in JSON lines, and lines below the
+                table otherwise; numbers that are named as bytes are told in words there.
             findings: a member of the result in JSON, lines `{"finding": …}` behind the rows in JSON lines, and always
                 warnings, of which the first are shown; it may grow with the rows.
+            errors: what failed while the rest was done: `errors` of the document in JSON, lines `{"error": …}` in JSON
+                lines; people are told by the command. It may grow with the rows.
         """
-        self._rows(command, rows, columns, summary or {}, findings)
-        told = findings or ()
-        for finding in told[:MOST_TOLD]:
+        self._rows(command, rows, columns, summary or {}, findings, errors)
+        for finding in findings[:MOST_TOLD]:
             self.warn(str(finding))
-        if len(told) > MOST_TOLD:
-            self.warn(f"… and {len(told) - MOST_TOLD} findings more: --output json has all of them")
+        if len(findings) > MOST_TOLD:
+            self.warn(f"… and {len(findings) - MOST_TOLD} findings more: --output json has all of them")
 
     def _rows(
         self,
@@ -79,22 +83,28 @@ class Output:
         rows: Iterable[Row],
         columns: Sequence[str] | Mapping[str, str],
         summary: Mapping[str, object],
-        findings: Sequence[Finding] | None,
+        findings: Sequence[Finding],
+        errors: Sequence[TiersnapError],
     ) -> None:
         if self.format is Format.JSONL:
             for row in rows:
                 self._line(row)
-            for finding in findings or ():
+            for finding in findings:
                 self._line({"finding": finding.as_dict()})
+            for error in errors:
+                self._line({"error": _error_object(error)})
+            if summary:
+                self._line({"summary": summary})
             return
         rows = list(rows)
         if self.format is Format.JSON:
-            found = {} if findings is None else {"findings": [finding.as_dict() for finding in findings]}
-            self.document(command, {"rows": rows, **found, **summary})
+            found = [finding.as_dict() for finding in findings]
+            self.document(command, {"rows": rows, "findings": found, **summary}, errors=errors)
             return
         self._table(rows, columns)
         for name, value in summary.items():
-            self.talk(f"{name.replace('_', ' ')}: {in_words(value)}")
+            told = human_bytes(value) if "bytes" in name.split("_") and isinstance(value, int) else in_words(value)
+            self.talk(f"{name.replace('_', ' ')}: {told}")
 
     def document(self, command: str, result: object, *, errors: Sequence[TiersnapError] = ()) -> None:
         """Emit one JSON object with the contract's envelope; on one line where lines are asked for."""
@@ -102,16 +112,20 @@ class Output:
             "schema_version": SCHEMA_VERSION,
             "command": command,
             "result": result,
-            "errors": [_without_secrets(error.as_dict()) for error in errors],
+            "errors": [_error_object(error) for error in errors],
         }
         print(json.dumps(body, indent=None if self.format is Format.JSONL else 2, default=str))  # noqa: T201
 
     def error(self, command: str, error: TiersnapError) -> None:
         """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
+        self.error_text(error)
+        self.error_document(command, error)
+
+    def error_text(self, error: TiersnapError) -> None:
+        """The error and its hint on stderr."""
         print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
         if error.hint:
             print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
-        self.error_document(command, error)
 
     def error_document(self, command: str, error: TiersnapError) -> None:
         """The error as an object on stdout, in the JSON forms only."""
@@ -139,6 +153,10 @@ def cell(value: object) -> str:
     if isinstance(value, Mapping):
         return escaped(", ".join(f"{count} {name}" for name, count in value.items()) or "none")
     return escaped(in_words(value))
+
+
+def _error_object(error: TiersnapError) -> object:
+    return _without_secrets(error.as_dict())
 
 
 def _without_secrets(value: object) -> object:

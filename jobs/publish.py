@@ -82,6 +82,7 @@ def publish(
         [row_of(plan, metadata_topic) for plan in plans],
         columns=COLUMNS,
         summary={"segments": len(segments), "records_published": published},
+        errors=[plan.refusal for plan in plans if plan.refusal is not None],
     )
     tell(output, plans, applied=apply)
     return exit_code(plans)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -12,15 +12,16 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import client_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.orphans.find import find_orphans
-from tiersnap.remote_storage.orphans.judge import Fate, Orphan
+from tiersnap.remote_storage.orphans.judge import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.stores.object_store import DeleteFailure
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, UsageError, failure
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import format_duration, human_bytes
 
@@ -39,6 +40,7 @@ COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "r
     show_default=True,
     help="Leave alone what is younger, by the clock of remote storage.",
 )
+@metrics_options
 @click.option("--apply", is_flag=True, help="Remove; without it the plan is shown.")
 @params.output_option
 @click.pass_obj
@@ -49,6 +51,7 @@ def remove_orphans(
     s3: S3Settings,
     topic: re.Pattern[str] | None,
     older_than: int | None,
+    sinks: Sinks,
     apply: bool,
 ) -> int:
     """Remove copies, snapshots and unfinished uploads of tiersnap that the cluster knows nothing of.
@@ -69,10 +72,17 @@ def remove_orphans(
     summary = {
         "orphans": dict(Counter(str(each.action) for each in found)),
         "removed": sum(not failures for _, failures in done),
-        "bytes": human_bytes(sum(each.size for each in wanted)),
+        "bytes": sum(each.size for each in wanted),
     }
-    output.rows("remove-orphans", [_row(each) for each in found], columns=COLUMNS, summary=summary)
+    rows, errors = [_row(each) for each in found], list(_errors(found, done))
+    output.rows("maintain remove-orphans", rows, columns=COLUMNS, summary=summary, errors=errors)
     _tell(output, found, done, applied=apply)
+    gone = {id(orphan) for orphan, failures in done if not failures}
+    left = [(str(each.kind), each.size) for each in found if id(each) not in gone]
+    if sinks.is_any:
+        from tiersnap.snapshot.metrics.of_run import of_orphans
+
+        sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
     return _exit_code(found, done)
 
 
@@ -85,11 +95,24 @@ def _row(orphan: Orphan) -> dict[str, object]:
         "kind": str(orphan.kind),
         "action": str(orphan.action),
         "objects": len(orphan.keys),
-        "size": orphan.size,
+        "bytes": orphan.size,
+        "size": human_bytes(orphan.size),
         "name": orphan.segment_id or orphan.keys[0].rpartition("/")[2],
         "reason": orphan.reason,
         "keys": list(orphan.keys),
     }
+
+
+def _errors(
+    found: Sequence[Orphan], done: Sequence[tuple[Orphan, tuple[DeleteFailure, ...]]]
+) -> Iterator[TiersnapError]:
+    """What was refused, and what could not be removed."""
+    for orphan in found:
+        if orphan.action is Fate.REFUSE:
+            yield GateError(f"{orphan.partition}: {orphan.reason}")
+    for _, failures in done:
+        for each in failures:
+            yield failure(f"{each.key}: {each.reason}", is_transient=False)
 
 
 def _tell(
@@ -103,8 +126,8 @@ def _tell(
         if orphan.action is Fate.REFUSE:
             output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for _, failures in done:
-        for failure in failures:
-            output.warn(f"still there: {failure.key}: {failure.reason}")
+        for each in failures:
+            output.warn(f"still there: {each.key}: {each.reason}")
     if not any(each.action is Fate.REMOVE for each in found):
         output.talk("nothing to remove")
     elif not applied:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -168,7 +168,13 @@ def _show(output: Output, plans: list[RestorePlan], *, segments: bool) -> None:
         tell_transactions(output, plan.folder.name, plan.told_open)
 
 
-def _rows(output: Output, results: list[tuple[RestorePlan, RestoredLog | None]], *, segments: bool) -> None:
+def _rows(
+    output: Output,
+    results: list[tuple[RestorePlan, RestoredLog | None]],
+    *,
+    segments: bool,
+    errors: Sequence[TiersnapError] = (),
+) -> None:
     if segments:
         columns: tuple[str, ...] = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "action")
         rows: Iterator[dict[str, object]] = (row for plan, _ in results for row in segment_rows(plan))
@@ -176,7 +182,7 @@ def _rows(output: Output, results: list[tuple[RestorePlan, RestoredLog | None]],
         columns = ("partition", "action", "segments", "size", "log_start_offset", "log_end_offset")
         columns += ("last_stable_offset", "producers", "open_transactions")
         rows = (partition_row(plan, found) for plan, found in results)
-    output.rows("restore", rows, columns=columns)
+    output.rows("restore", rows, columns=columns, errors=errors)
 
 
 def _check_space(target: Target, plans: list[RestorePlan]) -> None:
@@ -197,15 +203,18 @@ def _carry_out(
         tell_plan(output, plan)
         try:
             done.append((plan, _restore(output, store, target, plan)))
-        except TiersnapError:
-            if done:
-                _rows(output, done, segments=segments)
+        except TiersnapError as error:
             for left in target.path.glob(f"{plan.folder.unfinished_prefix}*"):
                 output.warn(
                     f"{left} is left, and no broker starts while it is there: run restore again, which goes on with "
                     "it, or delete it"
                 )
-            raise
+            if not done:
+                raise
+            # One document: what was restored before, and what failed.
+            _rows(output, done, segments=segments, errors=[error])
+            output.error_text(error)
+            return error.exit_code
     _rows(output, done, segments=segments)
     for plan, found in done:
         if found is not None:

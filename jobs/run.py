@@ -18,7 +18,10 @@ from tiersnap.jobs.session import open_session
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report import write_report
 
 
@@ -26,6 +29,8 @@ from tiersnap.snapshot.report import write_report
 @run_options
 @leader_options
 @spark_options
+@metrics_options
+@click.option("--openlineage", metavar="URL", help="Tell an OpenLineage server when the run begins and how it ends.")
 @click.option(
     "--report",
     type=LocalPath(file_okay=False),
@@ -42,6 +47,8 @@ def run(
     cluster: Cluster | None,
     master: str | None,
     conf: dict[str, str],
+    sinks: Sinks,
+    openlineage: str | None,
     report: Path,
     print_submit: bool,
 ) -> int:
@@ -57,13 +64,26 @@ def run(
         return ExitCode.OK
     from tiersnap.jobs.pipeline.run import run as run_pipeline
 
-    session = open_session(master, conf)
-    with spoken("the run failed"):
-        outcome = run_pipeline(session, settings, cluster=cluster, talk=output.talk)
-    if outcome.report is not None:
-        write_report(outcome.report, report)
+    tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
+    with lineage(openlineage, tracked):
+        session = open_session(master, conf)
+        with spoken("the run failed"):
+            outcome = run_pipeline(session, settings, cluster=cluster, talk=output.talk)
+        code = exit_code(outcome, settings)
+        tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
+    if (made := outcome.report) is not None:
+        write_report(made, report)
+        sinks.send(
+            lambda: of_run(
+                made,
+                code,
+                errors=outcome.error_count,
+                seconds=outcome.seconds,
+                by_partition=sinks.by_partition,
+            )
+        )
     tell(output, "run", outcome, settings, {"report": str(report / "index.html")})
-    return exit_code(outcome, settings)
+    return code
 
 
 if __name__ == "__main__":  # spark-submit …/jobs/run.py --source …

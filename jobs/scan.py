@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +15,16 @@ from tiersnap.jobs.options.log_dirs import log_dirs_argument, partition_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.scan_next import Totals
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.gate.readiness import Readiness
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.scan_metrics import ScanMetrics
 
 
 @click.command()
@@ -30,6 +35,7 @@ from tiersnap.snapshot.units import human_bytes
 @params.producer_expiration_option
 @params.now_option
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@metrics_options
 @params.output_option
 @click.pass_obj
 def scan(
@@ -41,6 +47,7 @@ def scan(
     producer_expiration: int | None,
     now: int,
     segments: bool,
+    sinks: Sinks,
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
@@ -49,7 +56,7 @@ def scan(
     when something may not be read, 4 when a segment waits for a snapshot, an index or leader epochs, 0 otherwise.
     """
     opened, selection = open_log_dirs(log_dirs), Selection(topic, frozenset(partitions))
-    totals = Totals(log_dirs, selection)
+    totals, metrics = Totals(log_dirs, selection), _metrics(sinks)
     for each in opened:
         totals.findings.extend(each.log_dir.findings)
     progress = Progress(output, "scanning", count(opened, selection))
@@ -59,6 +66,8 @@ def scan(
             examination = examine(each.log_dir.filesystem, partition, check_crc=check_crc)
             scanned = Scanned.of(examination, now, producer_expiration)
             totals.add(examination, scanned.readiness, scanned.snapshots)
+            if metrics is not None:
+                metrics.add(scanned)
             for row in segment_rows(scanned) if segments else [partition_row(scanned)]:
                 yield {"log_dir": each.uri, **row}
 
@@ -72,7 +81,17 @@ def scan(
             output.talk(f"not scanned: {other.name} ({other.state})")
     for line in totals.lines():
         output.talk(line)
+    if (told := metrics) is not None:
+        sinks.send(lambda: told.samples(totals.exit_code))
     return totals.exit_code
+
+
+def _metrics(sinks: Sinks) -> ScanMetrics | None:
+    if not sinks.is_any:
+        return None
+    from tiersnap.jobs.scan_metrics import ScanMetrics
+
+    return ScanMetrics(by_partition=sinks.by_partition)
 
 
 @dataclass(frozen=True)

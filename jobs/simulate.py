@@ -14,7 +14,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
 from tiersnap.jobs.options.spark import spark_options
-from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.simulate_fleet import kept_origin, simulate_fleet
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -164,8 +164,6 @@ def simulate(
     )
     columns = of_write if producers else of_class
     output.rows("simulate", rows(), columns=columns, findings=findings, summary=summary)
-    if output.format is Format.JSONL:
-        output.talk(tally.sentence())
     for message in said:
         output.talk(message)
     if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in findings):

@@ -17,18 +17,19 @@ from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.refused import exit_code_of, next_steps
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, failure
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.tables.schemas import READINESS
-from tiersnap.snapshot.units import human_bytes
 
 MOST_TOLD = 20
 
@@ -40,9 +41,12 @@ MOST_TOLD = 20
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
 @click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Also write the readiness page here.")
+@metrics_options
 @params.output_option
 @click.pass_obj
-def tier(output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None) -> int:
+def tier(
+    output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None, sinks: Sinks
+) -> int:
     """Tier the segments of SOURCE that may be tiered, writing the snapshots they lack.
 
     SOURCE is one entry of a broker's log.dirs. One process, no Spark and no tables: what remote storage holds is its
@@ -73,15 +77,20 @@ def tier(output: Output, source: str, request: HostRequest, every_boundary: bool
         ),
         options=kept_options(click.get_current_context()),
     )
-    if report is not None:
+    code = exit_code(done, apply=host.apply)
+    if report is not None or sinks.is_any:
         from tiersnap.snapshot.report import summarise, write_report
 
         rows = [pa.RecordBatch.from_pylist(each.readiness, schema=READINESS) for each in done if each.readiness]
-        write_report(summarise(rows, info), report)
+        made = summarise(rows, info)
+        if report is not None:
+            write_report(made, report)
+        errors = sum(len(each.errors) for each in done)
+        sinks.send(lambda: of_run(made, code, errors=errors, by_partition=sinks.by_partition))
     _tell(output, done, info, report, log_dir.findings)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {source}")
-    return exit_code(done, apply=host.apply)
+    return code
 
 
 def _tell(
@@ -101,11 +110,12 @@ def _tell(
         "run_id": info.run_id,
         "snapshots_written": info.counts.snapshots_written,
         "segments_tiered": info.counts.segments_tiered,
-        "bytes_tiered": human_bytes(info.counts.bytes_tiered),
+        "bytes_tiered": info.counts.bytes_tiered,
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     columns = ("partition", "segments", "tiered", "verdicts", "findings")
-    output.rows("tier", rows, columns=columns, summary=summary, findings=[*of_log_dir, *findings_of(done)])
+    findings = [*of_log_dir, *findings_of(done)]
+    output.rows("tier", rows, columns=columns, summary=summary, findings=findings, errors=errors_of(done))
     tell_failures(output, done)
     for line in next_steps(_verdicts(done)):
         output.talk(line)
@@ -122,6 +132,11 @@ def findings_of(done: Sequence[HostPartition]) -> list[Finding]:
         for each in done
         for row in each.findings
     ]
+
+
+def errors_of(done: Sequence[HostPartition]) -> list[TiersnapError]:
+    """What failed."""
+    return [failure(message, is_transient=is_transient) for each in done for message, is_transient in each.errors]
 
 
 def tell_failures(output: Output, done: Sequence[HostPartition]) -> None:

@@ -34,8 +34,8 @@ _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks 
 \b
 list          every transactional id and the state of its transaction
 describe      one of them in full
-find-hanging  open transactions that nobody will end, which segments each keeps
-              from being tiered (ABOVE_LSO), and the command that aborts it
+find-hanging  open transactions that nobody will end, which segments each
+              keeps from being tiered, and the command that aborts it
 
 Needs no broker and no Java, and reading is safe while the broker runs. Name every log directory of the host, or of
 several hosts: without all partitions of __transaction_state nobody can tell which producers no transactional id

@@ -13,7 +13,7 @@ from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.publish import publish_plans
-from tiersnap.jobs.tier import exit_code, findings_of, tell_failures
+from tiersnap.jobs.tier import errors_of, exit_code, findings_of, tell_failures
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
 from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
@@ -211,9 +211,9 @@ class Unblock:
         freeings: Sequence[Freeing] = list(self.freeings.values())
         copied = sum(row["state"] == "COPY_SEGMENT_FINISHED" for each in tiered for row in each.tiered)
         summary = {"run_id": self.request.run_id, "segments_tiered": copied}
-        self.output.rows("unblock", [each.as_row() for each in freeings], columns=COLUMNS, summary=summary)
-        for finding in findings_of(tiered):
-            self.output.warn(str(finding))
+        rows, errors = [each.as_row() for each in freeings], errors_of(tiered)
+        found = findings_of(tiered)
+        self.output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=found, errors=errors)
         tell_failures(self.output, tiered)
         for hint in sorted({each.hint for each in freeings if each.hint}):
             self.output.warn(hint)

@@ -83,16 +83,17 @@ def verify(
                     row = {"log_dir": named.uri, **_row(partition.name, offset, comparison, at)}
                     counts[SnapshotVerdict(str(row["verdict"]))] += 1
                     yield row
+        # Before anything is printed: a document says either what was found or why nothing was.
+        if against is not None and not counts.total():
+            raise SourceNotFoundError(
+                f"{against}: no snapshot of these partitions",
+                hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
+            )
 
     columns = ("partition", "offset", "verdict", "reason")
     where = ("log_dir",) if len(opened) > 1 else ()
     output.rows("verify", rows(), columns=(*where, *columns), findings=findings)
-    total = sum(counts.values())
-    if against is not None and not total:
-        raise SourceNotFoundError(
-            f"{against}: no snapshot of these partitions",
-            hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
-        )
+    total = counts.total()
     right = counts[SnapshotVerdict.MATCHES] + counts[SnapshotVerdict.EXTENDS]
     output.talk(f"{right} of {total} snapshots agree with the log")
     if counts[SnapshotVerdict.CORRUPT] or any(finding.path.endswith(".snapshot") for finding in findings):

@@ -10,6 +10,7 @@ out when it renews, or when it asks before a commit, and stops.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, O
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import parse_object
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
+
+_log = logging.getLogger(__name__)
 
 VERSION = 1
 RENEWED_EACH_S = 30.0
@@ -125,9 +128,11 @@ class Lease:
                     f"if it is dead, its lease is over in {max(stale_after_ms - found.age, 0) // 1000} s",
                 )
             try:
-                return self._store.replace_if(self.key, self._holder.encode(), found.info.etag).etag
+                taken = self._store.replace_if(self.key, self._holder.encode(), found.info.etag)
             except ObjectChangedError:
                 continue
+            _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, held.run_id)
+            return taken.etag
         raise TransientError(
             f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
             hint="let runs on one warehouse not overlap",
@@ -166,6 +171,7 @@ class Lease:
             return
 
     def _lost(self) -> LeaseLostError:
+        _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)
         return LeaseLostError(
             f"{self._store.uri}{self.key}: another run has taken over this warehouse",
             hint="run this again when the other is done",

@@ -21,6 +21,7 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.state.trust import Provenance
+
+_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
@@ -142,7 +145,9 @@ def put_snapshot(
     """
     metadata = snapshot_metadata(snapshot, run_id=run_id, fold_start_offset=fold_start_offset)
     put = store.replace if replace else store.put_if_absent
-    done = put(keys.snapshot(partition, snapshot.offset), snapshot.data, metadata)
+    key = keys.snapshot(partition, snapshot.offset)
+    done = put(key, snapshot.data, metadata)
+    _log.info("snapshot %s%s: %s", store.uri, key, done.outcome)
     record = SnapshotRecord(
         snapshot.offset, done.size, done.crc32c, snapshot.entry_count, snapshot.provenance, fold_start_offset
     )

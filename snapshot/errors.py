@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a tiersnap process returns; documented in docs/exit-codes.md."""
+    """What a tiersnap process returns; documented in docs/runbook.md."""
 
     OK = 0
     UNEXPECTED = 1
@@ -102,6 +102,19 @@ class MissingProducerSnapshotError(GateError):
 
 class IncompleteBundleError(GateError):
     """Raised when a bundle is built without log, offset index, time index or leader epochs."""
+
+
+class UnfinishedError(TiersnapError):
+    """Raised, or told of, when a part of the work failed and will fail again as things are; the rest was done."""
+
+    exit_code = ExitCode.PARTIAL
+
+
+def failure(message: str, *, is_transient: bool) -> TiersnapError:
+    """The error for a part of the work that failed, as a table or a task recorded it."""
+    if is_transient:
+        return TransientError(message, hint="run the same command again")
+    return UnfinishedError(message, hint="docs/runbook.md, exit code 6")
 
 
 class CorruptDataError(TiersnapError):

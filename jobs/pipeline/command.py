@@ -22,7 +22,6 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
-from tiersnap.snapshot.units import human_bytes
 
 
 def run_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -138,13 +137,16 @@ def tell(
             "segments_decoded": done.segments_decoded,
             "snapshots_written": done.snapshots_written,
             "segments_tiered": done.segments_tiered,
-            "bytes_tiered": human_bytes(done.bytes_tiered),
+            "bytes_tiered": done.bytes_tiered,
             "delta_commits": done.delta_commits,
             **({"ready_elsewhere": outcome.ready_elsewhere} if outcome.ready_elsewhere else {}),
+            "finding_count": outcome.finding_count,
+            "error_count": outcome.error_count,
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
             **(more or {}),
         },
         findings=outcome.findings,
+        errors=outcome.errors,
     )
     tell_troubles(output, outcome)
     for line in next_steps(outcome.verdicts):

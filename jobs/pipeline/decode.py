@@ -12,6 +12,7 @@ from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.spark import batches, decoding, listing, schemas
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.warehouse import Warehouse
@@ -60,7 +61,7 @@ class DecodeOutcome:
     batches: int = 0
     unread_count: int = 0
     unread: list[str] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
 
 def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
@@ -77,7 +78,7 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             f"{uri}: a collected folder has no segments to decode",
             hint="tiersnap collect --headers ships headers, and snapshot.spark.collected.collected_batches reads them",
         )
-    outcome = DecodeOutcome(findings=[str(finding) for finding in found.findings])
+    outcome = DecodeOutcome(findings=list(found.findings))
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.warehouse, check)
         listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report import Report, RunCounts, RunInfo
@@ -31,13 +32,17 @@ class RunOutcome:
     findings: list[Finding] = field(default_factory=list)
     unknown_topics: tuple[str, ...] = ()
     error_count: int = 0
-    errors: list[str] = field(default_factory=list)
+    errors: list[TiersnapError] = field(default_factory=list)
     is_transient: bool = True
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     info: RunInfo | None = None
     report: Report | None = None
+
+    def as_facts(self) -> dict[str, object]:
+        """Counts as plain data, for lineage."""
+        return {**asdict(self.counts), "verdicts": {str(verdict): count for verdict, count in self.verdicts.items()}}
 
     @property
     def did_nothing(self) -> bool:

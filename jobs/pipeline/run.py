@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import NotALogDirError, UsageError
+from tiersnap.snapshot.errors import NotALogDirError, UsageError, failure
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
@@ -47,6 +48,7 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.units import human_bytes
 
+_log = logging.getLogger(__name__)
 MOST_TOLD = 20
 Talk = Callable[[str], None]
 
@@ -139,6 +141,7 @@ class _Run:
         started = time.monotonic()
         yield
         self._outcome.seconds[stage] = time.monotonic() - started
+        _log.info("stage %s took %.1f s", stage, self._outcome.seconds[stage])
 
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)
@@ -275,9 +278,9 @@ class _Run:
         if counts.findings or counts.errors:
             kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
             few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-            for row in few.select("kind", "finding_kind", "path", "position", "message").collect():
+            for row in few.select("kind", "finding_kind", "path", "position", "message", "is_transient").collect():
                 if row.kind == FactKind.ERROR:
-                    self._outcome.errors.append(row.message)
+                    self._outcome.errors.append(failure(row.message, is_transient=bool(row.is_transient)))
                 else:
                     kind = FindingKind(row.finding_kind)
                     self._outcome.findings.append(Finding(kind, row.path, row.position, row.message))
@@ -358,7 +361,10 @@ class _Run:
         if counts.errors:
             self._outcome.is_transient &= counts.is_transient
             failed = rows.where("error is not null").orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
-            self._outcome.errors += [row.error for row in failed.select("error").collect()]
+            self._outcome.errors += [
+                failure(row.error, is_transient=bool(row.is_transient))
+                for row in failed.select("error", "is_transient").collect()
+            ]
         self._talk(f"tiered {counts.segments} segments")
 
     def _report(self, readiness: DataFrame) -> None:

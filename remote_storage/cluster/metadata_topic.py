@@ -6,6 +6,7 @@ so it is asked for, never assumed. The topic is made by brokers; where it is abs
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from types import TracebackType
@@ -26,6 +27,8 @@ from tiersnap.remote_storage.metadata.metadata_records import (
     MetadataRecord,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+
+_log = logging.getLogger(__name__)
 
 DELIVERY_MS = 60_000
 _BEGINNING = -2
@@ -70,9 +73,11 @@ class MetadataTopic:
         Raises:
             DeliveryFailedError: a record was not acknowledged; those behind it were not sent.
         """
-        return Publication(self._cluster).send(
+        published = Publication(self._cluster).send(
             (self.partition_of(partition), metadata_records.encode(record)) for partition, record in records
         )
+        _log.info("published %d records", published)
+        return published
 
 
 class MetadataReader:

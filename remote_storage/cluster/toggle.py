@@ -11,6 +11,7 @@ record and puts the settings back first.
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ from tiersnap.remote_storage.cluster.topic_checks import (
 )
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.snapshot.errors import TransientError
+
+_log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 1.0
 _APPLIED_SECONDS = 30.0
@@ -58,6 +61,7 @@ def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off:
     """
     with _deferred_signals():
         try:
+            _log.info("%s: setting %s", begun.topic, dict(off))
             cluster.change_settings(begun.topic, off)
             _wait_for(cluster, begun.topic, off=True)
             # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
@@ -93,8 +97,10 @@ def _put_back(cluster: Cluster, begun: Begun) -> None:
                     hint="run the same command again: it puts the settings back first",
                     before=dict(begun.before),
                 ) from error
+            _log.warning("%s: settings are not put back yet, trying again: %s", begun.topic, error.message)
             time.sleep(1)
         else:
+            _log.info("%s: put back %s", begun.topic, dict(begun.before))
             return
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 from tiersnap.remote_storage.orphans.judge import Fate, Orphan, OrphanKind
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import TiersnapError
 
+_log = logging.getLogger(__name__)
 # What tells whose the rest is goes when the rest is gone.
 _LAST = {OrphanKind.CLAIM, OrphanKind.CLUSTER}
 
@@ -22,6 +24,7 @@ def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orph
         if orphan.action is not Fate.REMOVE or (orphan.kind in _LAST and orphan.partition in failed):
             continue
         failures = _remove(store, orphan)
+        _log.info("removed %s %s of %s, %d failures", orphan.kind, orphan.keys[:1], orphan.partition, len(failures))
         if failures:
             failed.add(orphan.partition)
         yield orphan, failures

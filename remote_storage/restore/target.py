@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition, format_offsets
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
 from tiersnap.snapshot.log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from tiersnap.snapshot.regular_file import read_text
+
+_log = logging.getLogger(__name__)
 
 PRODUCER_STATES = ("keep", "empty")
 
@@ -75,6 +78,7 @@ class Target:
             sync_directory(self.path)
         except OSError as error:
             raise cannot_write(self.path / name, error) from error
+        _log.info("%s is complete", self.path / name)
 
 
 def open_target(path: Path, source_cluster: str | None) -> Target:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FindingKind(StrEnum):
-    """Kinds of damage; each is explained in docs/findings.md."""
+    """Kinds of damage; each is explained in docs/runbook.md."""
 
     BAD_SIZE = "BAD_SIZE"
     BAD_MAGIC = "BAD_MAGIC"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction, Write
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -52,6 +55,7 @@ def in_place(partition: Partition) -> Iterator[Write]:
                 message = f"{path}: there is something that is no file"
                 raise ObjectExistsError(message, hint="move it away, then run again")
             sync_directory(folder)
+            _log.info("put %s in place: %s, %d producers", path, planned.action, planned.entry_count)
     except OSError as error:
         raise cannot_write(folder, error) from error
     finally:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,42 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = (folder / "wheel").glob("*.whl")
     run(*pip, "install", wheel)
     return folder / "venv/bin/tiersnap"
+
+
+def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
+    """Whoever builds from the sdist gets every module, schema-less file and bundled log that the tree gives."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*words: str | Path) -> None:
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv/bin/python"
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    run(python, "-m", "pip", "--disable-pip-version-check", "-q", "install", backend)
+    run(python, "-m", "hatchling", "build", "-d", tmp_path / "of_tree")
+    (sdist,) = (tmp_path / "of_tree").glob("*.tar.gz")
+    shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    done = subprocess.run(
+        [python, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "of_sdist"], cwd=unpacked, env=environment,
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
+    assert of_sdist == of_tree
+    assert "tiersnap/jobs/cli.py" in of_tree
+    assert any(name.startswith("tiersnap/jobs/demo_data/") for name in of_tree)
+    assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
+
+
+def wheel_contents(folder: Path) -> dict[str, bytes]:
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith(("RECORD", "WHEEL"))}
 
 
 @pytest.fixture
@@ -77,6 +116,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         (("run", "--source", "x", "--remote", "y"), "spark"),
         (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
+        (("runs", "list"), "spark"),
         (("unblock", "--source", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("install", "--from", "s3://bucket/x", "--to", LOGS), "s3"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.reference.schemas import assert_follows_schema
 from tiersnap.jobs.cli import run
 
 
@@ -37,11 +38,15 @@ def counted(counts: dict[str, int]) -> str:
 
 
 def tiersnap(*words: str | Path, output: str = "json") -> Ran:
-    """Run `tiersnap --output json WORDS`."""
-    out, err = io.StringIO(), io.StringIO()
+    """Run `tiersnap --output json WORDS`; what it prints in a JSON form must follow its published schema."""
+    # Some commands write bytes, so stdout has a buffer as a real one has.
+    written, err = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(["--output", output, *map(str, words)])
-    return Ran(code, out.getvalue(), err.getvalue())
+    text = written.getvalue().decode("utf-8")
+    assert_follows_schema(text, output)
+    return Ran(code, text, err.getvalue())
 
 
 def assert_said(ran: Ran, exit_code: int, *words: str) -> None:

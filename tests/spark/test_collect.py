@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tests.reference.all_logs import assemble
 from tests.reference.log_builder import data_batch
 from tests.reference.recovered import DATA
+from tests.reference.schemas import assert_follows_schema
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
 from tiersnap.jobs.cli import run as tiersnap
@@ -168,7 +169,9 @@ def test_decode_writes_each_header_once_and_of_a_segment_that_grew_the_newest_ro
     def decode(*more: str) -> dict[str, Any]:
         capsys.readouterr()
         assert tiersnap([*words, *more]) == 0
-        (row,) = json.loads(capsys.readouterr().out)["result"]["rows"]
+        said = capsys.readouterr().out
+        assert_follows_schema(said, "json")
+        (row,) = json.loads(said)["result"]["rows"]
         return row
 
     def rows() -> pa.Table:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tests.reference.all_logs import assemble
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
+from tests.reference.schemas import assert_follows_schema
 from tests.spark.conftest import Remote
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline.outcome import RunOutcome
@@ -157,7 +158,9 @@ def test_after_one_new_segment_only_that_one_is_decoded(
     capsys.readouterr()
     assert tiersnap(["--output", "json", "run", "--source", str(source), *remote.options, "--apply", *AS_OF,
                      "--warehouse", str(warehouse), "--report", str(tmp_path / "second")]) == 0  # fmt: skip
-    result = json.loads(capsys.readouterr().out)["result"]
+    said = capsys.readouterr().out
+    assert_follows_schema(said, "json")
+    result = json.loads(said)["result"]
     assert (result["segments_decoded"], result["segments_tiered"]) == (1, 1)
     new = [ObjectKeys().parse(key) for key in set(remote.objects()) - before]
     assert {key.offset for key in new} == {519}

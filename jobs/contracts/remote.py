@@ -1,0 +1,188 @@
+"""JSON of the commands that reach remote storage or a cluster, without Spark.
+
+tier, publish, unblock, install, restore, fetch and maintain remove-orphans. Offsets named `end` or `next` are
+exclusive; bytes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+from tiersnap.jobs.contracts.log_dir import ByName, ForPeople
+from tiersnap.remote_storage.cluster.freeing import End
+from tiersnap.remote_storage.install_plan import InstallOutcome
+from tiersnap.remote_storage.orphans.judge import Fate, OrphanKind
+from tiersnap.remote_storage.restore.plan import RestoreAction
+from tiersnap.snapshot.state.trust import Provenance
+
+LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offset"]
+
+
+class TieredPartition(TypedDict):
+    """A partition of `tier`."""
+
+    partition: str
+    segments: int
+    tiered: int
+    verdicts: ByName
+    findings: int
+
+
+class TierSummary(TypedDict):
+    """What `tier` did; `bytes_tiered` are of segment files."""
+
+    run_id: str
+    snapshots_written: int
+    segments_tiered: int
+    bytes_tiered: int
+    report: NotRequired[str]
+
+
+class PublishedPartition(TypedDict):
+    """A partition of `publish`: segments by what is told of them."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    metadata_partition: int
+    publish: int
+    finish: int
+    known: int
+    others: str
+    refused: Annotated[str, 'type of the error that refused it, or ""']
+    reason: str
+    hint: str
+
+
+class PublishSummary(TypedDict):
+    """All partitions."""
+
+    segments: int
+    records_published: int
+
+
+class FreedPartition(TypedDict):
+    """A stuck partition of `unblock`."""
+
+    topic: str
+    partition: int
+    remote_ends_at: int
+    attempts: int
+    tier: int
+    publish: int
+    outcome: End
+    reason: str
+    hint: str
+
+
+class UnblockSummary(TypedDict):
+    """Absent where nothing was stuck."""
+
+    run_id: NotRequired[str]
+    segments_tiered: NotRequired[int]
+
+
+class InstalledSnapshot(TypedDict):
+    """A snapshot of `install` that is not as it should be; those that are right are counted only."""
+
+    partition: str
+    offset: int
+    action: InstallOutcome
+    producers: int | None
+    provenance: Provenance | None
+    run_id: str | None
+    reason: str
+
+
+class RestoredTransaction(TypedDict):
+    """A transaction without an end in a restored log."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+
+
+class LeftOutCopy(TypedDict):
+    """A copy that is not used."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int | None
+    reason: str
+
+
+class RestoredPartition(TypedDict):
+    """A partition of `restore`; what only the log can tell is null in a plan."""
+
+    partition: str
+    topic_id: str
+    cluster_id: str | None
+    action: RestoreAction
+    is_done: bool
+    segments: int
+    bytes: int
+    size: ForPeople
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    leader_epochs: LeaderEpochs
+    producer_state: str
+    producers: int | None
+    largest_producer_id: int | None
+    snapshots: int | None
+    rebuilt_snapshots: list[int] | None
+    transaction_indexes: int | None
+    open_transactions: int
+    transactions: list[RestoredTransaction]
+    doubts: list[str] | None
+    left_out: list[LeftOutCopy]
+
+
+class RestoredSegment(TypedDict):
+    """A segment of `restore --segments`, or a copy that is left out."""
+
+    partition: str
+    base_offset: int
+    next_base_offset: int | None
+    bytes: int | None
+    segment_id: str
+    action: str
+
+
+class FetchedCopy(TypedDict):
+    """A copy that holds the offset of `fetch`."""
+
+    partition: str
+    topic_id: str | None
+    base_offset: int
+    next_base_offset: int
+    bytes: int
+    segment_id: str
+    leader_epochs: LeaderEpochs
+    taken: str
+    key: str
+    file: NotRequired[str]
+
+
+class OrphanRow(TypedDict):
+    """What `maintain remove-orphans` found and does with it."""
+
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    kind: OrphanKind
+    action: Fate
+    objects: int
+    bytes: int
+    size: ForPeople
+    name: str
+    reason: str
+    keys: list[str]
+
+
+class OrphansSummary(TypedDict):
+    """`bytes` of all that is to be removed."""
+
+    orphans: ByName
+    removed: int
+    bytes: int

@@ -1,0 +1,126 @@
+"""Where metrics go: a file for node_exporter's textfile collector, a push gateway, a StatsD server."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.telemetry.best_effort import attempt, post
+from tiersnap.snapshot.atomic_file import write_atomically
+from tiersnap.snapshot.metrics.samples import Sample
+from tiersnap.snapshot.metrics.texts import LAST_SUCCESS, last_success, prometheus, statsd
+
+_log = logging.getLogger(__name__)
+_READABLE_BY_ALL = 0o644
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where metrics go.
+
+    Attributes:
+        file: ends in .prom, as the collector wants it.
+        pushgateway: URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu.
+        statsd: host and port.
+        by_partition: a sample a partition, and not only a topic.
+    """
+
+    file: Path | None = None
+    pushgateway: str | None = None
+    statsd: tuple[str, int] | None = None
+    by_partition: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is any, so that samples are worth the work."""
+        return not (self.file is None and self.pushgateway is None and self.statsd is None)
+
+    def send(self, samples: Callable[[], Iterable[Sample]]) -> None:
+        """Make the samples and send them; what fails is logged, and nothing else happens."""
+        if not self.is_any:
+            return
+        made: list[Sample] = []
+        attempt("metrics", lambda: made.extend(samples()))
+        if not made:
+            return
+        _log.info("sending %d samples", len(made))
+        if (path := self.file) is not None:
+            attempt(f"--metrics-file {path}", lambda: _write(path, made))
+        if (url := self.pushgateway) is not None:
+            whole = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics/job/tiersnap"
+            # POST keeps metrics of the group that are not in the body: the last success of an earlier run.
+            attempt(f"--pushgateway {url}", lambda: post(whole, prometheus(made).encode(), "text/plain; version=0.0.4"))
+        if (address := self.statsd) is not None:
+            attempt(f"--statsd {address[0]}:{address[1]}", lambda: _send(address, made))
+
+
+def _write(path: Path, samples: list[Sample]) -> None:
+    """The file, whole or not at all; an earlier run's success stays in it."""
+    kept = []
+    if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
+        before = last_success(path.read_text(encoding="utf-8"))
+        kept = [] if before is None else [Sample(LAST_SUCCESS, before)]
+    write_atomically(path, prometheus([*samples, *kept]).encode("utf-8"), replace=True)
+    path.chmod(_READABLE_BY_ALL)
+
+
+def _send(address: tuple[str, int], samples: list[Sample]) -> None:
+    family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as out:
+        for packet in statsd(samples):
+            out.sendto(packet, place)
+
+
+class HostAndPort(click.ParamType[tuple[str, int]]):
+    """`HOST:PORT`."""
+
+    name = "host:port"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not host or not port.isdecimal():
+            self.fail(f"{value!r} is not HOST:PORT", param, ctx)
+        return host.strip("[]"), int(port)
+
+    def text(self, value: object) -> str:
+        """As it would be written."""
+        return f"{value[0]}:{value[1]}" if isinstance(value, tuple) else str(value or "")
+
+
+def metrics_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--metrics-file and the rest, given to the command as `sinks: Sinks`."""
+
+    @wraps(command)
+    def with_sinks(
+        *args: object,
+        metrics_file: Path | None,
+        pushgateway: str | None,
+        statsd: tuple[str, int] | None,
+        metrics_by_partition: bool,
+        **kwargs: object,
+    ) -> object:
+        return command(*args, sinks=Sinks(metrics_file, pushgateway, statsd, metrics_by_partition), **kwargs)
+
+    options = (
+        click.option(
+            "--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics here for Prometheus: *.prom."
+        ),
+        click.option("--pushgateway", metavar="URL", help="Push them to a Prometheus push gateway."),
+        click.option("--statsd", type=HostAndPort(), metavar="HOST:PORT", help="Send them to StatsD, with tags."),
+        click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
+    )
+    decorated: Callable[..., object] = with_sinks
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

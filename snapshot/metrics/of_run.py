@@ -1,0 +1,117 @@
+"""A run, a scan or a look for orphans as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.metrics.samples import HELP, Sample
+from tiersnap.snapshot.report.model import Count, Report
+from tiersnap.snapshot.report.run_info import RunCounts
+from tiersnap.snapshot.report.severity import WAITING
+
+# The run came to its end and knows what it says; what it found may be bad.
+_SUCCESS = frozenset({ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT})
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Standing:
+    """Where segments stand, by labels (`topic`, and `partition` where that is wanted)."""
+
+    verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
+    findings: dict[Labels, int] = field(default_factory=dict)
+
+    def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int) -> None:
+        """Add segments to those with the same labels."""
+        known = self.verdicts.setdefault(labels, {})
+        for verdict, count in verdicts.items():
+            known[verdict] = known.get(verdict, Count()) + count
+        self.findings[labels] = self.findings.get(labels, 0) + findings
+
+    def samples(self) -> Iterator[Sample]:
+        """Every verdict that occurs; the lag also where it is 0, so that an alert sees it end."""
+        for labels, verdicts in self.verdicts.items():
+            named = dict(labels)
+            for verdict, count in verdicts.items():
+                yield Sample("tiersnap_segments", count.segments, {**named, "verdict": str(verdict)})
+                yield Sample("tiersnap_segment_bytes", count.bytes, {**named, "verdict": str(verdict)})
+            waiting = sum((count for verdict, count in verdicts.items() if verdict in WAITING), Count())
+            yield Sample("tiersnap_copy_lag_segments", waiting.segments, named)
+            yield Sample("tiersnap_copy_lag_bytes", waiting.bytes, named)
+            yield Sample("tiersnap_findings", self.findings[labels], named)
+
+
+def standing_of(report: Report, *, by_partition: bool) -> Standing:
+    """All segments of a report."""
+    standing = Standing()
+    for topic in report.topics:
+        for part in topic.partitions:
+            number = (("partition", str(part.partition)),) if by_partition else ()
+            standing.add((("topic", topic.topic), *number), part.totals.verdicts, part.totals.findings)
+    return standing
+
+
+def of_run(
+    report: Report,
+    exit_code: ExitCode,
+    *,
+    errors: int,
+    seconds: Mapping[str, float] | None = None,
+    by_partition: bool = False,
+) -> Iterator[Sample]:
+    """Where all segments stand after a run, and what it did.
+
+    Args:
+        errors: parts of the work that failed.
+        seconds: by stage.
+    """
+    run = report.run
+    yield from standing_of(report, by_partition=by_partition).samples()
+    yield from of_counts(run.counts, errors)
+    yield from of_ended(exit_code, started_at=run.started_at, finished_at=run.finished_at, seconds=seconds)
+
+
+def of_ended(
+    exit_code: ExitCode, *, started_at: int, finished_at: int, seconds: Mapping[str, float] | None = None
+) -> Iterator[Sample]:
+    """How a command ended.
+
+    Args:
+        started_at, finished_at: ms since the epoch.
+        seconds: by stage.
+    """
+    ended = finished_at / 1000
+    for stage, value in {**(seconds or {}), "all": (finished_at - started_at) / 1000}.items():
+        yield Sample("tiersnap_last_run_duration_seconds", value, {"stage": stage})
+    yield Sample("tiersnap_last_run_timestamp_seconds", ended)
+    yield Sample("tiersnap_last_run_exit_code", int(exit_code))
+    if exit_code in _SUCCESS:
+        yield Sample("tiersnap_last_success_timestamp_seconds", ended)
+    yield Sample("tiersnap_build_info", 1, {"version": __version__})
+
+
+def of_counts(counts: RunCounts, errors: int) -> Iterator[Sample]:
+    """What a run did."""
+    for name, value in asdict(counts).items():
+        if f"tiersnap_last_run_{name}" in HELP:
+            yield Sample(f"tiersnap_last_run_{name}", value)
+    yield Sample("tiersnap_last_run_errors", errors)
+
+
+def of_orphans(kinds: Iterable[str], found: Iterable[tuple[str, int]]) -> Iterator[Sample]:
+    """Orphans by kind, also of the kinds of which there are none.
+
+    Args:
+        found: kind and bytes of each.
+    """
+    counts = {kind: Count() for kind in kinds}
+    for kind, size in found:
+        counts[kind] += Count(1, size)
+    for kind, count in counts.items():
+        yield Sample("tiersnap_orphans", count.segments, {"kind": kind})
+        yield Sample("tiersnap_orphan_bytes", count.bytes, {"kind": kind})

@@ -1,0 +1,46 @@
+"""Metrics as data. All are gauges: what is there, and what the last run did; a job that ends has no counter to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# By name, in the order in which they are written; docs/metrics.md lists the same.
+HELP: dict[str, str] = {
+    "tiersnap_segments": "Segments by verdict.",
+    "tiersnap_segment_bytes": "Bytes of segment files by verdict.",
+    "tiersnap_copy_lag_segments": "Segments that ought to be in remote storage and cannot go.",
+    "tiersnap_copy_lag_bytes": "Bytes of segments that ought to be in remote storage and cannot go.",
+    "tiersnap_findings": "Damaged places in the segments that were looked at.",
+    "tiersnap_last_run_segments_decoded": "Segments that the last run read.",
+    "tiersnap_last_run_bytes_decoded": "Bytes of segment files that the last run read.",
+    "tiersnap_last_run_snapshots_written": "Producer snapshots that the last run stored.",
+    "tiersnap_last_run_segments_tiered": "Segments that the last run copied.",
+    "tiersnap_last_run_bytes_tiered": "Bytes of segment files that the last run copied.",
+    "tiersnap_last_run_errors": "Parts of its work that the last run could not finish.",
+    "tiersnap_last_run_duration_seconds": "How long the last run took, by stage; the stage all is the whole.",
+    "tiersnap_last_run_timestamp_seconds": "When the last run ended.",
+    "tiersnap_last_run_exit_code": "How the last run ended.",
+    "tiersnap_last_success_timestamp_seconds": "When a run last came to its end, whatever it found.",
+    "tiersnap_orphans": "Objects and uploads of tiersnap in remote storage that nobody needs, by kind.",
+    "tiersnap_orphan_bytes": "Bytes of objects of tiersnap in remote storage that nobody needs, by kind.",
+    "tiersnap_build_info": "1; the version is a label.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric.
+
+    Attributes:
+        name: a key of HELP.
+        labels: names to values, any text.
+    """
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in HELP:
+            raise KeyError(f"{self.name} is no metric of tiersnap")

@@ -1,0 +1,73 @@
+"""A warehouse read by deltalake, DuckDB and Polars, as docs/warehouse.md shows it; Spark's reader is in tests/spark."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tiersnap.snapshot.tables.schemas import PARTITIONS
+
+pytestmark = pytest.mark.unit
+
+PAGE = (Path(__file__).parents[2] / "docs/warehouse.md").read_text(encoding="utf-8")
+EXAMPLES = {
+    name: textwrap.dedent(code)
+    for name, code in re.findall(r"^\*\*(\w+)\*\*(?:(?!```).)*```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)
+}
+SAYS = "producer 7 is not in the file"
+
+
+def row(run: int, offset: int, found: str) -> dict[str, object]:
+    """A boundary; every other column is null, or what stands for nothing where it must not be."""
+    known: dict[str, object] = {
+        "log_dir": "/data", "topic": "orders", "partition": 0, "kind": "BOUNDARY", "offset": offset, "part": 0,
+        "run": run, "found": found, "says": SAYS,
+    }  # fmt: skip
+    for field in PARTITIONS:
+        if field.name not in known:
+            known[field.name] = None if field.nullable else _nothing(field.type)
+    return known
+
+
+def _nothing(kind: pa.DataType) -> object:
+    if pa.types.is_string(kind):
+        return ""
+    return False if pa.types.is_boolean(kind) else 0
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs over one partition: the second superseded the first, and found one snapshot SUSPECT where it had two."""
+    folder = tmp_path / "tiersnap-warehouse"
+    for run, found in ((1, ("SUSPECT", "SUSPECT")), (2, ("SUSPECT", "MATCHES"))):
+        rows = [row(run, offset, each) for offset, each in zip((5, 10), found, strict=True)]
+        write_deltalake(folder / "partitions", pa.Table.from_pylist(rows, schema=PARTITIONS), mode="append")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize("reader", ["deltalake", "DuckDB", "Polars"])
+def test_an_example_counts_the_newest_rows_alone(reader: str, warehouse: Path) -> None:
+    pytest.importorskip(reader.lower())
+    names: dict[str, object] = {}
+    exec(compile(EXAMPLES[reader], f"docs/warehouse.md, {reader}", "exec"), names)
+    suspect = names["suspect"]
+    assert [tuple(each) for each in suspect] == [("orders", 0, 5, SAYS)]
+
+
+def test_bare_parquet_counts_superseded_rows_and_rows_of_files_that_the_table_no_longer_has(warehouse: Path) -> None:
+    table = DeltaTable(warehouse / "partitions")
+    table.optimize.compact()
+    assert DeltaTable(warehouse / "partitions").to_pyarrow_table().num_rows == 4
+    duckdb = pytest.importorskip("duckdb")
+    bare = f"select count(*) from read_parquet('{warehouse}/partitions/*.parquet') where found = 'SUSPECT'"
+    assert duckdb.sql(bare).fetchall() == [(6,)], "one is right: the rest is superseded, or of compacted files"
+
+
+def test_the_page_shows_four_readers() -> None:
+    assert set(EXAMPLES) == {"Spark", "deltalake", "DuckDB", "Polars"}
