@@ -33,6 +33,7 @@ class _Row:
     oldest: int | None
     findings: int
     topic_id: str | None
+    recent_bytes: int
     log_start_offset: int
     last_stable_offset: int | None
     high_watermark: int | None
@@ -63,6 +64,7 @@ def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PartitionRe
         totals=Totals(
             verdicts=in_display_order({SEVERITY[row.verdict]: row.count for row in rows}),
             findings=sum(row.findings for row in rows),
+            recent_bytes=sum(row.recent_bytes for row in rows),
             waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
         ),
         log_start_offset=max(row.log_start_offset for row in rows),

@@ -30,6 +30,21 @@ class RunCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system below log directories; bytes.
+
+    Attributes:
+        free: what a user other than root may write.
+        log_dirs: those of the report that lie on it.
+    """
+
+    mount: str
+    total: int
+    free: int
+    log_dirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunInfo:
     """Facts of one run.
 
@@ -43,6 +58,7 @@ class RunInfo:
         applied: False when the run only planned; then nothing was written.
         ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
         counts: of what it did.
+        disks: the file systems below the log directories, as far as the run could look at them.
         options: words that commands, by their names, are to be given as this run was.
     """
 
@@ -56,6 +72,7 @@ class RunInfo:
     applied: bool
     ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
     counts: RunCounts = field(default_factory=RunCounts)
+    disks: tuple[Disk, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def without_secrets(self) -> RunInfo:
