@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, RUNS, TABLES
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -94,10 +94,10 @@ def copies(warehouse: str) -> list[Row]:
     return newest_states(read_table(warehouse, "remote_log_segments", TABLES["remote_log_segments"].names).to_pylist())
 
 
-def last_settings(warehouse: str) -> dict[str, Any]:
-    """Settings of the newest run that is recorded, as `runs` has them; empty before the first."""
-    runs = read_table(warehouse, "runs", ["run", "settings"]).sort_by([("run", "descending")]).slice(0, 1).to_pylist()
-    return dict(json.loads(runs[0]["settings"])) if runs else {}
+def last_run(warehouse: str) -> Row:
+    """The newest run that is recorded, a row of `runs` with its settings taken apart; empty before the first."""
+    runs = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")]).slice(0, 1).to_pylist()
+    return {**runs[0], "settings": json.loads(runs[0]["settings"])} if runs else {}
 
 
 def _by_place(rows: Iterable[Row]) -> Mapping[tuple[str | None, int], list[Row]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.disks import disks_below
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -82,6 +83,7 @@ class _Run:
         self._is_store_checked = False
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
+        self._collected_log_dirs: dict[str, str] = {}
 
     def run(self) -> RunOutcome:
         """All stages."""
@@ -124,7 +126,7 @@ class _Run:
 
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)
-        self._collected = found.collected
+        self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
         self._outcome.findings = list(found.findings[:MOST_TOLD])
         topics = {folder.rpartition("-")[0] for _, folder in found.folders}
         self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
@@ -344,6 +346,9 @@ class _Run:
             version=__version__,
             applied=settings.apply,
             ready_elsewhere=outcome.ready_elsewhere,
+            sources=settings.sources,
+            collected=self._collected_log_dirs,
+            disks=disks_below(set(settings.sources) - set(self._collected)),
             counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
             options=settings.options,
         )
@@ -357,7 +362,7 @@ class _Run:
             "run": self._number,
             "run_id": settings.run_id,
             "tool": f"tiersnap {__version__}",
-            "settings": json.dumps(settings.as_dict(), default=str),
+            "settings": json.dumps({**settings.as_dict(), "collected": self._collected_log_dirs}, default=str),
             "started_at": settings.now,
             "finished_at": int(time.time() * 1000),
             "partitions_carried": outcome.partitions_carried,

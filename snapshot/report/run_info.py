@@ -51,7 +51,9 @@ class RunInfo:
     Attributes:
         started_at: epoch ms.
         finished_at: epoch ms.
-        source: the log directory or directories, as given to --source.
+        source: the log directory or directories, as given to --source, for people.
+        sources: the same one by one, for commands; empty where there is one.
+        collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
         remote: as given to --remote, "" when nothing is to be tiered.
         warehouse: as given to --warehouse, "" when no tables are kept.
         version: of tiersnap.
@@ -71,6 +73,8 @@ class RunInfo:
     version: str
     applied: bool
     ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    collected: Mapping[str, str] = field(default_factory=dict)
     counts: RunCounts = field(default_factory=RunCounts)
     disks: tuple[Disk, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -79,7 +83,15 @@ class RunInfo:
         """The same without user information in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
-        return replace(self, source=source, remote=remote, warehouse=warehouse, ready_elsewhere=elsewhere)
+        return replace(
+            self,
+            source=source,
+            remote=remote,
+            warehouse=warehouse,
+            ready_elsewhere=elsewhere,
+            sources=tuple(without_user(uri) for uri in self.sources),
+            collected={without_user(uri): path for uri, path in self.collected.items()},
+        )
 
     def as_dict(self) -> dict[str, object]:
         """The facts as plain data, keys in the order above, the counts among them."""

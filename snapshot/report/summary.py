@@ -126,7 +126,7 @@ def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[
         first = partition.first_blocking
         if first is not None and first.verdict is not Verdict.GAP_BEFORE:
             behind[first.verdict] += partition.totals.verdicts.get(Verdict.GAP_BEFORE, Count())
-    place = Place(log_dir=log_dirs[0] if len(log_dirs) == 1 else None)
+    place = Place(log_dir=run.collected.get(log_dirs[0], log_dirs[0]) if len(log_dirs) == 1 else None)
     causes = [
         Cause(verdict, touched[verdict], own[verdict], behind[verdict], steps(NEXT_STEP[verdict], run, place))
         for verdict in touched

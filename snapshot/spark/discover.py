@@ -20,12 +20,14 @@ class Discovered:
     Attributes:
         folders: (source, folder name) of the partitions that are selected.
         findings: what is wrong with the sources as a whole.
-        collected: of each source that holds decodes only, the log directory where its segments lie.
+        collected: of each source that holds decodes only, the log directory where its segments lie, for people.
+        collected_log_dirs: the same as a path on that host.
     """
 
     folders: list[tuple[str, str]]
     findings: list[Finding]
     collected: dict[str, str]
+    collected_log_dirs: dict[str, str]
 
 
 def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovered:
@@ -35,13 +37,15 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
         SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
-    found = Discovered([], [], {})
+    found = Discovered([], [], {}, {})
     names = list(sources)
     for uri in names:
         source = open_source(uri)
         found.findings.extend(source.findings)
         if source.collected_from is not None:
             found.collected[uri] = source.collected_from
+        if source.collected_log_dir is not None:
+            found.collected_log_dirs[uri] = source.collected_log_dir
         for folder in source.folders:
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):
