@@ -15,7 +15,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.report_diff import report_diff
-from tiersnap.jobs.tables import copies, last_run, readiness
+from tiersnap.jobs.tables import audit, copies, failover, last_run, readiness
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report import (
@@ -29,6 +29,7 @@ from tiersnap.snapshot.report import (
     topic_rows,
     write_report,
 )
+from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.tables.remote_log_segments import unneeded
 from tiersnap.snapshot.tables.schemas import READINESS
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -89,7 +90,7 @@ def report(
             f"{_remove_orphans(info)}"
         )
     if folder is not None:
-        write_report(summary, folder)
+        write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and what they point to")
     return ExitCode.OK
 

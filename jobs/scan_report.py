@@ -15,6 +15,7 @@ from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.scan import Scanned
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.report import RunInfo, summarise, write_report
+from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.state.trust import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.schemas import READINESS
 
@@ -26,15 +27,18 @@ class ScanReport:
         """The directories that are scanned, and the time in epoch ms."""
         self._log_dirs, self._now = log_dirs, now
         self._rows: list[pa.RecordBatch] = []
+        self._newest: list[NewestSnapshot] = []
 
     def add(self, log_dir: str, scanned: Scanned) -> None:
         """One partition."""
         rows = list(readiness_rows(log_dir, scanned))
         self._rows.append(pa.RecordBatch.from_pylist(rows, schema=READINESS))
+        self._newest.append(newest_snapshot(log_dir, scanned))
 
     def write(self, folder: Path) -> None:
         """The files, when all partitions are in."""
-        write_report(summarise(self._rows, _run_info(self._log_dirs, self._now)), folder)
+        known = ExactlyOnce(failover=Failover.of(self._newest))
+        write_report(summarise(self._rows, _run_info(self._log_dirs, self._now)), folder, known)
 
 
 def _run_info(log_dirs: Sequence[str], now: int) -> RunInfo:
@@ -50,6 +54,19 @@ def _run_info(log_dirs: Sequence[str], now: int) -> RunInfo:
         sources=tuple(log_dirs),
         disks=disks_below(log_dirs),
         options=kept_options(click.get_current_context()),
+    )
+
+
+def newest_snapshot(log_dir: str, scanned: Scanned) -> NewestSnapshot:
+    """What the newest snapshot file of a partition is worth."""
+    partition, compared = scanned.examination.partition, scanned.examination.snapshots
+    key = (log_dir, partition.topic, partition.partition)
+    offset = max(partition.snapshots, default=None)
+    if offset is None or offset not in compared:
+        return NewestSnapshot(*key, offset=None, found=NO_FILE)
+    found = compared[offset]
+    return NewestSnapshot(
+        *key, offset, str(found.strict), found.lacking, found.differing, found.unexplained, found.says
     )
 
 

@@ -18,6 +18,8 @@ from tiersnap.snapshot.units import human_bytes
 # The pages of a report, in the order of the navigation.
 PAGES = {
     "index.html": "What is stuck",
+    "lost.html": "What was lost or doubled",
+    "failover.html": "If this broker dies now",
     "runs.html": "Runs",
 }
 _POLICY = "default-src 'none'; style-src {style}; script-src {script} 'self'; base-uri 'none'; form-action 'none'"

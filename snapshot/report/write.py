@@ -1,6 +1,8 @@
 """The report's folder, each file of it complete or as it was before.
 
     index.html               what is stuck, and what changed since the run before
+    lost.html                what was lost or doubled
+    failover.html            what happens if this broker dies now
     runs.html, runs.json     the index of runs
     readiness.json, .csv     the newest run as data
     details/*.js             partitions that index.html loads as they are opened
@@ -25,15 +27,17 @@ from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.report import run_head
 from tiersnap.snapshot.report.beside import Beside, run_file
 from tiersnap.snapshot.report.changes import compare_states, states_of
+from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
 from tiersnap.snapshot.report.html_page import detail_files, runs_html, to_html, to_kept_html
+from tiersnap.snapshot.report.html_questions import failover_html, lost_html
 from tiersnap.snapshot.report.kept_runs import read_heads, read_states
 from tiersnap.snapshot.report.model import Report
 
 _DETAIL = re.compile(r"(?:[0-9]+|topics)-[0-9]+\.js")
 
 
-def contents(report: Report, beside: Beside) -> Iterator[tuple[str, Iterable[str]]]:
+def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tuple[str, Iterable[str]]]:
     """(file name, its text in pieces), the page last: who sees it finds what it points to."""
     kept = f"runs/{run_file(report.run.run_id)}"
     for name, text in detail_files(report):
@@ -44,15 +48,20 @@ def contents(report: Report, beside: Beside) -> Iterator[tuple[str, Iterable[str
     yield f"{kept}.html", (to_kept_html(report, beside),)
     yield "runs.json", (run_head.to_text(beside.runs),)
     yield "runs.html", (runs_html(report, beside),)
+    yield "lost.html", (lost_html(report, known),)
+    yield "failover.html", (failover_html(report, known),)
     yield "index.html", (to_html(report, beside),)
 
 
-def write_report(report: Report, destination: Path | str) -> tuple[Path, ...]:
+def write_report(report: Report, destination: Path | str, known: ExactlyOnce | None = None) -> tuple[Path, ...]:
     """Write the files, UTF-8, into a folder, which is made if need be; returns their paths, index.html last.
 
     The same report gives the same bytes. A file is written beside its place and renamed, so a reader, or a crash,
     never meets half of one. Details of an earlier run that this one has no use for are removed when all is written;
     other files of the folder are left alone.
+
+    Args:
+        known: what the pages of the other two questions show; without it, how to find out.
 
     Raises:
         UsageError: the folder cannot be made or written, or is a broker's.
@@ -62,7 +71,8 @@ def write_report(report: Report, destination: Path | str) -> tuple[Path, ...]:
     try:
         for name in ("details", "runs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        written = tuple(_replace(folder / name, chunks) for name, chunks in contents(report, beside(report, folder)))
+        pages = contents(report, beside(report, folder), known or ExactlyOnce())
+        written = tuple(_replace(folder / name, chunks) for name, chunks in pages)
         for path in (folder / "details").iterdir():
             if _DETAIL.fullmatch(path.name) and path not in written:
                 path.unlink()
