@@ -8,7 +8,7 @@ from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOn
 from tiersnap.snapshot.report.html_environment import render
 from tiersnap.snapshot.report.html_parts import many, percent
 from tiersnap.snapshot.report.model import Report
-from tiersnap.snapshot.report.next_step import Place, Step, steps
+from tiersnap.snapshot.report.next_step import Place, Step, options_of, steps
 
 # Colours that pages have for verdicts on segments.
 _COLOURS = {
@@ -89,16 +89,17 @@ def _failover_headline(failover: Failover | None) -> str:
 def _simulate_steps(report: Report) -> tuple[Step, ...]:
     log_dir = report.log_dirs[0] if len(report.log_dirs) == 1 else ""
     place = shlex.quote(report.run.collected.get(log_dir, log_dir)) if log_dir else "LOGDIR"
+    kept = shlex.join(["", *options_of(report.run, "tiersnap simulate")]).removeprefix("''")
     return (
         Step(
             "What every producer would meet if this replica led from its own newest snapshot, by releases of brokers "
             "and clients:",
-            f"tiersnap simulate {place}",
+            f"tiersnap simulate {place}{kept}",
             bool(log_dir),
         ),
         Step(
             "The same of a follower that begins with an empty one:",
-            f"tiersnap simulate {place} --from empty",
+            f"tiersnap simulate {place} --from empty{kept}",
             bool(log_dir),
         ),
     )

@@ -106,9 +106,15 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
     return Step(words, " ".join([filled, *_kept(command, run)]), is_complete)
 
 
+def options_of(run: RunInfo, command: str) -> tuple[str, ...]:
+    """The words that a command is to be given as the run was; its name may be of one word or of two."""
+    _, name, *rest = command.split()
+    return run.options.get(" ".join([name, *rest[:1]]), run.options.get(name, ()))
+
+
 def _kept(command: str, run: RunInfo) -> Iterator[str]:
     """Options of the run that the command has, but for those that it names itself."""
-    words = list(run.options.get(command.split()[1], ()))
+    words = list(options_of(run, command))
     while words:
         taken = [words.pop(0)]
         while words and not words[0].startswith("--"):

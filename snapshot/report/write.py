@@ -73,8 +73,9 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
             (folder / name).mkdir(parents=True, exist_ok=True)
         pages = contents(report, beside(report, folder), known or ExactlyOnce())
         written = tuple(_replace(folder / name, chunks) for name, chunks in pages)
+        wanted = set(written)
         for path in (folder / "details").iterdir():
-            if _DETAIL.fullmatch(path.name) and path not in written:
+            if _DETAIL.fullmatch(path.name) and path not in wanted:
                 path.unlink()
     except OSError as error:
         raise UsageError(

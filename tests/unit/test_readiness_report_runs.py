@@ -169,7 +169,11 @@ def test_the_other_questions_are_answered_with_a_command_where_nobody_looked() -
     report = summarise(sample_table(), RUN)
     assert "Nobody has audited these logs yet" in lost_html(report, ExactlyOnce())
     assert "tiersnap audit --source" in lost_html(report, ExactlyOnce()).replace("</span> <span>", " ")
-    assert f"tiersnap simulate {LOG_DIR}" in failover_html(report, ExactlyOnce()).replace("</span> <span>", " ")
+    given = replace(RUN, options={"simulate": ("--topic", "a b"), "transactions find-hanging": ("--topic", "o.*")})
+    page = failover_html(summarise(sample_table(), given), ExactlyOnce()).replace("</span> <span>", " ")
+    assert f"tiersnap simulate {LOG_DIR} --from empty --topic &#39;a b&#39;" in page
+    commands = [step.command for cause in summarise(sample_table(), given).causes for step in cause.steps]
+    assert f"tiersnap transactions find-hanging {LOG_DIR} --all --topic 'o.*'" in commands
 
 
 def test_the_page_of_what_was_lost_shows_the_worst_first() -> None:
