@@ -79,7 +79,13 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format clean
+.PHONY: lint format docs-schema docs-pictures clean
+docs-schema: install ## The JSON schema of the report's data, into docs/
+	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
+
+docs-pictures: install ## The README's pictures of the report, into docs/img, by a real Chromium
+	$(BIN)/python -m tests.browser.pictures
+
 lint: install ## Style, types, import directions, spelling, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -14,6 +14,8 @@ from tiersnap.jobs.output import Output
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.report.beside import run_file
+from tiersnap.snapshot.report.kept_runs import read_heads
 
 BUCKET = "tiersnap-demo"
 MARKER = ".tiersnap-demo"
@@ -68,8 +70,8 @@ def demo(output: Output, folder: Path) -> int:
     """Run the whole pipeline on bundled real logs against an embedded S3, and leave the report.
 
     The logs are of a 2.7.2 broker: under a newer one with tiered storage on, none of their 12 closed segments could be
-    tiered. The main job runs twice on one Spark session: the second run finds nothing to do. Nothing outside the
-    output folder is written.
+    tiered. The report shows them before and after the main job, which runs twice on one Spark session: the second run
+    finds nothing to do. Nothing outside the output folder is written.
     """
     source = find_logs()
     make_room(folder)
@@ -78,17 +80,20 @@ def demo(output: Output, folder: Path) -> int:
     tiersnap(["scan", str(source), "--topic", "ledger"])
     with embedded_s3() as url:
         make_bucket(url, BUCKET)
-        command = [
-            *("run", "--source", str(source), "--remote", f"s3://{BUCKET}/tiers", "--topic", "ledger"),
-            *("--topic-ids", str(folder / "topic-ids.txt"), "--as-of", "2026-11-21T12:45:00Z"),
-            *("--endpoint-url", url, "--region", "us-east-1", "--path-style"),
-            *("--warehouse", str(folder / "warehouse"), "--apply"),
+        remote = [
+            *("--remote", f"s3://{BUCKET}/tiers", "--endpoint-url", url, "--region", "us-east-1", "--path-style"),
+            *("--topic", "ledger", "--topic-ids", str(folder / "topic-ids.txt"), "--as-of", "2026-11-21T12:45:00Z"),
         ]
-        output.talk("2. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
+        output.talk("2. What stands in the way once the topic has an id: tiersnap tier, a plan")
+        tiersnap(["tier", str(source), *remote, "--report", str(folder / "report")])
+        command = ["run", "--source", str(source), *remote, "--warehouse", str(folder / "warehouse"), "--apply"]
+        output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
-        output.talk("3. The same again on the same session, which finds nothing to do")
+        output.talk("4. The same again on the same session, which finds nothing to do")
         # With a report of its own: the first one says what was done.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if code == ExitCode.OK:
-        output.talk(f"The report is in {folder / 'report' / 'index.html'}")
+        first, *_ = read_heads(folder / "report")
+        output.talk(f"Before: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
+        output.talk(f"After:  {folder / 'report' / 'index.html'}, with what changed")
     return code

@@ -8,7 +8,10 @@ from click.core import ParameterSource
 from tiersnap.jobs.config_file import options_of
 from tiersnap.jobs.shown import masked
 
-NAMED = ("run", "tier", "repair", "verify", "publish", "maintain remove-orphans")
+NAMED = (
+    *("run", "tier", "repair", "verify", "publish", "simulate"),
+    *("transactions find-hanging", "maintain remove-orphans"),
+)
 # Filled in where a command is shown, said each time, or of this one run's own output.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"),

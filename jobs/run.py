@@ -17,9 +17,9 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.session import open_session
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report import write_report

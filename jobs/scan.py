@@ -6,12 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, partition_option
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.scan_next import Totals
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 @params.crc_option
 @params.producer_expiration_option
 @params.now_option
+@click.option(
+    "--report",
+    type=LocalPath(file_okay=False),
+    help="Also write the readiness page, JSON and CSV here.",
+)
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @metrics_options
 @params.output_option
@@ -46,6 +53,7 @@ def scan(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
+    report: Path | None,
     segments: bool,
     sinks: Sinks,
 ) -> int:
@@ -60,6 +68,11 @@ def scan(
     for each in opened:
         totals.findings.extend(each.log_dir.findings)
     progress = Progress(output, "scanning", count(opened, selection))
+    page = None
+    if report is not None:
+        from tiersnap.jobs.scan_report import ScanReport  # templates take a while to load
+
+        page = ScanReport([each.uri for each in opened], now)
 
     def rows() -> Iterator[dict[str, object]]:
         for each, partition in progress.watch(selected_of(opened, selection)):
@@ -68,6 +81,8 @@ def scan(
             totals.add(examination, scanned.readiness, scanned.snapshots)
             if metrics is not None:
                 metrics.add(scanned)
+            if page is not None:
+                page.add(each.uri, scanned)
             for row in segment_rows(scanned) if segments else [partition_row(scanned)]:
                 yield {"log_dir": each.uri, **row}
 
@@ -83,6 +98,9 @@ def scan(
         output.talk(line)
     if (told := metrics) is not None:
         sinks.send(lambda: told.samples(totals.exit_code))
+    if page is not None and report is not None:
+        page.write(report)
+        output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from tiersnap.jobs.disks import disks_below
 from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
@@ -75,6 +76,7 @@ def tier(
             segments_tiered=len(tiered),
             bytes_tiered=sum(row["bytes"] for row in tiered),
         ),
+        disks=disks_below([located(source)]),
         options=kept_options(click.get_current_context()),
     )
     code = exit_code(done, apply=host.apply)

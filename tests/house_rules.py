@@ -21,6 +21,7 @@ _PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
 # What Spark sends to the driver must not grow with segments, batches or producers.
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
+    "jobs/pipeline/totals.py": "one row of sums",
     "jobs/pipeline/run.py": "counts, and the first few findings and failures",
     "jobs/pipeline/decode.py": "counts, and the first few segments with rows that end early",
     "jobs/pipeline/audit.py": "counts by kind, and the worst findings, as many as --limit says",

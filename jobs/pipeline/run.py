@@ -13,11 +13,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.disks import disks_below
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -31,7 +33,7 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import NotALogDirError, UsageError, failure
+from tiersnap.snapshot.errors import failure
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
@@ -96,6 +98,7 @@ class _Run:
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
+        self._collected_log_dirs: dict[str, str] = {}
 
     def run(self) -> RunOutcome:
         """All stages."""
@@ -145,7 +148,7 @@ class _Run:
 
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)
-        self._collected = found.collected
+        self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
         self._outcome.findings = list(found.findings[:MOST_TOLD])
         topics = {folder.rpartition("-")[0] for _, folder in found.folders}
         self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
@@ -182,21 +185,7 @@ class _Run:
 
     def _totals(self, changed: DataFrame) -> Row:
         """Counts of what was listed and is to be done; the number of this run."""
-        totals: Row = changed.agg(
-            F.count("*").alias("partitions"),
-            *(F.sum(name).alias(name) for name in ("segment_count", "decode_count", "retry_count", "decode_bytes")),
-            *(F.sum(name).alias(name) for name in ("left_out_count", "left_out_bytes", "finding_count")),
-            *(F.sum(name).alias(name) for name in ("copy_count", "unread_count")),
-            F.count_if("is_changed").alias("changed"),
-            F.count_distinct("topic", "partition").alias("distinct"),
-        ).collect()[0]
-        if not totals.segment_count and not totals.finding_count:
-            raise NotALogDirError(
-                f"{', '.join(self._settings.sources)}: no segments in any of the partitions",
-                hint="name one entry of log.dirs, not the folder above it",
-            )
-        if totals.distinct < totals.partitions:
-            self._refuse_replicas(changed, totals.partitions - totals.distinct)
+        totals = totals_of(changed, self._settings.sources)
         self._number = self._warehouse.newest_run() + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
         self._talk(f"listed {totals.segment_count} segments of {totals.partitions} partitions")
@@ -204,15 +193,6 @@ class _Run:
             why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
             self._talk(f"left out {totals.left_out_count} segments ({human_bytes(totals.left_out_bytes)}): {why}")
         return totals
-
-    def _refuse_replicas(self, changed: DataFrame, count: int) -> None:
-        twice = changed.groupBy("topic", "partition").count().where("count > 1").first()
-        name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
-        raise UsageError(
-            f"{name} is in more than one source: {count} partitions are",
-            hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
-            "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
-        )
 
     def _decode(self, changed: DataFrame, totals: Row) -> bool:
         """Decode what is wanted; whether something may have been read that could not be read before."""
@@ -381,6 +361,9 @@ class _Run:
             version=__version__,
             applied=settings.apply,
             ready_elsewhere=outcome.ready_elsewhere,
+            sources=settings.sources,
+            collected=self._collected_log_dirs,
+            disks=disks_below(set(settings.sources) - set(self._collected)),
             counts=replace(outcome.counts, delta_commits=self._warehouse.commits),
             options=settings.options,
         )
@@ -394,7 +377,7 @@ class _Run:
             "run": self._number,
             "run_id": settings.run_id,
             "tool": f"tiersnap {__version__}",
-            "settings": json.dumps(settings.as_dict(), default=str),
+            "settings": json.dumps({**settings.as_dict(), "collected": self._collected_log_dirs}, default=str),
             "started_at": settings.now,
             "finished_at": int(time.time() * 1000),
             "partitions_carried": outcome.partitions_carried,

@@ -53,8 +53,13 @@ class CollectedSource:
 
     @property
     def collected_from(self) -> str:
-        """The log directory that holds the segments themselves."""
+        """The log directory that holds the segments themselves, and its broker, for people."""
         return self.marker.place
+
+    @property
+    def collected_log_dir(self) -> str:
+        """Its path on that host."""
+        return self.marker.log_dir
 
     def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[Row, Partition]:
         """The row of LISTED and the partition; one whose listing cannot be read has a finding and no segments.

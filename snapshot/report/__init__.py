@@ -1,7 +1,7 @@
 """The readiness report: what is tiered, what is ready, what waits and why, as a page, as files and as rows.
 
 READINESS rows --summarise--> Report --to_html / to_json / to_csv / topic_rows / partition_rows--> ...
-                                     --write_report--> index.html, readiness.json, readiness.csv
+                                     --write_report--> index.html, runs.html, readiness.json, readiness.csv, ...
 """
 
 from tiersnap.snapshot.report.files import CSV_COLUMNS, SCHEMA_VERSION, to_csv, to_json

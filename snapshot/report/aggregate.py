@@ -1,11 +1,11 @@
 """READINESS rows -> small Arrow tables, batch by batch: nothing here loops over segments in Python.
 
     verdicts   one row a (topic, log_dir, partition, verdict): counts, sums, and the first such segment's reason
-    snapshots  one row a (snapshot verdict, provenance): how many segments
-    segments   one row a segment or a run of them with one verdict, numbers only (45 bytes), for the timelines
+    snapshots  one row a (snapshot verdict, provenance, strict comparison): how many segments
+    segments   one row a segment or a run of them with one verdict, numbers only (49 bytes), for the timelines
 
-Rows may come in any order. Topics and log directories are numbers here, codes into `topics` and `log_dirs`; verdicts
-are their rank in SEVERITY.
+Rows may come in any order. Topics, log directories and what snapshots are held are numbers here, codes into `topics`,
+`log_dirs` and `held`; verdicts are their rank in SEVERITY.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ PARTITION_CODES = ("topic", "log_dir", "partition")
 BATCH_ROWS = 1 << 18
 # So many rows of partial results are combined before more are taken in.
 PARTIAL_ROWS = 1 << 20
+# The present rate is that of so long a time before the run began.
+RECENT_MS = 7 * 86_400_000
 
 _VERDICTS = pa.array([str(verdict) for verdict in SEVERITY], pa.string())
 _COLUMNS = tuple(name for name in READINESS.names)
-SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments")
+SEGMENT_COLUMNS = (*PARTITION_CODES, "verdict", "base_offset", "next_base_offset", "size_bytes", "segments", "held")
 _VERDICT_KEY = (*PARTITION_CODES, "verdict")
 # (column, aggregation, name): every aggregation is associative, so partial results combine by `_COMBINED`.
 _PARTIAL = (
@@ -36,6 +38,7 @@ _PARTIAL = (
     ("size_bytes", "sum", "bytes"),
     ("base_offset", "min", "first_offset"),
     ("dated", "min", "oldest"),
+    ("recent", "sum", "recent_bytes"),
     ("finding_count", "sum", "findings"),
     ("log_start_offset", "max", "log_start_offset"),
     ("last_stable_offset", "max", "last_stable_offset"),
@@ -45,28 +48,35 @@ _COMBINED = tuple((name, "sum" if how == "count" else how, name) for _, how, nam
 # Taken from the first segment of the group.
 _OF_FIRST = ("reason", "next_step", "topic_id")
 _OTHER_VERSION = "make the report with the version of tiersnap that made the table"
-_SNAPSHOT_KEY = ("snapshot", "snapshot_provenance")
+_SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """The tables above; codes are positions in `topics` and `log_dirs`."""
+    """The tables above; codes are positions in `topics`, `log_dirs` and `held`.
+
+    An item of `held` is a snapshot's verdict and, behind a space, its provenance where it has one.
+    """
 
     verdicts: pa.Table
     snapshots: pa.Table
     segments: pa.Table
     topics: list[str]
     log_dirs: list[str]
+    held: list[str]
 
 
-def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
+def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
     """Take in all rows, combining partial results whenever `partial_rows` of them have come together.
+
+    Args:
+        now: ms; what was written within RECENT_MS before it is summed up by itself.
 
     Raises:
         UsageError: a column is missing, has another type, or a verdict is unknown to this version.
     """
     batches = rows.to_batches(max_chunksize=BATCH_ROWS) if isinstance(rows, pa.Table) else rows
-    topics, log_dirs = Codes(), Codes()
+    topics, log_dirs, held = Codes(), Codes(), Codes()
     partials: list[pa.Table] = []
     snapshots: list[pa.Table] = []
     segments: list[pa.Table] = [_no_segments()]
@@ -74,7 +84,7 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = 
     for batch in batches:
         if not batch.num_rows:
             continue
-        table = _coded(conform(batch), topics, log_dirs)
+        table = _coded(conform(batch), topics, log_dirs, held, now)
         segments.append(table.select(SEGMENT_COLUMNS))
         partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
         snapshots.append(_grouped(table, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
@@ -83,9 +93,10 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], *, partial_rows: int = 
             combined_rows = partials[0].num_rows
     if not partials:
         empty = pa.table({})
-        return Aggregated(empty, empty, segments[0], [], [])
+        return Aggregated(empty, empty, segments[0], [], [], [])
     by_snapshot = _grouped(pa.concat_tables(snapshots), _SNAPSHOT_KEY, (("segments", "sum", "segments"),))
-    return Aggregated(_combined(partials), by_snapshot, pa.concat_tables(segments), topics.values, log_dirs.values)
+    found = pa.concat_tables(segments)
+    return Aggregated(_combined(partials), by_snapshot, found, topics.values, log_dirs.values, held.values)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:
@@ -139,7 +150,7 @@ class Codes:
         return code
 
 
-def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
+def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: int) -> pa.Table:
     verdict = pc.index_in(table["verdict"], _VERDICTS)
     if verdict.null_count:
         names = ", ".join(pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist())
@@ -151,7 +162,11 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
     for name, column in {**coded, "verdict": verdict.cast(pa.int8())}.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
     table = table.append_column("segments", pa.array(np.ones(table.num_rows, np.int64)))
-    return table.append_column("dated", dated)
+    labels = pc.binary_join_element_wise(table["snapshot"], table["snapshot_provenance"], " ", null_handling="skip")
+    table = table.append_column("held", held.encode(labels))
+    is_recent = pc.and_kleene(pc.greater(dated, now - RECENT_MS), pc.less_equal(dated, now))
+    recent = pc.if_else(pc.fill_null(is_recent, False), table["size_bytes"], 0)
+    return table.append_column("dated", dated).append_column("recent", recent)
 
 
 def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[tuple[str, str, str], ...]) -> pa.Table:
@@ -181,5 +196,5 @@ def _combined(partials: list[pa.Table]) -> pa.Table:
 
 
 def _no_segments() -> pa.Table:
-    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.int8(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
+    kinds = (*(pa.int32(),) * 3, pa.int8(), *(pa.int64(),) * 4, pa.int32())
     return pa.table([pa.array([], kind) for kind in kinds], names=SEGMENT_COLUMNS)

@@ -6,15 +6,22 @@ readiness.json, keys in this order, stable within a `schema_version`:
     cluster {worst, level, topics, partitions, TOTALS},
     causes [{verdict, meaning, partitions, segments, bytes, behind_segments, behind_bytes, next_step, commands}]
     snapshots [{snapshot, provenance, segments}]
+    compared {VERDICT: files}
+    forecast {bytes_per_day, tiered, ready, waiting,
+        disks [{mount, total, free, log_dirs, bytes_per_day, freeable, days, days_when_freed}]}
     topics [{topic, worst, level, TOTALS, partitions [{
         log_dir, partition, topic_id, worst, level, TOTALS,
         log_start_offset, last_stable_offset, high_watermark,
-        blocking [{verdict, base_offset, segments, bytes, reason, next_step, commands}]}]}]
+        blocking [{verdict, base_offset, segments, bytes, reason, next_step, commands}],
+        snapshots [{base_offset, end_offset, segments, snapshot, provenance}]}]}]
 
 TOTALS are: segments, bytes, tiered_segments, tiered_bytes, ready_segments, ready_bytes, waiting_segments,
-waiting_bytes, never_tiered_segments, never_tiered_bytes, findings, waiting_since (epoch ms or null), and verdicts
-{VERDICT: {segments, bytes}} with the verdicts that occur. `blocking` is in offset order: its first element is what to
-clear first. `commands` holds only those in which nothing is left to fill in.
+waiting_bytes, never_tiered_segments, never_tiered_bytes, findings, waiting_since (epoch ms or null), recent_bytes
+(written in the 7 days before the run) and verdicts {VERDICT: {segments, bytes}} with the verdicts that occur.
+`blocking` is in offset order: its first element is what to clear first. `commands` holds only those in which nothing
+is left to fill in. `snapshots` says what lies at the ends of the segments in offset order, neighbours of one kind
+together; it is null where the run did not list the segments one by one. docs/readiness.schema.json says all this as a
+JSON schema.
 
 readiness.csv has one row a partition and log directory, worst first, and a column pair for every verdict.
 """
@@ -25,8 +32,10 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from tiersnap.snapshot.report.model import Blocker, Cause, Count, PartitionReport, Report, TopicReport, Totals
+from tiersnap.snapshot.report.forecast import Forecast, forecast
+from tiersnap.snapshot.report.model import Blocker, Cause, Count, Held, PartitionReport, Report, TopicReport, Totals
 from tiersnap.snapshot.report.next_step import Step, text
 from tiersnap.snapshot.report.severity import DISPLAY_ORDER, MEANING
 
@@ -103,6 +112,7 @@ def totals_as_dict(totals: Totals) -> dict[str, object]:
         **counts,
         "findings": totals.findings,
         "waiting_since": totals.waiting_since,
+        "recent_bytes": totals.recent_bytes,
         "verdicts": {str(verdict): _count(count) for verdict, count in totals.verdicts.items()},
     }
 
@@ -128,7 +138,15 @@ def _head(report: Report) -> dict[str, object]:
             {"snapshot": snapshot, "provenance": provenance or None, "segments": segments}
             for (snapshot, provenance), segments in report.snapshots.items()
         ],
+        "compared": {str(verdict): files for verdict, files in report.compared.items()},
+        "forecast": _forecast(forecast(report)),
     }
+
+
+def _forecast(found: Forecast) -> dict[str, object]:
+    facts = asdict(found)
+    facts["disks"] = [{**facts_of.pop("disk"), **facts_of} for facts_of in facts["disks"]]
+    return facts
 
 
 def _cause(cause: Cause) -> dict[str, object]:
@@ -158,7 +176,12 @@ def _partition(partition: PartitionReport) -> dict[str, object]:
         "last_stable_offset": partition.last_stable_offset,
         "high_watermark": partition.high_watermark,
         "blocking": [_blocker(blocker) for blocker in partition.blockers],
+        "snapshots": [_held(held) for held in partition.snapshots] if partition.timeline else None,
     }
+
+
+def _held(held: Held) -> dict[str, object]:
+    return {**asdict(held), "provenance": held.provenance or None}
 
 
 def _blocker(blocker: Blocker) -> dict[str, object]:

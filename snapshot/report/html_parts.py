@@ -8,10 +8,15 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.report.changes import PartitionKey
+from tiersnap.snapshot.report.forecast import DiskForecast
 from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
 from tiersnap.snapshot.report.severity import WAITING
 from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
 
 # A sliver of a bar or a timeline must still be seen; per cent of its width.
@@ -25,14 +30,13 @@ _NAME_ROOM = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A rectangle of a bar or a timeline; x and width are per cent with two decimals, "" = no text."""
+    """A rectangle of a bar; x and width are per cent with two decimals, "" = no text."""
 
     verdict: Verdict
     x: str
     width: str
     title: str
     name: str = ""
-    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +57,35 @@ def number(value: int | None) -> str:
 
 def time(ms: int) -> str:
     """Epoch ms -> '2026-11-21 12:45:00 UTC'."""
-    return _moment(ms, "%Y-%m-%d %H:%M:%S UTC")
+    return moment(ms, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def day(ms: int | None) -> str:
     """Epoch ms -> '2026-11-21'."""
-    return "" if ms is None else _moment(ms, "%Y-%m-%d")
+    return "" if ms is None else moment(ms, "%Y-%m-%d")
 
 
-def _moment(ms: int, form: str) -> str:
+def moment(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    """Epoch ms -> '2026-11-21 12:45', or as `form` says."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
         # Producers may stamp records with anything.
         return f"{ms} ms"
+
+
+def days(count: float) -> str:
+    """3.7 -> '3 days'; below two days hours are said, above ten years that it is more."""
+    if count < 2:
+        return many(int(count * 24), "hour")
+    return many(int(count), "day") if count < 3650 else "more than 10 years"
+
+
+def difference(size: int) -> str:
+    """Bytes with their sign: '+1.0 GiB', or '0'."""
+    if not size:
+        return "0"
+    return f"{'+' if size > 0 else '−'}{human_bytes(abs(size))}"  # noqa: RUF001 - a minus, not a hyphen
 
 
 def many(count: int, noun: str) -> str:
@@ -99,7 +118,7 @@ def topic_anchor(topic: str) -> str:
     return "t-" + quote(topic, safe="")
 
 
-def partition_anchor(partition: PartitionReport, with_log_dir: bool) -> str:
+def partition_anchor(partition: PartitionReport | PartitionKey, with_log_dir: bool) -> str:
     """Id of a partition's element; replicas in several log directories need these in it."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
@@ -122,6 +141,51 @@ def headline(report: Report) -> str:
     return "Nothing here is for remote storage"
 
 
+def confidence(report: Report) -> str:
+    """How the snapshots that brokers left agree with the log, from strict comparisons alone."""
+    found = sum(report.compared.values())
+    if not found:
+        return "No snapshot file of a broker was compared with the log: there was none at the end of a closed segment."
+    same = report.compared.get(SnapshotVerdict.MATCHES, 0)
+    said = f"{same:,} of {many(found, 'aligned snapshot')} identical to the log, every entry compared"
+    others = {
+        SnapshotVerdict.EXTENDS: "know more, from before the log begins",
+        SnapshotVerdict.SUSPECT: "contradict it",
+        SnapshotVerdict.CORRUPT: "cannot be read",
+    }
+    rest = [
+        f"{report.compared[verdict]:,} {words}" for verdict, words in others.items() if report.compared.get(verdict)
+    ]
+    return "; ".join([said, *rest]) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class DiskPiece:
+    """A rectangle of a disk's bar."""
+
+    name: str
+    x: str
+    width: str
+    title: str
+
+
+def disk_bar(each: DiskForecast) -> list[DiskPiece]:
+    """What stays used, what can be freed, what is free, side by side."""
+    used = max(0, each.disk.total - each.disk.free)
+    freeable = min(each.freeable, used)
+    sizes = {"kept": used - freeable, "freeable": freeable, "free": each.disk.free}
+    words = {"kept": "stays used", "freeable": "can be freed", "free": "free"}
+    pieces, x = [], 0.0
+    for name, size in sizes.items():
+        width = 100 * size / max(1, each.disk.total)
+        if size:
+            pieces.append(
+                DiskPiece(name, percent(x), percent(max(width, _MIN_WIDTH)), f"{words[name]} · {human_bytes(size)}")
+            )
+        x += width
+    return pieces
+
+
 def bar(totals: Totals) -> list[Piece]:
     """Bytes by verdict, side by side over the whole width; verdicts of 0 bytes are left out."""
     whole = totals.all.bytes
@@ -132,23 +196,29 @@ def bar(totals: Totals) -> list[Piece]:
         width = 100 * count.bytes / whole
         title = f"{verdict} · {human_bytes(count.bytes)} · {share(count.bytes, whole)} · {_segments(count)}"
         name = verdict if width >= _NAME_ROOM else ""
-        pieces.append(Piece(verdict, _percent(x), _percent(max(width, _MIN_WIDTH)), title, name))
+        pieces.append(Piece(verdict, percent(x), percent(max(width, _MIN_WIDTH)), title, name))
         x += width
     return pieces
 
 
-def strip(partition: PartitionReport) -> list[Piece]:
-    """The timeline's rectangles, in drawing order."""
+def strip(partition: PartitionReport) -> Markup:
+    """The timeline's rectangles, in drawing order; put together here, because a template takes five times as long."""
     axis = axis_of(partition)
-    return [_strip_piece(span, axis) for span in worst_last(partition.timeline)]
+    return Markup("\n".join(_rectangle(span, axis) for span in worst_last(partition.timeline)))
 
 
-def _strip_piece(span: Span, axis: Axis) -> Piece:
+def _rectangle(span: Span, axis: Axis) -> str:
+    """Of verdicts and numbers alone, so there is nothing to escape."""
     left = axis.at(span.base_offset)
     right = axis.at(axis.end if span.end_offset is None else span.end_offset)
     width = max(right - left, _MIN_WIDTH_WAITING if span.verdict in WAITING else _MIN_WIDTH)
     title = f"{span_name(span)} · {offsets(span)} · {_segments(span.count)} · {human_bytes(span.count.bytes)}"
-    return Piece(span.verdict, _percent(min(left, 100 - width)), _percent(width), title, is_mixed=span.is_mixed)
+    y, height = (6, 7) if span.is_mixed else (2, 15)
+    x = percent(min(left, 100 - width))
+    return (
+        f'<rect class="{span.verdict}" x="{x}" y="{y}" width="{percent(width)}" height="{height}">'
+        f"<title>{title}</title></rect>"
+    )
 
 
 def span_name(span: Span) -> str:
@@ -191,7 +261,7 @@ def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
         for position, (kind, title, x, _) in enumerate(near):
             label = "" if position else _joined(near)
             anchor = "start" if x < _LABEL_ROOM / 2 else "end" if x > 100 - _LABEL_ROOM / 2 else "middle"
-            yield Mark(kind, _percent(x), title, label, anchor)
+            yield Mark(kind, percent(x), title, label, anchor)
         lines = lines[len(near) :]
 
 
@@ -206,5 +276,6 @@ def _segments(count: Count) -> str:
     return many(count.segments, "segment")
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """12.345 -> '12.35%', as an attribute of SVG."""
     return f"{value:.2f}%"

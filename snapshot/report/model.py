@@ -7,6 +7,7 @@
         partitions  PartitionReport, ...  worst first; one a (log_dir, topic, partition), so one a replica
           blockers  Blocker, ...  one a verdict that stands in the way, in offset order
           timeline  Span, ...     empty for partitions without details
+          snapshots Held, ...     likewise: what producer snapshots there are, and where each is from
 
 Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of segment files.
 """
@@ -19,6 +20,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.severity import DISPLAY_ORDER, LEVEL, NEVER_TIERED, WAITING, Level, worst
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,13 @@ class Totals:
         verdicts: only those that occur, in DISPLAY_ORDER.
         findings: damaged places that the scan met in these segments.
         waiting_since: largest timestamp of the oldest segment that waits, epoch ms; None when none waits or is dated.
+        recent_bytes: of segments whose newest record is of the last RECENT_MS before the run began.
     """
 
     verdicts: dict[Verdict, Count]
     findings: int = 0
     waiting_since: int | None = None
+    recent_bytes: int = 0
 
     @property
     def all(self) -> Count:
@@ -126,6 +130,25 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The producer snapshots at the ends of neighbouring segments that say the same of them.
+
+    Attributes:
+        base_offset: of the first of these segments.
+        end_offset: of the last one; None for the active segment, whose end is the log's.
+        segments: how many.
+        snapshot: a SnapshotVerdict.
+        provenance: a Provenance, "" where there is no snapshot to be trusted.
+    """
+
+    base_offset: int
+    end_offset: int | None
+    segments: int
+    snapshot: str
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionReport:
     """One replica of a partition.
 
@@ -146,6 +169,7 @@ class PartitionReport:
     high_watermark: int | None
     blockers: tuple[Blocker, ...]
     timeline: tuple[Span, ...] = ()
+    snapshots: tuple[Held, ...] = ()
 
     @property
     def name(self) -> str:
@@ -191,6 +215,7 @@ class Report:
 
     Attributes:
         snapshots: segments by (verdict on their snapshot, its provenance or ""), most first.
+        compared: broker's files at closed segments' ends by what the strict comparison with the log said of them.
         log_dirs: ascending.
     """
 
@@ -199,6 +224,7 @@ class Report:
     causes: tuple[Cause, ...]
     topics: tuple[TopicReport, ...]
     snapshots: dict[tuple[str, str], int]
+    compared: dict[SnapshotVerdict, int]
     log_dirs: tuple[str, ...]
 
     @property

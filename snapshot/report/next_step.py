@@ -7,8 +7,9 @@
 
 A command is `tiersnap`, a subcommand (of `transactions` with its question), and then only options and UPPER CASE
 placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the
-log directory, the source and the segment file; and each command gets the other options that the run was given and that
-it has as well. What is not known keeps its placeholder, and the command counts as incomplete.
+log directory, the source and the segment file, on the host that has the segments where only decodes were collected; and
+each command gets the other options that the run was given and that it has as well. What is not known keeps its
+placeholder, and the command counts as incomplete.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
 
     def fill(match: re.Match[str]) -> str:
         nonlocal is_complete
+        if match["name"] == "SOURCE" and run.sources:
+            return " " + " --source ".join(shlex.quote(source) for source in run.sources)
         value = known.get(match["name"])
         is_complete &= bool(value)
         return f" {shlex.quote(value)}" if value else match.group()
@@ -103,9 +106,15 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
     return Step(words, " ".join([filled, *_kept(command, run)]), is_complete)
 
 
+def options_of(run: RunInfo, command: str) -> tuple[str, ...]:
+    """The words that a command is to be given as the run was; its name may be of one word or of two."""
+    _, name, *rest = command.split()
+    return run.options.get(" ".join([name, *rest[:1]]), run.options.get(name, ()))
+
+
 def _kept(command: str, run: RunInfo) -> Iterator[str]:
     """Options of the run that the command has, but for those that it names itself."""
-    words = list(run.options.get(command.split()[1], ()))
+    words = list(options_of(run, command))
     while words:
         taken = [words.pop(0)]
         while words and not words[0].startswith("--"):

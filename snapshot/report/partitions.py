@@ -33,6 +33,7 @@ class _Row:
     oldest: int | None
     findings: int
     topic_id: str | None
+    recent_bytes: int
     log_start_offset: int
     last_stable_offset: int | None
     high_watermark: int | None
@@ -63,6 +64,7 @@ def _partition(found: Aggregated, run: RunInfo, rows: list[_Row]) -> PartitionRe
         totals=Totals(
             verdicts=in_display_order({SEVERITY[row.verdict]: row.count for row in rows}),
             findings=sum(row.findings for row in rows),
+            recent_bytes=sum(row.recent_bytes for row in rows),
             waiting_since=min((row.oldest for row in waiting if row.oldest is not None), default=None),
         ),
         log_start_offset=max(row.log_start_offset for row in rows),
@@ -80,7 +82,8 @@ def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> It
     # A filtered table may hold segments that wait for one that is not in it.
     causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
-        place = Place(log_dir, segment_file(log_dir, topic, row.partition, row.first_offset))
+        on_host = run.collected.get(log_dir, log_dir)
+        place = Place(on_host, segment_file(on_host, topic, row.partition, row.first_offset))
         yield Blocker(
             verdict=SEVERITY[row.verdict],
             base_offset=row.first_offset,

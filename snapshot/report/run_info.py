@@ -30,19 +30,37 @@ class RunCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """A file system below log directories; bytes.
+
+    Attributes:
+        free: what a user other than root may write.
+        log_dirs: those of the report that lie on it.
+    """
+
+    mount: str
+    total: int
+    free: int
+    log_dirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunInfo:
     """Facts of one run.
 
     Attributes:
         started_at: epoch ms.
         finished_at: epoch ms.
-        source: the log directory or directories, as given to --source.
+        source: the log directory or directories, as given to --source, for people.
+        sources: the same one by one, for commands; empty where there is one.
+        collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
         remote: as given to --remote, "" when nothing is to be tiered.
         warehouse: as given to --warehouse, "" when no tables are kept.
         version: of tiersnap.
         applied: False when the run only planned; then nothing was written.
         ready_elsewhere: READY segments that the run has no more than decodes of, by the log directory where they lie.
         counts: of what it did.
+        disks: the file systems below the log directories, as far as the run could look at them.
         options: words that commands, by their names, are to be given as this run was.
     """
 
@@ -55,14 +73,25 @@ class RunInfo:
     version: str
     applied: bool
     ready_elsewhere: Mapping[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    collected: Mapping[str, str] = field(default_factory=dict)
     counts: RunCounts = field(default_factory=RunCounts)
+    disks: tuple[Disk, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""
         source, remote, warehouse = (without_user(uri) for uri in (self.source, self.remote, self.warehouse))
         elsewhere = {without_user(place): count for place, count in self.ready_elsewhere.items()}
-        return replace(self, source=source, remote=remote, warehouse=warehouse, ready_elsewhere=elsewhere)
+        return replace(
+            self,
+            source=source,
+            remote=remote,
+            warehouse=warehouse,
+            ready_elsewhere=elsewhere,
+            sources=tuple(without_user(uri) for uri in self.sources),
+            collected={without_user(uri): path for uri, path in self.collected.items()},
+        )
 
     def as_dict(self) -> dict[str, object]:
         """The facts as plain data, keys in the order above, the counts among them."""

@@ -15,6 +15,7 @@ from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partiti
 from tiersnap.snapshot.report.model import (
     Cause,
     Count,
+    Held,
     PartitionReport,
     Report,
     Span,
@@ -26,24 +27,27 @@ from tiersnap.snapshot.report.next_step import Place, steps
 from tiersnap.snapshot.report.partitions import Codes, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.severity import RANK, SEVERITY
-from tiersnap.snapshot.report.timeline import spans
+from tiersnap.snapshot.report.timeline import held_runs, spans
+from tiersnap.snapshot.report.worth import most_worth
+from tiersnap.snapshot.state.trust import SnapshotVerdict
 
-DEFAULT_DETAILS = 200
+# So many partitions have their segments drawn; a hundred spans each are at most 40 KB.
+DEFAULT_DETAILS = 20_000
 
 
 def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, details: int = DEFAULT_DETAILS) -> Report:
     """Roll up the readiness of every segment.
 
     Args:
-        rows: schema tables.schemas.READINESS, in any order; batches are taken in one at a time, and 37 bytes of each
+        rows: schema tables.schemas.READINESS, in any order; batches are taken in one at a time, and 49 bytes of each
             row are kept until the end.
         run: what the header says; user information is taken out of its URIs, and out of the log directories.
-        details: so many partitions get a timeline, see `worth_details`.
+        details: so many partitions get a timeline and their snapshots, see `most_worth`.
 
     Raises:
         UsageError: the rows do not follow the schema, or hold verdicts of another version.
     """
-    found = aggregate(rows)
+    found = aggregate(rows, run.started_at)
     return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
 
 
@@ -58,9 +62,10 @@ def summarise_aggregated(
     run = run.without_secrets()
     reports = dict(partitions(found, run))
     topics = _by_topic(reports)
-    chosen = worth_details(reports, [codes for _, codes in topics])[:details]
-    for codes, timeline in zip(chosen, _timelines(segments_of(chosen), len(chosen)), strict=True):
-        reports[codes] = replace(reports[codes], timeline=timeline)
+    chosen = most_worth([codes for _, codes in topics], lambda codes: bool(reports[codes].blockers))[:details]
+    details_of = _details(segments_of(chosen), len(chosen), found.held)
+    for codes, (timeline, snapshots) in zip(chosen, details_of, strict=True):
+        reports[codes] = replace(reports[codes], timeline=timeline, snapshots=snapshots)
     log_dirs = tuple(sorted({without_user(log_dir) for log_dir in found.log_dirs}))
     return Report(
         run=run,
@@ -71,38 +76,26 @@ def summarise_aggregated(
             for totals, members in topics
         ),
         snapshots=_snapshots(found),
+        compared=_compared(found),
         log_dirs=log_dirs,
     )
-
-
-def worth_details(reports: dict[Codes, PartitionReport], topics: Iterable[list[Codes]]) -> list[Codes]:
-    """Partitions by how much they deserve a timeline; topics and the partitions of each are given worst first.
-
-    Those where something stands in the way come first. Among them topics take turns, so that one topic with thousands
-    of blocked partitions leaves room for the others.
-    """
-    keyed = [
-        (not reports[codes].blockers, turn, place, codes)
-        for place, members in enumerate(topics)
-        for turn, codes in enumerate(members)
-    ]
-    return [codes for *_, codes in sorted(keyed)]
 
 
 def total(parts: Iterable[Totals]) -> Totals:
     """Sum of partitions or topics; the oldest that waits."""
     segments: Counter[Verdict] = Counter()
     size: Counter[Verdict] = Counter()
-    findings, waiting_since = 0, None
+    findings, recent, waiting_since = 0, 0, None
     for part in parts:
         for verdict, count in part.verdicts.items():
             segments[verdict] += count.segments
             size[verdict] += count.bytes
         findings += part.findings
+        recent += part.recent_bytes
         if part.waiting_since is not None:
             waiting_since = part.waiting_since if waiting_since is None else min(waiting_since, part.waiting_since)
     verdicts = {verdict: Count(segments[verdict], size[verdict]) for verdict in segments}
-    return Totals(in_display_order(verdicts), findings, waiting_since)
+    return Totals(in_display_order(verdicts), findings, waiting_since, recent)
 
 
 def _badness(totals: Totals) -> tuple[int, int]:
@@ -133,7 +126,7 @@ def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[
         first = partition.first_blocking
         if first is not None and first.verdict is not Verdict.GAP_BEFORE:
             behind[first.verdict] += partition.totals.verdicts.get(Verdict.GAP_BEFORE, Count())
-    place = Place(log_dir=log_dirs[0] if len(log_dirs) == 1 else None)
+    place = Place(log_dir=run.collected.get(log_dirs[0], log_dirs[0]) if len(log_dirs) == 1 else None)
     causes = [
         Cause(verdict, touched[verdict], own[verdict], behind[verdict], steps(NEXT_STEP[verdict], run, place))
         for verdict in touched
@@ -141,18 +134,30 @@ def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[
     return sorted(causes, key=lambda cause: (-cause.count.bytes - cause.behind.bytes, RANK[cause.verdict]))
 
 
-def _timelines(table: pa.Table, chosen: int) -> Iterator[tuple[Span, ...]]:
-    names = ("base_offset", "size_bytes", "verdict", "segments", "wanted")
-    base, size, rank, segments, wanted = (table[name].to_numpy() for name in names)
+def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:
+    """Timeline and snapshots of each chosen partition, in their order."""
+    names = ("base_offset", "size_bytes", "verdict", "segments", "held", "wanted")
+    base, size, rank, segments, held, wanted = (table[name].to_numpy() for name in names)
     end = table["next_base_offset"].fill_null(-1).to_numpy()
     edges = np.searchsorted(wanted, np.arange(chosen + 1)).tolist()
     for start, stop in pairwise(edges):
         pieces = (each[start:stop] for each in (base, end, size, rank, segments))
-        yield spans(*pieces)
+        yield (
+            spans(*pieces),
+            held_runs(base[start:stop], end[start:stop], segments[start:stop], held[start:stop], labels),
+        )
 
 
 def _snapshots(found: Aggregated) -> dict[tuple[str, str], int]:
-    counted = [
-        ((row["snapshot"], row["snapshot_provenance"] or ""), row["segments"]) for row in found.snapshots.to_pylist()
-    ]
-    return dict(sorted(counted, key=lambda item: (-item[1], item[0])))
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in found.snapshots.to_pylist():
+        counted[row["snapshot"], row["snapshot_provenance"] or ""] += row["segments"]
+    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _compared(found: Aggregated) -> dict[SnapshotVerdict, int]:
+    counted: Counter[SnapshotVerdict] = Counter()
+    for row in found.snapshots.to_pylist():
+        if row["compared"] is not None:
+            counted[SnapshotVerdict(row["compared"])] += row["segments"]
+    return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.report.model import Count, PartitionReport, Span
+from tiersnap.snapshot.report.model import Count, Held, PartitionReport, Span
 from tiersnap.snapshot.report.severity import RANK, SEVERITY
 
 # More rectangles than this cannot be told apart, and 200 partitions of them would make the page heavy.
@@ -69,6 +69,27 @@ def spans(
             strict=True,
         )
     )
+
+
+def held_runs(
+    base: np.ndarray, end: np.ndarray, segments: np.ndarray, held: np.ndarray, labels: list[str]
+) -> tuple[Held, ...]:
+    """What snapshots lie at the ends of a partition's segments, neighbours of one kind together; args as of `spans`.
+
+    Args:
+        held: positions in `labels`, each a verdict and its provenance with a space between.
+    """
+    if not base.size:
+        return ()
+    starts = _starts_of(held)
+    stops = np.append(starts[1:], base.size)
+    found = []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        snapshot, _, provenance = labels[held[start]].partition(" ")
+        last = int(end[stop - 1])
+        count = int(segments[start:stop].sum())
+        found.append(Held(int(base[start]), None if last < 0 else last, count, snapshot, provenance))
+    return tuple(found)
 
 
 def _starts_of(values: np.ndarray) -> np.ndarray:

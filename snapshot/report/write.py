@@ -1,31 +1,67 @@
-"""The report's folder: index.html, readiness.json and readiness.csv, each complete or as it was before."""
+"""The report's folder, each file of it complete or as it was before.
+
+    index.html               what is stuck, and what changed since the run before
+    lost.html                what was lost or doubled
+    failover.html            what happens if this broker dies now
+    runs.html, runs.json     the index of runs
+    readiness.json, .csv     the newest run as data
+    details/*.js             partitions that index.html loads as they are opened
+    runs/<run id>.html       what is kept of each run as a page
+    runs/<run id>.json.gz    its readiness.json, for comparisons
+
+What lies beside is found here as well: the runs before are those that this folder holds. Nothing of them is deleted.
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.report import run_head
+from tiersnap.snapshot.report.beside import Beside, run_file
+from tiersnap.snapshot.report.changes import compare_states, states_of
+from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.files import csv_chunks, json_chunks
-from tiersnap.snapshot.report.html_page import to_html
+from tiersnap.snapshot.report.html_page import detail_files, runs_html, to_html, to_kept_html
+from tiersnap.snapshot.report.html_questions import failover_html, lost_html
+from tiersnap.snapshot.report.kept_runs import read_heads, read_states
 from tiersnap.snapshot.report.model import Report
 
+_DETAIL = re.compile(r"(?:[0-9]+|topics)-[0-9]+\.js")
 
-def contents(report: Report) -> Iterator[tuple[str, Iterable[str]]]:
+
+def contents(report: Report, beside: Beside, known: ExactlyOnce) -> Iterator[tuple[str, Iterable[str]]]:
     """(file name, its text in pieces), the page last: who sees it finds what it points to."""
+    kept = f"runs/{run_file(report.run.run_id)}"
+    for name, text in detail_files(report):
+        yield name, (text,)
     yield "readiness.json", json_chunks(report)
     yield "readiness.csv", csv_chunks(report)
-    yield "index.html", (to_html(report),)
+    yield f"{kept}.json.gz", json_chunks(report)
+    yield f"{kept}.html", (to_kept_html(report, beside),)
+    yield "runs.json", (run_head.to_text(beside.runs),)
+    yield "runs.html", (runs_html(report, beside),)
+    yield "lost.html", (lost_html(report, known),)
+    yield "failover.html", (failover_html(report, known),)
+    yield "index.html", (to_html(report, beside),)
 
 
-def write_report(report: Report, destination: Path | str) -> tuple[Path, ...]:
-    """Write the three files, UTF-8, into a folder, which is made if need be; returns their paths.
+def write_report(report: Report, destination: Path | str, known: ExactlyOnce | None = None) -> tuple[Path, ...]:
+    """Write the files, UTF-8, into a folder, which is made if need be; returns their paths, index.html last.
 
     The same report gives the same bytes. A file is written beside its place and renamed, so a reader, or a crash,
-    never meets half of one. Other files of the folder are left alone.
+    never meets half of one. Details of an earlier run that this one has no use for are removed when all is written;
+    other files of the folder are left alone.
+
+    Args:
+        known: what the pages of the other two questions show; without it, how to find out.
 
     Raises:
         UsageError: the folder cannot be made or written, or is a broker's.
@@ -33,19 +69,46 @@ def write_report(report: Report, destination: Path | str) -> tuple[Path, ...]:
     folder = Path(destination)
     refuse_log_dir(folder, "the report's folder")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return tuple(_replace(folder / name, chunks) for name, chunks in contents(report))
+        for name in ("details", "runs"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        pages = contents(report, beside(report, folder), known or ExactlyOnce())
+        written = tuple(_replace(folder / name, chunks) for name, chunks in pages)
+        wanted = set(written)
+        for path in (folder / "details").iterdir():
+            if _DETAIL.fullmatch(path.name) and path not in wanted:
+                path.unlink()
     except OSError as error:
         raise UsageError(
             f"cannot write the report to {folder}: {error}", hint="give a folder that can be written"
         ) from error
+    return written
+
+
+def beside(report: Report, folder: Path) -> Beside:
+    """What the folder holds of earlier runs; what of it cannot be read counts as not there."""
+    alone = Beside.of(report)
+    heads = run_head.with_head(read_heads(folder), alone.now)
+    previous = run_head.before(heads, alone.now)
+    states = None if previous is None else read_states(folder, previous.run_id)
+    return replace(
+        alone,
+        runs=heads,
+        before=previous,
+        changes=None if states is None else compare_states(states, states_of(report)),
+        folder=str(folder),
+    )
 
 
 def _replace(path: Path, chunks: Iterable[str]) -> Path:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.writelines(chunks)
+        with temporary.open("xb") as file:
+            if path.suffix == ".gz":
+                # Without a time in it, so that the same text gives the same bytes.
+                with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                    packed.writelines(chunk.encode() for chunk in chunks)
+            else:
+                file.writelines(chunk.encode() for chunk in chunks)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

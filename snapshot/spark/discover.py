@@ -21,13 +21,15 @@ class Discovered:
     Attributes:
         folders: (source, folder name) of the partitions that are selected.
         findings: what is wrong with the sources as a whole.
-        collected: of each source that holds decodes only, the log directory where its segments lie.
+        collected: of each source that holds decodes only, the log directory where its segments lie, for people.
+        collected_log_dirs: the same as a path on that host.
         owners: of each source whose disk it is, where it says so.
     """
 
     folders: list[tuple[str, str]]
     findings: list[Finding]
     collected: dict[str, str]
+    collected_log_dirs: dict[str, str]
     owners: dict[str, MetaProperties]
 
 
@@ -38,7 +40,7 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
         SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
-    found = Discovered([], [], {}, {})
+    found = Discovered([], [], {}, {}, {})
     names = list(sources)
     for uri in names:
         source = open_source(uri)
@@ -47,6 +49,8 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
             found.owners[uri] = source.properties
         if source.collected_from is not None:
             found.collected[uri] = source.collected_from
+        if source.collected_log_dir is not None:
+            found.collected_log_dirs[uri] = source.collected_log_dir
         for folder in source.folders:
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):

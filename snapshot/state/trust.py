@@ -52,6 +52,12 @@ class Provenance(StrEnum):
     COMPUTED_WITHIN_WINDOW = "COMPUTED_WITHIN_WINDOW"  # what came before the scanned window may have expired
 
 
+# What a file can be after it was compared with the log, each entry counted.
+COMPARED = frozenset(
+    {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What was found out of one snapshot file; plain facts, fit for a row. Counts are producers.

@@ -246,6 +246,7 @@ READINESS = _schema(
     ("next_step", _TEXT),
     ("snapshot", _TEXT),  # trust.SnapshotVerdict of the snapshot at next_base_offset, or of the log end's
     ("snapshot_provenance?", _TEXT),
+    ("compared?", _TEXT),  # what the strict comparison said of the file at next_base_offset; null where there was none
     ("high_watermark?", _LONG),
     ("last_stable_offset?", _LONG),
     ("log_start_offset", _LONG),

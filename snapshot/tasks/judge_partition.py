@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.gate.coverage import RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
 from tiersnap.snapshot.tables.remote_log_segments import COPY_STARTED, finished_copies, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
@@ -79,6 +79,7 @@ class JudgePartition:
                 "next_step": readiness.next_step,
                 "snapshot": str(segment.snapshot.verdict(self.now, self.producer_expiration)),
                 "snapshot_provenance": self._provenance(boundary),
+                "compared": None if boundary is None or segment.next_base_offset is None else _compared(boundary),
                 "log_start_offset": partition.log_start_offset,
                 "finding_count": 0 if segment.damage_kind is None else 1,
                 "copy": self._copy(carried, segments[segment.base_offset], boundaries)
@@ -131,6 +132,11 @@ class JudgePartition:
             return str(Provenance.BROKER_UNVERIFIED)
         found = to_comparison(boundary).verdict(self.now, self.producer_expiration)
         return str(Provenance.BROKER) if found.is_trusted else None
+
+
+def _compared(boundary: Mapping[str, Any]) -> str | None:
+    """What the strict comparison said of the file at a boundary; None where none was compared."""
+    return str(boundary["found"]) if boundary["found"] in COMPARED else None
 
 
 def _end(segment: Mapping[str, Any], log_end_offset: int) -> int:

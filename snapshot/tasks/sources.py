@@ -39,6 +39,11 @@ class PartitionSource(Protocol):
         """The log directory that holds the segments, where this source has no more than their decodes; else None."""
         ...
 
+    @property
+    def collected_log_dir(self) -> str | None:
+        """The same as a path on its host."""
+        ...
+
     def listed(self, folder: str, topic_ids: Mapping[str, str]) -> tuple[dict[str, Any], Partition]:
         """The row of LISTED and the partition; one that cannot be read has a finding and no segments.
 
@@ -68,6 +73,11 @@ class LogDirSource:
 
     @property
     def collected_from(self) -> str | None:
+        """See PartitionSource."""
+        return None
+
+    @property
+    def collected_log_dir(self) -> str | None:
         """See PartitionSource."""
         return None
 

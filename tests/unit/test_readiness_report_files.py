@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, row, sample_table, segments_of, table
+from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report import (
@@ -18,6 +19,7 @@ from tiersnap.snapshot.report import (
     CSV_COLUMNS,
     By,
     Report,
+    json_schema,
     partition_rows,
     segment_rows,
     summarise,
@@ -27,6 +29,7 @@ from tiersnap.snapshot.report import (
     write_report,
 )
 from tiersnap.snapshot.report.files import json_chunks
+from tiersnap.snapshot.report.run_info import Disk
 
 pytestmark = pytest.mark.unit
 
@@ -38,8 +41,11 @@ TOTALS = [
     ),
     "findings",
     "waiting_since",
+    "recent_bytes",
     "verdicts",
 ]
+KNOWN = ["compared", "forecast"]
+LISTS = ["blocking", "snapshots"]
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +55,14 @@ def report() -> Report:
 
 def test_json_has_the_documented_keys_in_their_order(report: Report) -> None:
     data = to_json(report)
-    assert list(data) == ["schema_version", "run", "log_dirs", "cluster", "causes", "snapshots", "topics"]
+    assert list(data) == ["schema_version", "run", "log_dirs", "cluster", "causes", "snapshots", *KNOWN, "topics"]
     assert data["schema_version"] == 1
     assert list(data["cluster"]) == ["worst", "level", "topics", "partitions", *TOTALS]
     topic = data["topics"][0]
     assert list(topic) == ["topic", "worst", "level", *TOTALS, "partitions"]
     offsets = ["log_start_offset", "last_stable_offset", "high_watermark"]
     partition = topic["partitions"][0]
-    assert list(partition) == ["log_dir", "partition", "topic_id", "worst", "level", *TOTALS, *offsets, "blocking"]
+    assert list(partition) == ["log_dir", "partition", "topic_id", "worst", "level", *TOTALS, *offsets, *LISTS]
     blocking = ["verdict", "base_offset", "segments", "bytes", "reason", "next_step", "commands"]
     assert list(partition["blocking"][0]) == blocking
 
@@ -125,14 +131,43 @@ def test_segment_rows_of_a_table_come_in_the_order_of_the_logs_with_their_comman
     assert [each["base_offset"] for each in as_they_come] == [20, 0, 10]
 
 
-def test_the_folder_holds_three_files_and_a_second_run_changes_no_byte(report: Report, tmp_path: Path) -> None:
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_folder_holds_the_pages_their_data_and_the_run_and_a_second_write_changes_no_byte(
+    report: Report, tmp_path: Path
+) -> None:
     folder = tmp_path / "deep" / "report"
     paths = write_report(report, folder)
-    assert [path.name for path in paths] == ["readiness.json", "readiness.csv", "index.html"]
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert set(before) == {"index.html", "readiness.json", "readiness.csv"}
+    assert paths[-1] == folder / "index.html"
+    before = files_of(folder)
+    data, pages = {"readiness.json", "readiness.csv", "runs.json"}, {"index.html", "lost.html", "failover.html"}
+    kept = {f"runs/{RUN.run_id}.html", f"runs/{RUN.run_id}.json.gz"}
+    assert set(before) == {*data, *pages, "runs.html", *kept} == {str(path.relative_to(folder)) for path in paths}
     write_report(summarise(sample_table(), RUN), str(folder))
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert files_of(folder) == before
+
+
+def test_readiness_json_follows_its_schema_which_is_that_in_the_documentation(report: Report) -> None:
+    published = (Path(__file__).parents[2] / "docs" / "readiness.schema.json").read_text()
+    assert published == json_schema.text(), "make docs-schema"
+    disk = Disk("/", 100 * GIB, 7 * GIB, ("/var/lib/kafka/data",))
+    run = replace(RUN, disks=(disk,), sources=("/a", "/b"), collected={"s3://x": "/c"}, options={"run": ("--all",)})
+    validator = Draft202012Validator(json.loads(published))
+    validator.check_schema(json.loads(published))
+    for each in (report, summarise([], RUN), summarise(sample_table(), run), summarise(sample_table(), RUN, details=0)):
+        found = json.loads("".join(json_chunks(each)))
+        assert [error.message for error in validator.iter_errors(found)] == []
+        assert list(validator.iter_errors({**found, "unheard_of": 1}))
+
+
+def test_details_that_a_smaller_fleet_has_no_use_for_go_and_nothing_else_does(tmp_path: Path) -> None:
+    write_report(summarise(fleet_table(1, 270, 2), RUN), tmp_path)
+    assert {path.name for path in (tmp_path / "details").iterdir()} == {"0-0.js", "0-1.js"}
+    (tmp_path / "details" / "mine.js").write_text("")
+    write_report(summarise(fleet_table(1, 210, 2), RUN), tmp_path)
+    assert {path.name for path in (tmp_path / "details").iterdir()} == {"0-0.js", "mine.js"}
 
 
 def test_a_new_report_replaces_the_old_one_and_leaves_other_files_alone(report: Report, tmp_path: Path) -> None:
@@ -148,7 +183,7 @@ def test_a_file_that_cannot_be_replaced_leaves_no_half_of_it(report: Report, tmp
     (tmp_path / "readiness.json").mkdir()
     with pytest.raises(UsageError, match="cannot write the report"):
         write_report(report, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["readiness.json"]
+    assert list(files_of(tmp_path)) == []
 
 
 def test_a_file_in_the_folders_place_is_a_usage_error(report: Report, tmp_path: Path) -> None:

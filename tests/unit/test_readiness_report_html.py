@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
 from tiersnap.snapshot.report import MEANING, Report, summarise, to_html
+from tiersnap.snapshot.report.html_environment import PAGES
+from tiersnap.snapshot.report.html_page import detail_files
 from tiersnap.snapshot.report.html_parts import share
 
 pytestmark = pytest.mark.unit
@@ -111,7 +114,7 @@ def _urls(page: Page) -> Iterator[str]:
 
 
 def test_the_page_is_well_formed_and_starts_with_its_doctype(html: str, page: Page) -> None:
-    assert html.startswith('<!doctype html>\n<html lang="en">')
+    assert html.startswith('<!doctype html>\n<html lang="en" data-run="2026-11-21T1245">')
     assert [len(page.named(name)) for name in ("html", "head", "body", "main", "h1", "style", "script")] == [1] * 7
     identifiers = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
     assert len(identifiers) == len(set(identifiers))
@@ -119,7 +122,7 @@ def test_the_page_is_well_formed_and_starts_with_its_doctype(html: str, page: Pa
 
 def test_nothing_is_fetched_from_anywhere(html: str, page: Page) -> None:
     for url in _urls(page):
-        assert url.startswith("#") or url in ("readiness.json", "readiness.csv"), url
+        assert url.startswith("#") or url in ("readiness.json", "readiness.csv", *PAGES), url
     (style,), (script,) = page.named("style"), page.named("script")
     css = "".join(style.text)
     assert "@import" not in css
@@ -253,17 +256,29 @@ def test_every_segment_of_a_short_partition_has_its_own_title(html: str) -> None
     assert "MISSING_SNAPSHOT · offsets 2,000,000 to 2,999,999 · 1 segment · 1.0 GiB" in titles
 
 
-def test_the_page_of_a_large_fleet_stays_small_and_says_what_it_leaves_out() -> None:
-    report = summarise(fleet_table(600, 20, 3), RUN)
-    html = to_html(report)
+def test_the_page_of_a_large_fleet_stays_small_and_every_other_partition_is_in_a_file_that_it_names() -> None:
+    report = summarise(fleet_table(60, 20, 3), RUN)
+    html = to_html(report, max_topics=50)
     page = Page(html)
-    assert len(html.encode()) < 4_000_000
-    assert len(page.named("details", class_="partition")) == 200
-    assert len(page.named("details", class_="topic")) == 500
-    text = re.sub(r"\s+", " ", "".join(page.text))
-    assert "Here are the 500 worst of 600 topics." in text
-    assert "Details are given for 200 of 12,000 partitions: blocked ones first, worst first. The other 11,800" in text
-    assert "19 other partitions of this topic" in text
+    assert len(html.encode()) < 2_000_000
+    inline = {element.attributes["id"] for element in page.named("details", class_="partition")}
+    topics = page.named("details", class_="topic")
+    assert (len(inline), len(topics)) == (200, 50)
+    assert "Here are the 50 worst of 60 topics." in re.sub(r"\s+", " ", "".join(page.text))
+    files = dict(detail_files(report, max_topics=50))
+    texts = {name: json.loads(f"[{text.removeprefix('tiersnapLoaded(').removesuffix(');' + chr(10))}]")
+             for name, text in files.items()}  # fmt: skip
+    assert all(given[:2] == [name, RUN.run_id] for name, given in texts.items())
+    loaded = {name: Page(given[2]) for name, given in texts.items()}
+    of_topics = loaded.pop("details/topics-1.js").named("details", class_="topic")
+    assert len(of_topics) == 10
+    found = [each.attributes["id"] for part in loaded.values() for each in part.named("details", class_="partition")]
+    assert len(found) == 1000
+    assert inline | set(found) == {f"p-topic-{topic:05d}-{number}" for topic in range(60) for number in range(20)}
+    for topic in (*topics, *of_topics):
+        rest = topic.attributes["data-rest"].split(",")
+        part = loaded[f"details/{topic.attributes['data-number']}-0.js"]
+        assert [each.attributes["data-partition"] for each in part.named("details", class_="partition")] == rest
 
 
 def test_the_worst_timelines_there_can_be_stay_within_a_few_megabytes() -> None:

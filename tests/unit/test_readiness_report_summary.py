@@ -185,7 +185,7 @@ def test_a_fleet_equals_a_sum_row_by_row_in_any_order_and_any_batches() -> None:
 
 def test_partial_results_may_be_combined_at_any_time() -> None:
     rows = fleet_table(4, 3, 6).to_batches(max_chunksize=5)
-    once, often = aggregate(rows), aggregate(rows, partial_rows=1)
+    once, often = aggregate(rows, TIMESTAMP), aggregate(rows, TIMESTAMP, partial_rows=1)
     order = [(name, "ascending") for name in ("topic", "log_dir", "partition", "verdict")]
     assert once.verdicts.sort_by(order).equals(often.verdicts.sort_by(order))
 

@@ -122,3 +122,31 @@ def test_a_partition_that_was_found_gone_is_not_reported_until_it_is_carried_aga
     assert before - after == {"orders-0"}
     write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, facts(3)), mode="append")
     assert {row["name"] for row in tiersnap("report", "--warehouse", warehouse, "--now", str(NOW)).rows} == before
+
+
+def test_the_page_of_a_warehouse_answers_all_three_questions(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path / "tables", 2)
+    gone = {"kind": "DUPLICATE_EXACT", "rule": "0.3", "judgement": "", "harm": "DUPLICATE", "batches": 1}
+    place = {"topic": "payments", "partition": 0, "producer_id": 7, "first_offset": 10, "last_offset": 12}
+    rows = [{**gone, **place, "run": 1, "kind": "GAP"}, {**gone, **place, "run": 2}]
+    write_deltalake(warehouse / "audit_findings", pa.Table.from_pylist(rows))
+    ran = tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page")
+    assert ran.exit_code == 0, ran.err
+    lost = (tmp_path / "page" / "lost.html").read_text()
+    assert "1 finding of records lost, doubled" in lost
+    assert "DUPLICATE_EXACT" in lost
+    assert "<td>GAP</td>" not in lost  # of an audit before
+    scanned = tiersnap("scan", LOGS, "--now", str(NOW))
+    failover = (tmp_path / "page" / "failover.html").read_text()
+    assert f"No partition of {len(scanned.rows)} would start from a snapshot that contradicts the log" in failover
+    found = json.loads((tmp_path / "page" / "readiness.json").read_text())
+    # Each of them equals the log: tests/data says so of every snapshot that Kafka left in these logs.
+    assert set(found["compared"]) == {"MATCHES"}
+    assert sum(found["compared"].values()) > 10
+
+
+def test_a_warehouse_without_an_audit_says_which_command_makes_one(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path / "tables", 1)
+    tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page", "--source", "/data")
+    page = (tmp_path / "page" / "lost.html").read_text().replace("</span> <span>", " ")
+    assert f"tiersnap audit --source /data --to {warehouse}" in page

@@ -1,0 +1,154 @@
+"""What the pages of the other two questions rest on: what was lost or doubled, and what a fail-over would meet.
+
+Counts are complete; of rows the few worst are held. Offsets are inclusive but for a snapshot's own, which is exclusive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tiersnap.snapshot.state.trust import SnapshotVerdict
+
+MOST_ROWS = 200
+# Harm that an audit finds, worst first; what it calls otherwise comes behind.
+HARMS = {
+    "LOSS": "records are gone that were there, or that their producer took for written",
+    "DUPLICATE": "readers get records twice",
+    "FENCING": "a fenced producer's batch was appended",
+    "TRANSACTION": "a transaction holds what is not its own",
+    "NONE": "nothing was lost or doubled",
+}
+NO_FILE = "NONE"
+# What a broker makes of the newest snapshot beside its log, worst first.
+MEETS = {
+    SnapshotVerdict.SUSPECT: "The newest file contradicts the log: a broker that starts loads it, and answers some "
+    "producers wrongly.",
+    SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
+    SnapshotVerdict.CORRUPT: "The newest file cannot be read: a broker that starts deletes it and takes the one "
+    "before.",
+    NO_FILE: "No file: a broker that starts replays the whole log that it has, and knows what that log says.",
+    SnapshotVerdict.EXTENDS: "The newest file says what the log says, and more from before the log begins.",
+    SnapshotVerdict.MATCHES: "The newest file says what the log says: a broker that starts knows every producer.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCount:
+    """Findings of one kind; `batches` is what they stand for."""
+
+    harm: str
+    kind: str
+    judgement: str
+    findings: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One finding; None where the audit does not say. `before_` is the batch that the finding is about."""
+
+    harm: str
+    kind: str
+    judgement: str
+    topic: str
+    partition: int
+    producer_id: int | None
+    before_last_offset: int | None
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The newest audit: counts worst first, and the worst findings."""
+
+    counts: tuple[AuditCount, ...]
+    rows: tuple[AuditRow, ...]
+
+    @property
+    def harmful(self) -> int:
+        """Findings that say that something was lost, doubled, or written by whom it should not."""
+        return sum(each.findings for each in self.counts if each.harm != "NONE")
+
+
+@dataclass(frozen=True, slots=True)
+class NewestSnapshot:
+    """The newest snapshot file of a partition, as a strict comparison found it; counts are producers.
+
+    Attributes:
+        offset: exclusive; None where there is no file.
+        found: a SnapshotVerdict, or NO_FILE.
+        lacking: in the log and not in the file.
+        differing: in both with other values.
+        unexplained: in the file only.
+    """
+
+    log_dir: str
+    topic: str
+    partition: int
+    offset: int | None
+    found: str
+    lacking: int = 0
+    differing: int = 0
+    unexplained: int = 0
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """The newest snapshots of all partitions: how many of each kind, worst first, and the worst of them."""
+
+    counts: Mapping[str, int]
+    rows: tuple[NewestSnapshot, ...]
+
+    @classmethod
+    def of(cls, snapshots: Iterable[NewestSnapshot]) -> Failover:
+        """Of every partition once."""
+        order = [str(each) for each in MEETS]
+        ranked = sorted(
+            snapshots,
+            key=lambda each: (order.index(each.found), -each.lacking - each.differing, each.topic, each.partition),
+        )
+        counted = Counter(each.found for each in ranked)
+        counts = {name: counted[name] for name in order if counted[name]}
+        return cls(counts, tuple(ranked[:MOST_ROWS]))
+
+    @property
+    def wrong(self) -> int:
+        """Partitions whose newest file would make a broker answer wrongly."""
+        return self.counts.get(str(SnapshotVerdict.SUSPECT), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """Both; None where nobody looked."""
+
+    audit: Audit | None = None
+    failover: Failover | None = None
+
+
+def audit_of(counts: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> Audit:
+    """An audit from rows of its table.
+
+    Args:
+        counts: harm, kind, judgement, findings and batches, each combination once.
+        rows: findings, with the columns of AuditRow; the worst are kept.
+    """
+    harms = list(HARMS)
+
+    def badness(harm: str) -> int:
+        return harms.index(harm) if harm in harms else len(harms)
+
+    found = [AuditCount(**{name: row[name] for name in AuditCount.__slots__}) for row in counts]
+    shown = [_finding(row) for row in rows]
+    shown.sort(key=lambda row: (badness(row.harm), row.topic, row.partition, row.first_offset or 0))
+    found.sort(key=lambda each: (badness(each.harm), -each.findings, each.kind, each.judgement))
+    return Audit(tuple(found), tuple(shown[:MOST_ROWS]))
+
+
+def _finding(row: Mapping[str, Any]) -> AuditRow:
+    values: dict[str, Any] = {name: row.get(name) for name in AuditRow.__slots__}
+    return AuditRow(**values)

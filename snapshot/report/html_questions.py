@@ -1,0 +1,122 @@
+"""The pages of the other two questions: what was lost or doubled, and what happens if this broker dies now."""
+
+from __future__ import annotations
+
+import shlex
+
+from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover
+from tiersnap.snapshot.report.html_environment import render
+from tiersnap.snapshot.report.html_parts import many, percent
+from tiersnap.snapshot.report.model import Report
+from tiersnap.snapshot.report.next_step import Place, Step, options_of, steps
+
+# Colours that pages have for verdicts on segments.
+_COLOURS = {
+    "SUSPECT": "SUSPECT_SNAPSHOT",
+    "UNVERIFIED": "UNVERIFIED_SNAPSHOT",
+    "CORRUPT": "CORRUPT_SNAPSHOT",
+    "NONE": "ACTIVE_SEGMENT",
+    "EXTENDS": "READY",
+    "MATCHES": "ALREADY_TIERED",
+}
+_HARM_COLOURS = {
+    "LOSS": "CORRUPT_SEGMENT",
+    "DUPLICATE": "MISSING_SNAPSHOT",
+    "FENCING": "SUSPECT_SNAPSHOT",
+    "TRANSACTION": "ABOVE_LSO",
+    "NONE": "ACTIVE_SEGMENT",
+}
+
+
+def lost_html(report: Report, known: ExactlyOnce) -> str:
+    """lost.html: what was lost or doubled."""
+    audit = known.audit
+    where = " --to WAREHOUSE" if report.run.warehouse else ""
+    return render(
+        "lost.html.j2",
+        report.run,
+        root="",
+        here="lost.html",
+        headline=_lost_headline(audit),
+        level="SETTLED" if audit is None else "BLOCKED" if audit.harmful else "SETTLED",
+        report=report,
+        audit=audit,
+        harms=HARMS,
+        colours=_HARM_COLOURS,
+        bar=_bar({}, {}) if audit is None else _bar(_by_harm(audit), _HARM_COLOURS),
+        audit_steps=steps(f"tiersnap audit --source SOURCE{where}", report.run, Place()),
+    )
+
+
+def failover_html(report: Report, known: ExactlyOnce) -> str:
+    """failover.html: what happens if this broker dies now."""
+    failover = known.failover
+    return render(
+        "failover.html.j2",
+        report.run,
+        root="",
+        here="failover.html",
+        headline=_failover_headline(failover),
+        level="BLOCKED" if failover is not None and failover.wrong else "SETTLED",
+        report=report,
+        failover=failover,
+        many_log_dirs=len(report.log_dirs) > 1,
+        meets={str(name): words for name, words in MEETS.items()},
+        colours=_COLOURS,
+        bar=_bar({}, {}) if failover is None else _bar(dict(failover.counts), _COLOURS),
+        simulate_steps=_simulate_steps(report),
+    )
+
+
+def _lost_headline(audit: Audit | None) -> str:
+    if audit is None:
+        return "Nobody has audited these logs yet"
+    if audit.harmful:
+        return f"{many(audit.harmful, 'finding')} of records lost, doubled or written by whom they should not"
+    return "The audit found nothing lost and nothing doubled"
+
+
+def _failover_headline(failover: Failover | None) -> str:
+    if failover is None:
+        return "This report was made without a look at the newest snapshots"
+    partitions = sum(failover.counts.values())
+    if failover.wrong:
+        which = f"{failover.wrong:,} of {many(partitions, 'partition')}"
+        return f"{which} would start from a snapshot that contradicts the log"
+    return f"No partition of {partitions:,} would start from a snapshot that contradicts the log"
+
+
+def _simulate_steps(report: Report) -> tuple[Step, ...]:
+    log_dir = report.log_dirs[0] if len(report.log_dirs) == 1 else ""
+    place = shlex.quote(report.run.collected.get(log_dir, log_dir)) if log_dir else "LOGDIR"
+    kept = shlex.join(["", *options_of(report.run, "tiersnap simulate")]).removeprefix("''")
+    return (
+        Step(
+            "What every producer would meet if this replica led from its own newest snapshot, by releases of brokers "
+            "and clients:",
+            f"tiersnap simulate {place}{kept}",
+            bool(log_dir),
+        ),
+        Step(
+            "The same of a follower that begins with an empty one:",
+            f"tiersnap simulate {place} --from empty{kept}",
+            bool(log_dir),
+        ),
+    )
+
+
+def _by_harm(audit: Audit) -> dict[str, int]:
+    found = dict.fromkeys(HARMS, 0)
+    for each in audit.counts:
+        found[each.harm] = found.get(each.harm, 0) + each.findings
+    return {harm: count for harm, count in found.items() if count}
+
+
+def _bar(counts: dict[str, int], colours: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    """(class, x, width, title) of each piece."""
+    whole, x, found = sum(counts.values()), 0.0, []
+    for name, count in counts.items():
+        width = 100 * count / whole
+        found.append((colours.get(name, "ACTIVE_SEGMENT"), percent(x), percent(max(width, 0.5)), f"{name} · {count:,}"))
+        x += width
+    return found

@@ -1,0 +1,165 @@
+"""The pages of a report's folder in a real browser, from file://: details load, and all pages fit and are dark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.browser.chromium import Chromium, missing
+from tests.reference.readiness_tables import LOG_DIR, RUN, fleet_table, sample_table, segments_of
+from tiersnap.snapshot.report import summarise, to_html, write_report
+from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
+from tiersnap.snapshot.report.html_environment import PAGES
+from tiersnap.snapshot.report.html_page import detail_files
+from tiersnap.snapshot.report.run_info import Disk
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+PARTITIONS_OF = "return [...document.querySelectorAll(`#${arguments[0]} .partition`)].filter(p => !p.hidden).length"
+WAIT_FOR = """
+    const [selector, most] = arguments;
+    return new Promise((done) => {
+      const look = (left) => document.querySelector(selector) || !left ? done(!!document.querySelector(selector))
+        : setTimeout(() => look(left - 1), 20);
+      look(most);
+    });
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def quiet(browser: Chromium) -> Iterator[Chromium]:
+    browser.console()
+    yield browser
+    assert browser.console() == []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All four pages with something on each."""
+    folder = tmp_path_factory.mktemp("report")
+    disks = (Disk("/var/lib", 100 << 30, 3 << 30, (LOG_DIR,)),)
+    write_report(summarise(sample_table(), RUN), folder)
+    later = replace(RUN, run_id="later", finished_at=RUN.finished_at + 86_400_000, disks=disks)
+    extra = segments_of("x" * 249, 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT")
+    finding = {"harm": "LOSS", "kind": "GAP", "judgement": "LOST", "topic": "x" * 249, "partition": 0}
+    counts = [{**{key: finding[key] for key in ("harm", "kind", "judgement")}, "findings": 1, "batches": 1}]
+    newest = [NewestSnapshot(LOG_DIR, "x" * 249, 0, 100, "SUSPECT", 3, 1, 0, "lacks 3 producers")]
+    known = ExactlyOnce(audit_of(counts, [finding]), Failover.of(newest))
+    write_report(summarise(sample_table(extra=extra), later), folder, known)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """10,000 partitions; of the files that load only those of the first topic are written."""
+    folder = tmp_path_factory.mktemp("fleet")
+    report = summarise(fleet_table(100, 100, 2), RUN)
+    (folder / "details").mkdir()
+    for name, text in islice(detail_files(report), 2):
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "index.html").write_text(to_html(report), encoding="utf-8")
+    return folder
+
+
+def test_every_page_opens_without_a_word_on_the_console_and_asks_for_nothing_else(
+    quiet: Chromium, folder: Path
+) -> None:
+    for name in (*PAGES, f"runs/{RUN.run_id}.html"):
+        quiet.open("about:blank")
+        quiet.requested()
+        quiet.open((folder / name).as_uri())
+        assert quiet.run("return document.querySelector('h1').textContent.length") > 5
+        assert {url for url in quiet.requested() if url != "about:blank"} == {(folder / name).as_uri()}
+
+
+def test_every_page_fits_a_telephone_and_every_link_of_the_navigation_leads_somewhere(
+    quiet: Chromium, folder: Path
+) -> None:
+    for name in PAGES:
+        quiet.open((folder / name).as_uri())
+        quiet.resize(390)
+        needed = quiet.run("return document.documentElement.scrollWidth")
+        quiet.resize(1280)
+        assert needed <= 390, name
+        links = quiet.run("return [...document.querySelectorAll('nav a')].map(each => each.href)")
+        assert links == [(folder / each).as_uri() for each in PAGES]
+
+
+def test_every_page_is_dark_where_its_reader_prefers_that(quiet: Chromium, folder: Path) -> None:
+    ground = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    for name in PAGES:
+        quiet.open((folder / name).as_uri())
+        quiet.colours(dark=True)
+        assert max(quiet.run(ground)) < 60
+        quiet.colours(dark=False)
+
+
+def test_paper_shows_blocked_topics_open_and_no_controls(quiet: Chromium, folder: Path) -> None:
+    quiet.open((folder / "index.html").as_uri())
+    quiet.devtools("Emulation.setEmulatedMedia", {"media": "print"})
+    quiet.run("dispatchEvent(new Event('beforeprint'))")
+    assert quiet.run("return document.querySelector('.topic[data-level=BLOCKED]').open")
+    assert not quiet.run("return document.querySelector('.controls').checkVisibility()")
+    pdf = quiet.devtools("Page.printToPDF", {})
+    quiet.run("dispatchEvent(new Event('afterprint'))")
+    quiet.devtools("Emulation.setEmulatedMedia", {"media": ""})
+    assert len(pdf["data"]) > 10_000
+
+
+def test_ten_thousand_partitions_open_and_the_time_is_reported(
+    quiet: Chromium, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = time.monotonic()
+    quiet.open((fleet / "index.html").as_uri())
+    assert quiet.run("return document.querySelectorAll('.topic').length") == 100
+    taken = time.monotonic() - started
+    with capsys.disabled():
+        print(f"\n10,000 partitions: the page is there after {taken:.2f} s (aim: 2 s on a quiet machine)")
+    assert "100 of 100 topics" in quiet.run("return document.querySelector('h1').textContent")
+
+
+def test_a_topic_loads_its_partitions_as_it_is_opened_and_the_rest_on_demand(quiet: Chromium, fleet: Path) -> None:
+    quiet.open((fleet / "index.html").as_uri())
+    topic = quiet.run("return document.querySelector('.topic[data-number=\"0\"]').id")
+    inline = quiet.run(PARTITIONS_OF, topic)
+    quiet.run("document.querySelector('.topic[data-number=\"0\"] > summary').focus()")
+    quiet.press("\ue007")
+    assert quiet.run(WAIT_FOR, f"#{topic} .partition:nth-of-type({inline + 50})", 500)
+    quiet.run("document.querySelector('.topic[data-number=\"0\"] .rest .more').click()")
+    assert quiet.run(WAIT_FOR, f"#{topic} .partition:nth-of-type(100)", 500)
+    assert quiet.run(PARTITIONS_OF, topic) == 100
+    assert quiet.run("return document.querySelector('.topic[data-number=\"0\"] .rest').hidden")
+
+
+def test_a_link_and_a_filter_find_a_partition_that_the_page_does_not_hold(quiet: Chromium, fleet: Path) -> None:
+    quiet.open((fleet / "index.html").as_uri())
+    first = "document.querySelector('.topic[data-number=\"0\"]')"
+    name, rest = quiet.run(f"return [{first}.dataset.topic, {first}.dataset.rest.split(',')]")
+    quiet.run("location.hash = arguments[0]", f"#p-{name}-{rest[-1]}")
+    assert quiet.run(WAIT_FOR, f"#p-{name}-{rest[-1]}[open]", 500)
+    quiet.open("about:blank")
+    quiet.open((fleet / "index.html").as_uri())
+    quiet.run("document.getElementById('filter').focus()")
+    quiet.press(f"{name}-{rest[0]}")
+    assert quiet.run(WAIT_FOR, f"#p-{name}-{rest[0]}", 500)
+    assert quiet.run(PARTITIONS_OF, f"t-{name}") == 1
+
+
+def test_a_page_without_its_folder_says_what_is_missing(browser: Chromium, fleet: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_bytes((fleet / "index.html").read_bytes())
+    browser.open((tmp_path / "index.html").as_uri())
+    browser.run("document.querySelector('.topic').open = true")
+    browser.run("return new Promise(done => setTimeout(done, 300))")
+    assert "is not beside this page" in browser.run("return document.querySelector('.topic .rest').textContent")
+    browser.console()

@@ -1,0 +1,225 @@
+"""Runs compared, forecasts, confidence, and the pages of the other two questions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
+from tests.reference.small_log import write_small_log
+from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
+from tiersnap.snapshot.report.beside import Beside
+from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
+from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
+from tiersnap.snapshot.report.files import to_json
+from tiersnap.snapshot.report.forecast import DAY_MS, forecast
+from tiersnap.snapshot.report.html_page import to_html
+from tiersnap.snapshot.report.html_parts import confidence
+from tiersnap.snapshot.report.html_questions import failover_html, lost_html
+from tiersnap.snapshot.report.run_info import Disk
+
+pytestmark = pytest.mark.unit
+
+LATER = replace(RUN, run_id="later", started_at=RUN.started_at + DAY_MS, finished_at=RUN.finished_at + DAY_MS)
+
+
+def report_of(run: RunInfo = RUN, **verdicts: str) -> Report:
+    """`report_of(a="READY ACTIVE_SEGMENT")`: topics of one partition each."""
+    return summarise(table([each for topic, words in verdicts.items() for each in segments_of(topic, 0, words)]), run)
+
+
+BEFORE = {"a": "MISSING_SNAPSHOT GAP_BEFORE ACTIVE_SEGMENT", "b": "READY ACTIVE_SEGMENT", "c": "READY ACTIVE_SEGMENT"}
+AFTER = {"a": "ALREADY_TIERED ALREADY_TIERED ACTIVE_SEGMENT", "b": "CORRUPT_SNAPSHOT ACTIVE_SEGMENT",
+         "d": "ACTIVE_SEGMENT"}  # fmt: skip
+
+
+def test_changes_name_what_became_worse_first_and_count_what_came_and_went() -> None:
+    changes = compare_states(states_of(report_of(**BEFORE)), states_of(report_of(**AFTER)))
+    assert [(each.key.topic, each.is_worse, each.waiting_bytes) for each in changes.partitions] == [
+        ("b", True, GIB),
+        ("a", False, -2 * GIB),
+        ("c", False, 0),
+        ("d", False, 0),
+    ]
+    assert (changes.appeared, changes.gone, changes.unchanged) == (1, 1, 0)
+    assert ("MISSING_SNAPSHOT", "ALREADY_TIERED", 1) in changes.moves
+
+
+def test_a_run_compared_with_itself_has_no_changes() -> None:
+    states = states_of(summarise(sample_table(), RUN))
+    changes = compare_states(states, states)
+    assert (changes.partitions, changes.moves, changes.unchanged) == ((), (), len(states))
+
+
+def test_states_of_a_report_and_of_its_json_are_one() -> None:
+    report = summarise(sample_table(), RUN)
+    assert states_of_json(json.loads(json.dumps(to_json(report)))) == states_of(report)
+    with pytest.raises(ValueError, match="schema_version"):
+        states_of_json({"schema_version": 99})
+
+
+def test_a_folder_remembers_its_runs_and_the_page_says_what_changed(tmp_path: Path) -> None:
+    write_report(report_of(**BEFORE), tmp_path)
+    assert "Since the run before" not in (tmp_path / "index.html").read_text()
+    write_report(report_of(LATER, **AFTER), tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "Since the run before" in page
+    assert f"tiersnap report diff {RUN.run_id} later --in {tmp_path}" in page.replace("</span> <span>", " ")
+    heads = json.loads((tmp_path / "runs.json").read_text())["runs"]
+    assert [(head["run_id"], head["waiting_bytes"]) for head in heads] == [(RUN.run_id, 2 * GIB), ("later", GIB)]
+    kept = json.loads(gzip.decompress((tmp_path / "runs" / f"{RUN.run_id}.json.gz").read_bytes()))
+    assert {topic["topic"] for topic in kept["topics"]} == {"a", "b", "c"}
+    again = (tmp_path / "index.html").read_bytes()
+    write_report(report_of(LATER, **AFTER), tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == again
+
+
+def test_an_index_of_runs_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
+    (tmp_path / "runs.json").write_text('{"schema_version": 99, "runs": []}')
+    write_report(report_of(**BEFORE), tmp_path)
+    assert len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 1
+
+
+def test_a_run_whose_details_are_gone_is_compared_by_its_sums(tmp_path: Path) -> None:
+    write_report(report_of(**BEFORE), tmp_path)
+    (tmp_path / "runs" / f"{RUN.run_id}.json.gz").write_bytes(b"no gzip")
+    write_report(report_of(LATER, **AFTER), tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "only sums are compared" in page
+    assert "\u22121.0 GiB" in page
+
+
+def test_the_command_tells_two_runs_apart_by_id_or_by_path(tmp_path: Path) -> None:
+    write_report(report_of(**BEFORE), tmp_path)
+    write_report(report_of(LATER, **AFTER), tmp_path)
+    by_id = tiersnap("report", "diff", RUN.run_id, "later", "--in", tmp_path)
+    assert by_id.exit_code == 0, by_id.err
+    assert [(each["partition"], each["before"], each["after"]) for each in by_id.rows][:2] == [
+        ("b-0", "READY", "CORRUPT_SNAPSHOT"),
+        ("a-0", "MISSING_SNAPSHOT", "ALREADY_TIERED"),
+    ]
+    packed = tmp_path / "runs" / f"{RUN.run_id}.json.gz"
+    assert tiersnap("report", "diff", packed, tmp_path, "--in", tmp_path / "elsewhere").rows == by_id.rows
+    unknown = tiersnap("report", "diff", "no-such-run", "later", "--in", tmp_path)
+    assert unknown.exit_code == 2
+    assert "later" in unknown.err
+
+
+def test_days_that_are_left_follow_from_what_was_written_in_the_last_week() -> None:
+    now = RUN.started_at
+    rows = [
+        row("t", 0, 0, 10, "ALREADY_TIERED", size_bytes=7 * GIB, max_timestamp=now - 8 * DAY_MS),
+        row("t", 0, 10, 20, "READY", size_bytes=3 * GIB, max_timestamp=now - 2 * DAY_MS),
+        row("t", 0, 20, 30, "MISSING_SNAPSHOT", size_bytes=4 * GIB, max_timestamp=now),
+        row("t", 0, 30, None, "ACTIVE_SEGMENT", size_bytes=9 * GIB, max_timestamp=now + 1),
+    ]
+    disk = Disk("/var", 100 * GIB, 20 * GIB, (LOG_DIR,))
+    found = forecast(summarise(table(rows), replace(RUN, disks=(disk,))))
+    assert (found.bytes_per_day, found.tiered, found.ready, found.waiting) == (GIB, 7 * GIB, 3 * GIB, 4 * GIB)
+    (each,) = found.disks
+    assert (each.freeable, each.days, each.days_when_freed) == (10 * GIB, 20.0, 30.0)
+    page = to_html(summarise(table(rows), replace(RUN, disks=(disk,))))
+    assert "<b>20 days</b>" in page
+    assert "<b>30 days</b>" in page
+    quiet = forecast(summarise(table(rows), replace(RUN, started_at=now - 30 * DAY_MS, disks=(disk,))))
+    assert (quiet.bytes_per_day, quiet.disks[0].days) == (0, None)
+
+
+def test_confidence_counts_files_that_were_compared_and_nothing_that_was_computed() -> None:
+    rows = [
+        row("t", 0, 0, 10, "READY", snapshot="MATCHES", snapshot_provenance="BROKER", compared="MATCHES"),
+        row("t", 0, 10, 20, "READY", snapshot="MATCHES", snapshot_provenance="BROKER", compared="SUSPECT"),
+        row("t", 0, 20, 30, "READY", snapshot="EXTENDS", snapshot_provenance="BROKER", compared="EXTENDS"),
+        row("t", 0, 30, 40, "READY", snapshot="MATCHES", snapshot_provenance="COMPUTED", compared=None),
+    ]
+    said = confidence(summarise(table(rows), RUN))
+    assert said.startswith("1 of 3 aligned snapshots identical to the log")
+    assert "1 know more" in said
+    assert "1 contradict it" in said
+    assert "No snapshot file of a broker was compared" in confidence(summarise(table(rows[3:]), RUN))
+
+
+def test_every_snapshot_says_where_it_is_from_neighbours_together() -> None:
+    words = "ALREADY_TIERED ALREADY_TIERED READY MISSING_SNAPSHOT ACTIVE_SEGMENT"
+    (partition,) = summarise(table(segments_of("t", 0, words, step=10)), RUN).topics[0].partitions
+    assert [(each.base_offset, each.end_offset, each.segments, each.snapshot, each.provenance)
+            for each in partition.snapshots] == [
+        (0, 20, 2, "MATCHES", "BROKER"),
+        (20, 30, 1, "MATCHES", "COMPUTED"),
+        (30, None, 2, "MISSING", ""),
+    ]  # fmt: skip
+
+
+def test_commands_name_every_source_and_the_hosts_directory_where_only_decodes_were_collected() -> None:
+    run = replace(RUN, source="s3://lake/1, /data b", sources=("s3://lake/1", "/data b"),
+                  collected={"s3://lake/1": "/var/lib/kafka"})  # fmt: skip
+    rows = segments_of("t", 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT", log_dir="s3://lake/1")
+    (partition,) = summarise(table(rows), run).topics[0].partitions
+    by_run, on_host = (step.command for step in partition.blockers[0].steps)
+    assert by_run.startswith("tiersnap run --source s3://lake/1 --source '/data b' --remote")
+    assert on_host == "tiersnap repair /var/lib/kafka --apply"
+
+
+def test_the_other_questions_are_answered_with_a_command_where_nobody_looked() -> None:
+    report = summarise(sample_table(), RUN)
+    assert "Nobody has audited these logs yet" in lost_html(report, ExactlyOnce())
+    assert "tiersnap audit --source" in lost_html(report, ExactlyOnce()).replace("</span> <span>", " ")
+    given = replace(RUN, options={"simulate": ("--topic", "a b"), "transactions find-hanging": ("--topic", "o.*")})
+    page = failover_html(summarise(sample_table(), given), ExactlyOnce()).replace("</span> <span>", " ")
+    assert f"tiersnap simulate {LOG_DIR} --from empty --topic &#39;a b&#39;" in page
+    commands = [step.command for cause in summarise(sample_table(), given).causes for step in cause.steps]
+    assert f"tiersnap transactions find-hanging {LOG_DIR} --all --topic 'o.*'" in commands
+
+
+def test_the_page_of_what_was_lost_shows_the_worst_first() -> None:
+    finding = {"topic": "<t>", "partition": 3, "producer_id": 7, "first_offset": 10, "last_offset": 19}
+    rows = [{**finding, "harm": harm, "kind": kind, "judgement": ""} for harm, kind in
+            (("NONE", "FENCED"), ("DUPLICATE", "DUPLICATE_EXACT"), ("LOSS", "GAP"))]  # fmt: skip
+    counts = [
+        {"harm": each["harm"], "kind": each["kind"], "judgement": "", "findings": 1, "batches": 2} for each in rows
+    ]
+    audit = audit_of(counts, rows)
+    assert [each.harm for each in audit.rows] == [each.harm for each in audit.counts] == ["LOSS", "DUPLICATE", "NONE"]
+    page = lost_html(summarise(sample_table(), RUN), ExactlyOnce(audit))
+    assert "2 findings of records lost, doubled" in page
+    assert "&lt;t&gt;" in page
+    assert "<t>" not in page
+
+
+def test_the_page_of_a_failover_counts_partitions_whose_newest_file_contradicts_the_log() -> None:
+    fine = [NewestSnapshot("/d", "t", number, 100, "MATCHES") for number in range(300)]
+    wrong = NewestSnapshot("/d", "u", 0, 50, "SUSPECT", lacking=4, says="lacks 4 producers")
+    failover = Failover.of([*fine, wrong, NewestSnapshot("/d", "v", 0, None, "NONE")])
+    assert (failover.counts, failover.wrong) == ({"SUSPECT": 1, "NONE": 1, "MATCHES": 300}, 1)
+    assert (failover.rows[0], len(failover.rows)) == (wrong, 200)
+    page = failover_html(summarise(sample_table(), RUN), ExactlyOnce(failover=failover))
+    assert "1 of 302 partitions would start from a snapshot that contradicts the log" in page
+
+
+def test_scan_writes_the_same_page(tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs", with_snapshots=False)
+    ran = tiersnap("scan", tmp_path / "logs", "--topic", "ord.*", "--report", tmp_path / "page")
+    assert "wrote" in ran.err
+    found = json.loads((tmp_path / "page" / "readiness.json").read_text())
+    told = {row["partition"]: row["verdicts"] for row in ran.rows}
+    shown = {
+        f"{topic['topic']}-{each['partition']}": {name: count["segments"] for name, count in each["verdicts"].items()}
+        for topic in found["topics"]
+        for each in topic["partitions"]
+    }
+    assert shown == told
+    (cause,) = [each for each in found["causes"] if each["verdict"] == "MISSING_SNAPSHOT"]
+    assert f"tiersnap repair {tmp_path}/logs --apply --topic 'ord.*'" in cause["commands"]
+    assert found["forecast"]["disks"][0]["log_dirs"] == [str(tmp_path / "logs")]
+    assert "newest snapshot file" in (tmp_path / "page" / "failover.html").read_text()
+
+
+def test_a_state_is_known_by_log_directory_topic_and_number() -> None:
+    rows = [each for place in ("/a", "/b") for each in segments_of("t", 0, "ACTIVE_SEGMENT", log_dir=place)]
+    assert set(states_of(summarise(table(rows), RUN))) == {PartitionKey("/a", "t", 0), PartitionKey("/b", "t", 0)}
+    assert Beside.of(summarise(table(rows), RUN)).before is None
