@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, TABLES
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, PARTITIONS, READINESS, TABLES, VERSION_KEY
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -28,6 +28,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
 
     Raises:
         MissingExtraError: deltalake is not installed.
+        UsageError: a newer tiersnap made it.
         CorruptDataError: it is no Delta table.
         TransientError, RemoteStorageError: the place does not answer, or refuses.
     """
@@ -38,13 +39,24 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
         raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
     uri = f"{warehouse.rstrip('/')}/{name}"
     try:
-        found = DeltaTable(uri, storage_options=_IMPATIENT).to_pyarrow_dataset()
+        table = DeltaTable(uri, storage_options=_IMPATIENT)
+        _check_format(uri, table.schema().fields[0].metadata)
+        found = table.to_pyarrow_dataset()
         rows = found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
     except TableNotFoundError:
         return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
     except (DeltaError, OSError) as error:
         raise of_table(uri, str(error)) from error
     return rows
+
+
+def _check_format(uri: str, metadata: Mapping[str, Any] | None) -> None:
+    """As snapshot.spark.warehouse.check_format, of the first column's metadata."""
+    version = (metadata or {}).get(VERSION_KEY)
+    if version is not None and int(version) > FORMAT_VERSION:
+        raise UsageError(
+            f"{uri}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
+        )
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:

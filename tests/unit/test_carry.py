@@ -19,7 +19,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.state.carry import Boundary, PartitionState, StartState
-from tiersnap.snapshot.state.producer_state import fold
+from tiersnap.snapshot.state.producer_state import ProducerFold, fold
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
@@ -160,3 +160,12 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
     verdicts = [each.verdict for each in found.readiness(now=TIMESTAMP, producer_expiration=None)]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
     assert "not comparable: non-transactional batch" in found.segments[3].snapshot.says
+
+
+def test_the_first_refused_batch_is_named_also_when_the_table_grows_between_two() -> None:
+    producers = ProducerFold(capacity=1)  # of 16
+    opened = b"".join(data_batch(offset, 1, 100 + offset, 0, 0, transactional=True) for offset in range(10))
+    producers.combine(fold(rows_of(opened)))
+    others = [fold(rows_of(data_batch(20 + number, 1, number, 0, 0))) for number in range(12)]
+    first, last = (fold(rows_of(data_batch(offset, 1, offset + 60, 0, 1))) for offset in (41, 40))
+    assert producers.combine(np.concatenate([first, *others, last])) == 40

@@ -84,7 +84,7 @@ def random_batches(seed: int, *, refused: bool) -> list[Batch]:
 
 @pytest.mark.parametrize("by_column", [False, True])
 def test_deltas_of_pieces_combine_to_the_state_of_the_whole(by_column: bool) -> None:
-    for seed in range(150):
+    for seed in range(80):
         batches = random_batches(seed, refused=False)
         cuts = sorted({0, len(batches), *(Random(seed).randrange(len(batches) + 1) for _ in range(3))})
         table = Table()
@@ -106,7 +106,7 @@ def first_refused(batches: list[Batch]) -> int:
 
 def test_the_first_of_all_refused_batches_is_named_wherever_the_pieces_end() -> None:
     named = 0
-    for seed in range(300):
+    for seed in range(150):
         batches = random_batches(seed, refused=True)
         cuts = sorted({0, len(batches), *(Random(seed).randrange(len(batches) + 1) for _ in range(3))})
         table, errors = Table(), []
@@ -116,7 +116,7 @@ def test_the_first_of_all_refused_batches_is_named_wherever_the_pieces_end() -> 
         expected = first_refused(batches)
         assert min(errors, default=-1) == expected, f"seed {seed}"
         named += expected >= 0
-    assert named > 100
+    assert named > 50
 
 
 @pytest.mark.parametrize("first", [5, 9])
@@ -142,3 +142,12 @@ def test_an_element_is_a_view_of_the_table_also_when_many_producers_share_a_slot
     table.add(kernels.add_batches, rows, rows.size)
     assert table.count == 500
     assert {key: entry.last_offset for key, entry in table.state().items()} == {i * 2**32: i for i in range(500)}
+
+
+def test_a_control_record_of_another_type_makes_the_producer_known_and_changes_nothing() -> None:
+    """As no broker writes it: KRaft's own control records have no producer id."""
+    rows = records(1, RECORD_BATCH_DTYPE)
+    rows[0]["producer_id"], rows[0]["attributes"], rows[0]["record_count"], rows[0]["control_type"] = 7, 0x20, 1, 2
+    table = Table()
+    table.add(kernels.add_batches, rows, 1)
+    assert table.state() == {7: reference.Entry()}
