@@ -24,7 +24,7 @@ _UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 
 TARGETS = (
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
-    Target("snapshot/state/producer_state.py", ("test_producer_state.py", "test_expiry.py")),
+    Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
     Target("snapshot/state/carry.py", ("test_carry.py", "test_replay.py", "test_repair.py")),
     Target("snapshot/state/trust.py", ("test_trust_moved_start.py", "test_trust.py")),
     Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
