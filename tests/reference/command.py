@@ -38,10 +38,15 @@ def counted(counts: dict[str, int]) -> str:
 
 def tiersnap(*words: str | Path, output: str = "json") -> Ran:
     """Run `tiersnap --output json WORDS`."""
-    out, err = io.StringIO(), io.StringIO()
+    # With a buffer below it, because some commands write bytes.
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogatepass", newline="", write_through=True),
+        io.StringIO(),
+    )
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(["--output", output, *map(str, words)])
-    return Ran(code, out.getvalue(), err.getvalue())
+    out.seek(0)
+    return Ran(code, out.read(), err.getvalue())
 
 
 def assert_said(ran: Ran, exit_code: int, *words: str) -> None:
