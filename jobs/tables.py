@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
     NO_FILE,
@@ -24,7 +24,15 @@ from tiersnap.snapshot.report.exactly_once import (
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, READINESS, RUNS, TABLES
+from tiersnap.snapshot.tables.schemas import (
+    FORMAT_VERSION,
+    PARTITION_KEY,
+    PARTITIONS,
+    READINESS,
+    RUNS,
+    TABLES,
+    VERSION_KEY,
+)
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -42,6 +50,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
 
     Raises:
         MissingExtraError: deltalake is not installed.
+        UsageError: a newer tiersnap made it.
         CorruptDataError: it is no Delta table.
         TransientError, RemoteStorageError: the place does not answer, or refuses.
     """
@@ -60,7 +69,9 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
         raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
     uri = f"{warehouse.rstrip('/')}/{name}"
     try:
-        return DeltaTable(uri, storage_options=_IMPATIENT).to_pyarrow_dataset()
+        table = DeltaTable(uri, storage_options=_IMPATIENT)
+        _check_format(uri, table.schema().fields[0].metadata)
+        return table.to_pyarrow_dataset()
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
@@ -72,6 +83,15 @@ def _rows(uri: str, found: ds.Dataset, columns: list[str], kinds: list[str] | No
         return found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
     except OSError as error:
         raise of_table(uri, str(error)) from error
+
+
+def _check_format(uri: str, metadata: Mapping[str, Any] | None) -> None:
+    """As snapshot.spark.warehouse.check_format, of the first column's metadata."""
+    version = (metadata or {}).get(VERSION_KEY)
+    if version is not None and int(version) > FORMAT_VERSION:
+        raise UsageError(
+            f"{uri}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
+        )
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:

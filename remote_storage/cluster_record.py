@@ -14,7 +14,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.strict_json import parse_object
+from tiersnap.remote_storage.strict_json import has_version, parse_object
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
 
 FORMAT_VERSION = 1
@@ -42,6 +42,7 @@ def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPart
     """Where the partition's segments come from, None where nobody said it.
 
     Raises:
+        NewerFormatError: a newer tiersnap wrote it.
         CorruptDataError: the object says nothing that makes sense.
     """
     key = keys.cluster(partition)
@@ -51,10 +52,13 @@ def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPart
         return None
     try:
         found = parse_object(data, name=key, limit=_MOST_BYTES)
-        version, cluster_id = found.get("version"), found.get("clusterId")
     except CorruptDataError:
-        version, cluster_id = None, None
-    if version != FORMAT_VERSION or not isinstance(cluster_id, str):
+        found = {}
+    is_known, cluster_id = (
+        has_version(found.get("version"), FORMAT_VERSION, name=store.uri + key),
+        found.get("clusterId"),
+    )
+    if not is_known or not isinstance(cluster_id, str):
         raise CorruptDataError(
             f"{store.uri}{key}: does not name a cluster: {data[:80]!r}", hint="give the cluster by --cluster-id"
         )

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from tiersnap.remote_storage.claims.process import Process, is_gone, this_process
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.strict_json import parse_object
+from tiersnap.remote_storage.strict_json import has_version, parse_object
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 
 _log = logging.getLogger(__name__)
@@ -59,13 +59,15 @@ class Holder:
         """The inverse of `encode`.
 
         Raises:
-            CorruptDataError: not a lease of this version.
+            NewerFormatError: a newer tiersnap holds it.
+            CorruptDataError: not a lease.
         """
         found = parse_object(data, name=name, limit=_MAX_BYTES)
+        is_known = has_version(found.get("version"), VERSION, name=name)
         texts = [found.get(key) for key in ("runId", "host", "processStart")]
         numbers = [found.get(key) for key in ("pid", "renewals")]
         is_lease = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
-        if found.get("version") != VERSION or not is_lease or not isinstance(found.get("ended"), bool):
+        if not is_known or not is_lease or not isinstance(found.get("ended"), bool):
             raise CorruptDataError(
                 f"{name}: not a lease that this tiersnap reads",
                 hint="if no run is at work on this warehouse, delete the object and run the same command again",

@@ -30,7 +30,7 @@ from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
-from tiersnap.remote_storage.strict_json import parse_object
+from tiersnap.remote_storage.strict_json import has_version, parse_object
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
@@ -94,18 +94,17 @@ class SnapshotManifest:
         """The inverse of `encode`.
 
         Raises:
-            CorruptDataError: not a manifest of this version.
+            NewerFormatError: a newer tiersnap wrote it.
+            CorruptDataError: not a manifest.
         """
         try:
             found: dict[str, Any] = parse_object(data, name=name, limit=_LARGEST_MANIFEST)
-            if found["version"] != FORMAT_VERSION:
-                raise CorruptDataError(
-                    f"{name}: version {found['version']}, this tiersnap reads {FORMAT_VERSION}", hint="upgrade tiersnap"
-                )
+            if not has_version(found["version"], FORMAT_VERSION, name=name):
+                raise CorruptDataError(f"{name}: its version is {str(found['version'])[:40]!r}")
             partition = TopicIdPartition(found["topic"], found["topicId"], found["partition"])
             return cls(partition, found["runId"], found["tool"], tuple(map(_record, found["snapshots"])))
         except (ValueError, KeyError, TypeError, InvalidKeyError) as error:
-            raise CorruptDataError(f"{name}: not a snapshot manifest: {error!r}") from error
+            raise CorruptDataError(f"{name}: not a snapshot manifest: {str(error)[:200]}") from error
 
 
 def _record(row: dict[str, object]) -> SnapshotRecord:

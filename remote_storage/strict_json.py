@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
 from tiersnap.snapshot.units import human_bytes
 
 MANIFEST_BYTES = 1 << 20
@@ -31,6 +31,22 @@ def parse_object(data: bytes, *, name: str, limit: int = MANIFEST_BYTES) -> dict
     if not isinstance(found, dict):
         raise CorruptDataError(f"{name}: not a JSON object")
     return found
+
+
+def has_version(version: object, known: int, *, name: str) -> bool:
+    """Whether an object is of the format version that this tiersnap reads; asked before anything else in it is judged.
+
+    Raises:
+        NewerFormatError: its version is above `known`.
+    """
+    if type(version) is not int:  # True is an int
+        return False
+    if version > known:
+        raise NewerFormatError(
+            f"{name}: format version {str(version)[:_SHOWN]} of a newer tiersnap, this one reads up to {known}",
+            hint="upgrade tiersnap on this host; leave the object as it is",
+        )
+    return version == known
 
 
 def _refuse(text: str) -> NoReturn:

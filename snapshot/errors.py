@@ -143,5 +143,11 @@ class UnknownVersionError(CorruptDataError):
     """Raised when a record names a version that no known schema has: a newer broker wrote it."""
 
 
+class NewerFormatError(CorruptDataError):
+    """Raised when an object in remote storage is of a newer tiersnap: not damage, and nobody may delete it for that."""
+
+    exit_code = ExitCode.USAGE
+
+
 class CorruptIndexError(CorruptDataError):
     """Raised when an offset, time or transaction index fails the broker's sanity rules."""

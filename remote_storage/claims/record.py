@@ -19,6 +19,7 @@ from typing import Any
 
 from tiersnap.remote_storage.claims.process import Process, this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.strict_json import has_version
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 
 VERSION = 1
@@ -138,15 +139,17 @@ class Claim:
         """The inverse of `encode`.
 
         Raises:
-            CorruptDataError: not a claim of this version.
+            NewerFormatError: a newer tiersnap made it.
+            CorruptDataError: not a claim.
         """
         try:
             if len(data) > MAX_BYTES:
                 raise ValueError(f"{len(data)} bytes")  # noqa: TRY301
             found = json.loads(data, parse_constant=_refuse, parse_float=_refuse)
+            version = found.get("version") if isinstance(found, dict) else None
+            if not has_version(version, VERSION, name=name):
+                raise ValueError(f"version {version!r}")  # noqa: TRY301
             rows = _fields(found, "version", "attempts", "finished", "snapshot")
-            if _typed(rows["version"], int) != VERSION:
-                raise ValueError(f"version {rows['version']!r}")  # noqa: TRY301
             attempts = tuple(_attempt(row) for row in _typed(rows["attempts"], list))
             if not 1 <= len(attempts) <= MAX_ATTEMPTS:
                 raise ValueError(f"{len(attempts)} attempts")  # noqa: TRY301

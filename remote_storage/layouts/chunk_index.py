@@ -21,9 +21,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tiersnap.remote_storage.strict_json import below, text, whole
+from tiersnap.snapshot.formats.compression import first_bytes
 
 MAX_CHUNK_SIZE = (1 << 30) - 1
 MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
@@ -101,7 +100,7 @@ def decompress(data: bytes, size: int) -> bytes:
         ValueError: it is not zstd, or holds another number of bytes.
     """
     try:
-        found = bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(size + 1))
+        found = first_bytes(data, "zstd", size + 1)
     except OSError as error:
         raise ValueError(f"not zstd: {error}") from error
     if len(found) != size:
@@ -114,8 +113,7 @@ def _sizes(encoded: str, count: int) -> list[int]:
         raise ValueError(f"{count} chunks, at most {_MOST_SIZES} are read")
     packed = base64.b64decode(encoded, validate=True)
     try:
-        stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
-        data = bytes(stream.read(4 * count + _LARGEST_OVERHEAD))
+        data = first_bytes(packed, "zstd", 4 * count + _LARGEST_OVERHEAD)
     except OSError as error:
         raise ValueError(f"the chunk sizes are not zstd: {error}") from error
     try:

@@ -61,6 +61,7 @@ LOCAL_TIERED_STORAGE = "kafka-tiered-storage"
 _ID = "[A-Za-z0-9_-]{21}[AQgw]"
 _OFFSET = "[0-9]{20}"
 _NUMBER = "0|[1-9][0-9]{0,9}"
+_SHOWN = 256  # characters of a key, in an error
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
@@ -258,7 +259,7 @@ class ObjectKeys:
             partition = TopicIdPartition(match[1], match[2], int(match[3]))
             return ParsedKey(_AIVEN_KINDS[match[6]], partition, _offset(match[4], key), match[5])
         raise InvalidKeyError(
-            f"{key!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
+            f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
             hint="docs/object-keys.md",
             key=key,
         )

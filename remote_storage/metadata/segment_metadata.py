@@ -25,6 +25,7 @@ from enum import IntEnum
 from tiersnap.remote_storage.errors import IllegalStateTransitionError, InvalidKeyError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
+_SHOWN = 80  # characters of what somebody else wrote, in an error
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _UUID_LENGTH = 22
 
@@ -107,9 +108,10 @@ class TopicIdPartition:
 
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.topic) or self.topic in {".", ".."}:
-            raise InvalidKeyError(f"{self.topic!r} is not a topic name: 1 to 249 letters, digits, dots, dashes, _")
+            name = self.topic[:_SHOWN]
+            raise InvalidKeyError(f"{name!r} is not a topic name: 1 to 249 letters, digits, dots, dashes, _")
         if self.topic_id is not None and not is_uuid(self.topic_id):
-            raise InvalidKeyError(f"topic id {self.topic_id!r} is not 22 characters base64url of 16 bytes")
+            raise InvalidKeyError(f"topic id {self.topic_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
         if not 0 <= self.partition < 1 << 31:
             raise InvalidKeyError(f"{self.partition} is not a partition number")
 
@@ -133,7 +135,7 @@ class RemoteLogSegmentId:
     def __post_init__(self) -> None:
         TopicIdPartition(self.topic, self.topic_id, self.partition)
         if not is_uuid(self.segment_id):
-            raise InvalidKeyError(f"segment id {self.segment_id!r} is not 22 characters base64url of 16 bytes")
+            raise InvalidKeyError(f"segment id {self.segment_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:

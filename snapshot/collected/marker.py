@@ -56,6 +56,12 @@ class Marker:
             return self.directory_id == other.directory_id
         return (self.log_dir, self.node_id, self.cluster_id) == (other.log_dir, other.node_id, other.cluster_id)
 
+    @property
+    def _is_sane(self) -> bool:
+        texts = (self.cluster_id or "", self.directory_id or "", self.log_dir, *self.partitions, *self.absent)
+        numbers = (self.node_id or 0, *self.absent.values())
+        return all(isinstance(each, str) for each in texts) and all(type(each) is int for each in numbers)
+
     def encode(self) -> bytes:
         """One line of JSON."""
         return json.dumps(
@@ -92,9 +98,15 @@ class Marker:
                 tuple(found["partitions"]),
                 dict(found["absent"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise _corrupt(name, repr(error)) from error
-        if version != VERSION or not all(map(split_folder_name, (*marker.partitions, *marker.absent))):
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _corrupt(name, repr(error)[:200]) from error
+        if not marker._is_sane:
+            raise _corrupt(name, "a field is of another type")
+        if (
+            type(version) is not int
+            or version != VERSION
+            or not all(map(split_folder_name, (*marker.partitions, *marker.absent)))
+        ):
             raise _corrupt(name, f"version {version}, or a partition that has no such name")
         return marker
 

@@ -25,6 +25,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # Far above what a coordinator writes (message.max.bytes), far below what would fill a host's memory.
 LARGEST = 256 << 20
 
+_PIECE = 1 << 20
 _STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
@@ -47,11 +48,24 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
         if codec == SNAPPY:
             return _snappy(data, largest)
         if codec in _STREAMS:
-            with pa.CompressedInputStream(pa.BufferReader(data), _STREAMS[codec]) as stream:
-                return _bounded(stream.read(largest + 1), largest)
+            return _bounded(first_bytes(data, _STREAMS[codec], largest + 1), largest)
     except (OSError, ValueError, struct.error) as error:
         raise CorruptRecordError(f"records cannot be decompressed: {error}", hint=_HINT) from error
     raise CorruptRecordError(f"compression codec expected 0 to 4, found {codec}", hint=_HINT)
+
+
+def first_bytes(data: bytes, codec: str, most: int) -> bytes:
+    """At most `most` bytes of what was compressed into `data` by gzip, lz4 or zstd.
+
+    Raises:
+        OSError: it is not of that codec.
+    """
+    # Not stream.read(most): where the data is wrong, pyarrow never gives back the room that it took for the answer.
+    piece, found = bytearray(min(most, _PIECE)), bytearray()
+    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+        while len(found) < most and (count := stream.readinto(memoryview(piece)[: most - len(found)])):
+            found += memoryview(piece)[:count]
+    return bytes(found)
 
 
 def _bounded(data: bytes, largest: int) -> bytes:

@@ -17,10 +17,9 @@ from pyspark.sql.window import Window
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, VERSION_KEY
 from tiersnap.snapshot.tables.trouble import of_table
 
-VERSION_KEY = "tiersnap.format"
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 

@@ -195,7 +195,8 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
     same_transaction = ours["current_txn_first_offset"] == theirs["current_txn_first_offset"]
     older_transaction = (theirs["current_txn_first_offset"] >= 0) & (theirs["current_txn_first_offset"] < history_from)
     marker = (ours["coordinator_epoch"] == theirs["coordinator_epoch"]) | (ours["coordinator_epoch"] < 0)
-    touched = ours["timestamp"] >= 0
+    # Not by the timestamp alone: clients may stamp -1.
+    touched = (ours["timestamp"] >= 0) | (ours["producer_epoch"] >= 0)
     same_last = (ours["producer_epoch"] == theirs["producer_epoch"]) & (ours["timestamp"] == theirs["timestamp"])
     explained: np.ndarray = (same_batch | older_batch) & (same_transaction | older_transaction) & marker
     explained &= same_last | ~touched

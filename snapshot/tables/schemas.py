@@ -20,6 +20,7 @@ from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
 
 FORMAT_VERSION = 1
+VERSION_KEY = "tiersnap.format"  # in the metadata of a table's first column
 PART_DELTAS = 2_000
 
 PARTITION_KEY = ("log_dir", "topic", "partition")

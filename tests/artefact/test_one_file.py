@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -71,6 +72,14 @@ def test_it_writes_the_snapshots_that_kafkas_own_classes_fold(home: Path, tmp_pa
     done = run(home, "repair", LEDGER, "--out", tmp_path / "out", "--all", "--expiration", "none")
     assert done.returncode == 0, done.stderr
     assert run(home, "verify", LEDGER, "--against", tmp_path / "out").returncode == 0
+
+
+def test_a_list_of_what_is_in_it_lies_beside_it() -> None:
+    listed = json.loads(FILE.with_name("tiersnap.cdx.json").read_text())
+    assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.5")
+    names = {component["name"] for component in listed["components"]}
+    assert {"click", "numba", "numpy", "pyarrow"} <= names
+    assert "pytest" not in names
 
 
 def test_it_dumps_a_segment_as_kafka_does(home: Path) -> None:

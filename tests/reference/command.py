@@ -41,10 +41,10 @@ def tiersnap(*words: str | Path, output: str = "json") -> Ran:
     """Run `tiersnap --output json WORDS`; what it prints in a JSON form must follow its published schema."""
     # Some commands write bytes, so stdout has a buffer as a real one has.
     written, err = io.BytesIO(), io.StringIO()
-    out = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
+    out = io.TextIOWrapper(written, encoding="utf-8", errors="surrogatepass", newline="", write_through=True)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(["--output", output, *map(str, words)])
-    text = written.getvalue().decode("utf-8")
+    text = written.getvalue().decode("utf-8", "surrogatepass")
     assert_follows_schema(text, output)
     return Ran(code, text, err.getvalue())
 

@@ -1,9 +1,10 @@
 """Partitions that no broker wrote but that any broker could open: everything the fold must not stumble over, at random.
 
 Few producers, so that they meet themselves often; epochs that go up and down by data and by markers; markers of both
-transaction protocols; batches that compaction emptied; sequences that wrap; transactions left open; entries of magic 0
-and 1; gaps between segments. One thing is left out, because a broker cannot open such a log: a batch without a
-transaction while its producer has one open.
+transaction protocols; batches that compaction emptied or took away; sequences that wrap; transactions left open;
+entries of magic 0 and 1; gaps between segments; records stamped long ago, in the future, or -1; a log start inside a
+segment; a tail that was written half. One thing is left out, because a broker cannot open such a log: a batch without
+a transaction while its producer has one open.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.reference import log_builder as lb
 
 NOW = 1_795_264_000_000  # ms, 21 November 2026
 LAST_EPOCH = 32_767
+_DAY = 86_400_000
 LAST_SEQUENCE = 2_147_483_647
 PRODUCERS = (0, 1, 2, 17, 1_000, 4_294_967_299, 2**62, 2**63 - 1)
 
@@ -27,6 +29,7 @@ class Writer:
     chance: Random
     offset: int = 0
     opened: dict[int, int] = field(default_factory=dict)  # producer id -> epoch of its transaction
+    is_compacted: bool = False
 
     def entry(self) -> bytes:
         """The next entry of the log."""
@@ -34,6 +37,8 @@ class Writer:
             (self._data, self._marker, self._marker_of_nobody, self._emptied, self._legacy, self._plain, self._leader),
             weights=(55, 20, 5, 8, 5, 5, 2),
         )[0]
+        if self.is_compacted and self.chance.random() < 0.2:
+            self._advance(self.chance.randrange(1, 9))  # what was there is gone
         return kind()
 
     def _advance(self, count: int) -> int:
@@ -44,7 +49,13 @@ class Writer:
         return self.chance.choice((0, 0, 0, 1, 1, 2, 5, LAST_EPOCH))
 
     def _timestamp(self) -> int:
-        return NOW + self.chance.randrange(-5_000, 5_000) if self.chance.random() < 0.95 else -1
+        """Of a clock that is right; of a client's own that is not; of what happened at some other time; or none."""
+        kind = self.chance.random()
+        if kind < 0.8:
+            return NOW + self.chance.randrange(-5_000, 5_000)
+        if kind < 0.95:
+            return self.chance.choice((0, 1, NOW - 400 * _DAY, NOW - _DAY, NOW + _DAY, NOW + 10_000 * _DAY))
+        return -1
 
     def _sequence(self, count: int) -> int:
         return self.chance.choice((0, self.chance.randrange(1_000), LAST_SEQUENCE - self.chance.randrange(2 * count)))
@@ -121,11 +132,19 @@ class Writer:
 def write_random_partition(log_dir: Path, topic: str, seed: int) -> Path:
     """`<topic>-0` in `log_dir`: 1 to 8 segments of up to 30 entries; the same for the same seed."""
     chance = Random(seed)
-    writer = Writer(chance, offset=chance.choice((0, 0, 0, 7, 5_000_000_000)))
+    writer = Writer(chance, offset=chance.choice((0, 0, 0, 7, 5_000_000_000)), is_compacted=chance.random() < 0.2)
     segments: dict[int, list[bytes]] = {}
     for _ in range(chance.randrange(1, 9)):
         base_offset = writer.offset
         segments[base_offset] = [writer.entry() for _ in range(chance.randrange(1, 31))]
         if chance.random() < 0.2:
             writer.offset += chance.randrange(1, 50)  # a roll may leave offsets out
-    return lb.write_partition(log_dir, topic, 0, segments, indexes=True)
+    first, last = segments[min(segments)], segments[max(segments)]
+    start = chance.randrange(min(segments), min(segments) + 5) if chance.random() < 0.2 and len(first) > 4 else None
+    high_watermark = chance.randrange(min(segments), writer.offset + 1) if chance.random() < 0.5 else writer.offset
+    if chance.random() < 0.15:
+        half = writer.entry()
+        last.append(half[: chance.randrange(1, len(half))])  # the broker died as it wrote it
+    return lb.write_partition(
+        log_dir, topic, 0, segments, indexes=True, log_start_offset=start, high_watermark=high_watermark
+    )

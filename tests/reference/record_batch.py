@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from tests.reference.crc32c import crc32c
 
@@ -54,7 +54,7 @@ class Segment:
 
     def rows(self) -> list[tuple[int, ...]]:
         """The batches as plain tuples."""
-        return [astuple(batch) for batch in self.batches]
+        return [tuple(vars(batch).values()) for batch in self.batches]
 
 
 _LARGEST_OFFSET = 2**63 - 1

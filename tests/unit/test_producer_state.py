@@ -172,3 +172,10 @@ def test_a_producer_expires_when_idle_for_the_expiration_and_nothing_is_open(
     entries = ps.to_entries(deltas_of(data))
     assert ps.is_expired(entries, as_of=TIMESTAMP + idle, expiration=DAY).tolist() == [expired]
     assert ps.is_expired(entries, as_of=TIMESTAMP + idle, expiration=None).tolist() == [False]
+
+
+@pytest.mark.parametrize(("idle", "is_relevant"), [(DAY - 1, True), (DAY, False)])
+def test_a_producer_matters_to_a_bounded_replay_until_it_has_expired(idle: int, is_relevant: bool) -> None:
+    deltas = deltas_of(data_batch(0, 1, 7, 0, 0, timestamp=TIMESTAMP))
+    found = ps.relevant_producers(deltas, as_of=TIMESTAMP + idle, expiration=DAY)
+    assert found.tolist() == ([7] if is_relevant else [])

@@ -1,0 +1,139 @@
+"""Every parser of bytes that somebody else may have written, with real bytes of its kind.
+
+A parser answers or raises one of its documented errors, which is told in few words. Where a checksum covers the bytes,
+what it answers is held against a readable decoder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.fuzz import checked
+from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, metadata_record_seeds
+from tests.reference import transaction_state as ts
+from tests.reference.plugin_compressed import packed_sizes
+from tiersnap.remote_storage.claims import ClaimedSegment
+from tiersnap.remote_storage.claims.process import Process
+from tiersnap.remote_storage.claims.record import Attempt, Claim
+from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.layouts import chunk_index, rsm_manifest
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.lease import Holder
+from tiersnap.remote_storage.metadata import metadata_records
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_objects import SnapshotManifest, SnapshotRecord
+from tiersnap.remote_storage.strict_json import parse_object
+from tiersnap.snapshot.collected.listing import Listing
+from tiersnap.snapshot.collected.marker import Marker
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.formats import (
+    checkpoints,
+    compression,
+    indexes,
+    meta_properties,
+    transaction_index,
+    transaction_state,
+)
+from tiersnap.snapshot.state.trust import Provenance
+
+ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
+CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
+RECORD = SnapshotRecord(1000, 56, 7, 1, Provenance.COMPUTED, 0)
+SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One parser: its name, real bytes of its kind, how it is called, and what it may raise."""
+
+    name: str
+    seeds: Sequence[bytes]
+    read: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...] = (TiersnapError,)
+    share: int = 10  # of the inputs, in parts; slow ones get fewer
+
+
+def _text(parse: Callable[..., object]) -> Callable[[bytes], object]:
+    """As the product gives it a file's bytes."""
+    return lambda data: parse(data.decode("utf-8", "replace"), name="file")
+
+
+def _chunks(data: bytes) -> object:
+    return chunk_index.decode(parse_object(data, name="index"))
+
+
+def _compressed(data: bytes) -> object:
+    return compression.decompress(data[0] & 7 if data else 0, data[1:], largest=1 << 20)
+
+
+def parsers() -> list[Parser]:
+    """All of them."""
+    manifests = manifest_seeds()
+    variable = {
+        "type": "variable",
+        "originalChunkSize": 10,
+        "originalFileSize": 25,
+        "transformedChunks": packed_sizes([7, 9, 3]),
+    }
+    return [
+        Parser("record batches", batches(), checked.record_batches, share=4),
+        Parser("producer snapshot", files("*.snapshot", 700), checked.snapshot, share=4),
+        Parser("offset index", files("*.index", 400), lambda data: indexes.decode_offset_index(data, base_offset=0)),
+        Parser("time index", files("*.timeindex", 400), lambda data: indexes.decode_time_index(data, base_offset=0)),
+        Parser(
+            "transaction index", files("*.txnindex", 400), lambda data: transaction_index.decode(data, base_offset=0)
+        ),
+        Parser("offset checkpoint", files("*-offset-checkpoint", 2000), _text(checkpoints.parse_offsets)),
+        Parser("leader epochs", files("leader-epoch-checkpoint", 500), _text(checkpoints.parse_leader_epochs)),
+        Parser("partition.metadata", files("partition.metadata", 200), _text(checkpoints.parse_topic_id)),
+        Parser("meta.properties", files("meta.properties", 500), _text(meta_properties.parse)),
+        Parser("transaction state key", [ts.key("my-id"), ts.key("")], transaction_state.decode_key),
+        Parser(
+            "transaction state value",
+            [
+                ts.value(),
+                ts.value(state=ts.ONGOING, partitions=[("orders", [0, 3]), ("payments", [1])]),
+                ts.value(version=1, partitions=[("orders", [0, 3])], tags={7: b"later"}),
+            ],
+            transaction_state.decode_value,
+        ),
+        Parser("compressed records", checked.compressed_seeds(), _compressed),
+        Parser("records of a segment", batches(), checked.records, share=2),
+        Parser("remote log metadata", metadata_record_seeds(), metadata_records.decode),
+        Parser("rsm-manifest", manifests, lambda data: rsm_manifest.decode(data, name="manifest")),
+        Parser(
+            "chunk index",
+            [json.dumps(json.loads(each)["chunkIndex"]).encode() for each in manifests]
+            + [json.dumps(variable).encode()],
+            _chunks,
+            (TiersnapError, ValueError),
+        ),
+        Parser(
+            "claim",
+            [CLAIM.encode(), CLAIM.released().encode(), CLAIM.finished_by_holder(None).encode()],
+            lambda data: Claim.decode(SEGMENT, data, name="claim"),
+        ),
+        Parser(
+            "lease", [Holder("run-1", Process("a", 1, "2")).encode()], lambda data: Holder.decode(data, name="lease")
+        ),
+        Parser("cluster record", [b'{"version":1,"clusterId":"%s"}' % ID.encode()], checked.cluster_record),
+        Parser(
+            "collected marker",
+            [
+                Marker("/logs", 1, ID, ID, ("orders-0",), {"gone-1": 5}).encode(),
+                Marker("/logs", None, None, None).encode(),
+            ],
+            lambda data: Marker.decode(data, name="collected.json"),
+        ),
+        Parser("collected listing", listing_seeds(), lambda data: Listing.decode(data, name="listing.parquet")),
+        Parser(
+            "object key",
+            [key.encode() for key in checked.key_seeds()],
+            lambda data: ObjectKeys().parse(data.decode("utf-8", "replace")),
+            (InvalidKeyError,),
+        ),
+        Parser("snapshot manifest", [SNAPSHOT_MANIFEST.encode()], lambda data: SnapshotManifest.decode(data, name="m")),
+    ]

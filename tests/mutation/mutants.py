@@ -1,0 +1,132 @@
+"""Small changes to a module that a test ought to notice: comparisons, arithmetic, constants, conditions, calls.
+
+Only the bodies of functions are changed: annotations, docstrings, decorators and names of errors say nothing that a
+test of behaviour could hold.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+_NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: where, what it says now, and the module with it."""
+
+    line: int
+    change: str
+    tree: ast.Module
+
+    def name(self, path: str) -> str:
+        """As survivors are listed and accepted: without the line, which moves."""
+        return f"{path}: {self.change}"
+
+
+def mutants_of(source: str) -> list[Mutant]:
+    """Every mutant of a module, in the order of its lines."""
+    tree = ast.parse(source)
+    found = []
+    for position, (node, statement) in enumerate(_mutable(tree)):
+        for change in _changes(node):
+            changed = copy.deepcopy(tree)
+            twin, around = list(_mutable(changed))[position]
+            change(twin)
+            before, after = _shown(statement), _shown(around)
+            if after != before:
+                ast.fix_missing_locations(changed)
+                found.append(Mutant(statement.lineno, f"{before} -> {after}", changed))
+    return sorted(found, key=lambda mutant: mutant.line)
+
+
+def _shown(statement: ast.stmt) -> str:
+    """A statement on one line, without what is below it."""
+    text = ast.unparse(statement)
+    return text.splitlines()[0] if hasattr(statement, "body") else " ".join(text.split())
+
+
+Place = tuple[ast.AST, ast.stmt]  # what may be changed, and the statement around it
+
+
+def _mutable(tree: ast.Module) -> Iterator[Place]:
+    """Expressions and statements inside functions, always in the same order."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for statement in node.body:
+                yield from _below(statement, statement)
+
+
+def _below(node: ast.AST, around: ast.stmt) -> Iterator[Place]:
+    if isinstance(node, (ast.FunctionDef, ast.JoinedStr)):
+        return  # a function is walked by itself; what a message says is not behaviour
+    if isinstance(node, ast.stmt):
+        around = node
+    if isinstance(node, (ast.expr, ast.stmt)):
+        yield node, around
+    for field, value in ast.iter_fields(node):
+        if field not in ("annotation", "returns", "decorator_list"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from _below(child, around)
+
+
+def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], None]]:
+    match node:
+        case ast.Compare(ops=ops):
+            for i, op in enumerate(ops):
+                yield _set_op(i, _SWAPPED[type(op)])
+        case ast.BinOp(op=op) if type(op) in _ARITHMETIC:
+            yield lambda twin: setattr(twin, "op", _ARITHMETIC[type(op)]())
+        case ast.BoolOp(op=op, values=values):
+            yield lambda twin: setattr(twin, "op", ast.And() if isinstance(op, ast.Or) else ast.Or())
+            for i in range(len(values)):
+                yield _drop_value(i)
+        case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare):
+            yield lambda twin: setattr(twin, "test", ast.UnaryOp(ast.Not(), twin.test))  # type: ignore[attr-defined]
+        case ast.Constant(value=bool()):
+            yield lambda twin: setattr(twin, "value", not twin.value)  # type: ignore[attr-defined]
+        case ast.Constant(value=int()):
+            yield lambda twin: setattr(twin, "value", twin.value + 1)  # type: ignore[attr-defined]
+        case ast.Name(id=name) if name in _NAMES:
+            yield lambda twin: setattr(twin, "id", _NAMES[name])
+        case ast.Expr(value=ast.Call()):
+            yield lambda twin: setattr(twin, "value", ast.Constant(None))
+
+
+def _set_op(i: int, op: type[ast.cmpop]) -> Callable[[ast.AST], None]:
+    def change(twin: ast.AST) -> None:
+        twin.ops[i] = op()  # type: ignore[attr-defined]
+
+    return change
+
+
+def _drop_value(i: int) -> Callable[[ast.AST], None]:
+    def change(twin: ast.AST) -> None:
+        is_or = isinstance(twin.op, ast.Or)  # type: ignore[attr-defined]
+        twin.values[i] = ast.Constant(not is_or)  # type: ignore[attr-defined]
+
+    return change

@@ -1,0 +1,41 @@
+"""What is mutated, and which test files hold it: the cheapest first, because the first failure ends a mutant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module by its path, the test files that hold it, and the environment they need."""
+
+    path: str
+    tests: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """Its name in the package."""
+        return "tiersnap." + self.path.removesuffix(".py").replace("/", ".")
+
+
+# Kernels run as plain Python: compiling them anew for each mutant would take a minute a mutant.
+_UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
+
+TARGETS = (
+    Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
+    Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
+    Target("snapshot/state/carry.py", ("test_carry.py", "test_replay.py", "test_repair.py")),
+    Target("snapshot/state/trust.py", ("test_trust_moved_start.py", "test_trust.py")),
+    Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
+    Target("snapshot/gate/coverage.py", ("test_coverage.py",)),
+    Target("snapshot/gate/examine.py", ("test_readiness_gate.py", "test_carry.py", "test_scan.py")),
+    Target("snapshot/log/lineage.py", ("test_coverage.py",)),
+    Target("snapshot/formats/snapshot_file.py", ("test_snapshot_file.py",)),
+    Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py")),
+    Target("snapshot/repair/plan.py", ("test_repair.py",)),
+    Target("snapshot/repair/files.py", ("test_atomic_file.py", "test_repair.py", "test_repair_killed.py")),
+    Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
+    Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
+    Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
+)
