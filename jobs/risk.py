@@ -106,7 +106,7 @@ def _show(
     if output.format is Format.TABLE:
         summary.pop("replicas", None)
     where = {"log_dir": "log dir"} if several else {}
-    findings = None if host is None else host.findings
+    findings = [] if host is None else host.findings
     output.rows("risk", shown, columns={**where, **columns}, summary=summary, findings=findings)
     if output.format is Format.JSONL:
         for name, sentence in sentences.items():
