@@ -79,7 +79,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format clean
+.PHONY: lint format schemas clean
 lint: install ## Style, types, import directions, spelling, house rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -91,6 +91,9 @@ lint: install ## Style, types, import directions, spelling, house rules
 format: install ## Let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+schemas: install ## docs/schemas from the types in jobs/contracts
+	$(BIN)/python -m tiersnap.jobs.contracts.commands
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output
