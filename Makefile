@@ -92,7 +92,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format docs-schema docs-pictures clean
+.PHONY: lint format schemas docs-schema docs-pictures clean
 docs-schema: install ## The JSON schema of the report's data, into docs/
 	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
 
@@ -110,6 +110,9 @@ lint: install ## Style, types, import directions, spelling, house rules
 format: install ## Let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+schemas: install ## docs/schemas from the types in jobs/contracts
+	$(BIN)/python -m tiersnap.jobs.contracts.commands
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

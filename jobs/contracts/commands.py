@@ -1,4 +1,4 @@
-"""Every command that has JSON, and its contract; `python -m tiersnap.jobs.contracts.commands` writes docs/schemas/."""
+"""Every command that has JSON, and its contract; `make schemas` writes docs/schemas/."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_every_command_has_a_contract_and_a_test() -> None:
 
 def test_the_published_schemas_are_those_of_the_code() -> None:
     published = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    assert published == schema_files(), "run: python -m tiersnap.jobs.contracts.commands"
+    assert published == schema_files(), "make schemas"
 
 
 def test_an_unknown_key_or_a_number_as_text_breaks_the_contract() -> None:
