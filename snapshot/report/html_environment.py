@@ -52,7 +52,7 @@ def _environment() -> Environment:
         {
             "bar": parts.bar,
             "disk_bar": parts.disk_bar,
-            "timeline": parts.strip,
+            "timeline": parts.rectangles,
             "marks": parts.marks,
             "share": parts.share,
             "runs": parts.run_list,

@@ -30,13 +30,14 @@ _NAME_ROOM = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A rectangle of a bar; x and width are per cent with two decimals, "" = no text."""
+    """A rectangle of a bar or a timeline; x and width are per cent with two decimals, "" = no text."""
 
     verdict: Verdict
     x: str
     width: str
     title: str
     name: str = ""
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,24 +202,29 @@ def bar(totals: Totals) -> list[Piece]:
     return pieces
 
 
-def strip(partition: PartitionReport) -> Markup:
-    """The timeline's rectangles, in drawing order; put together here, because a template takes five times as long."""
+def rectangles(partition: PartitionReport) -> Markup:
+    """The timeline as SVG, of verdicts and numbers alone; put together here, as a template takes five times as long."""
+    return Markup(
+        "\n".join(
+            f'<rect class="{piece.verdict}" x="{piece.x}" y="{6 if piece.is_mixed else 2}" width="{piece.width}" '
+            f'height="{7 if piece.is_mixed else 15}"><title>{piece.title}</title></rect>'
+            for piece in strip(partition)
+        )
+    )
+
+
+def strip(partition: PartitionReport) -> list[Piece]:
+    """The timeline's rectangles, in drawing order."""
     axis = axis_of(partition)
-    return Markup("\n".join(_rectangle(span, axis) for span in worst_last(partition.timeline)))
+    return [_strip_piece(span, axis) for span in worst_last(partition.timeline)]
 
 
-def _rectangle(span: Span, axis: Axis) -> str:
-    """Of verdicts and numbers alone, so there is nothing to escape."""
+def _strip_piece(span: Span, axis: Axis) -> Piece:
     left = axis.at(span.base_offset)
     right = axis.at(axis.end if span.end_offset is None else span.end_offset)
     width = max(right - left, _MIN_WIDTH_WAITING if span.verdict in WAITING else _MIN_WIDTH)
     title = f"{span_name(span)} · {offsets(span)} · {_segments(span.count)} · {human_bytes(span.count.bytes)}"
-    y, height = (6, 7) if span.is_mixed else (2, 15)
-    x = percent(min(left, 100 - width))
-    return (
-        f'<rect class="{span.verdict}" x="{x}" y="{y}" width="{percent(width)}" height="{height}">'
-        f"<title>{title}</title></rect>"
-    )
+    return Piece(span.verdict, percent(min(left, 100 - width)), percent(width), title, is_mixed=span.is_mixed)
 
 
 def span_name(span: Span) -> str:
