@@ -1,0 +1,43 @@
+"""The runner of mutants itself: what it changes, and that each danger still names a condition of today's code."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.mutation.dangers import DANGERS, Danger
+from tests.mutation.mutants import mutants_of
+from tests.mutation.targets import TARGETS
+from tests.reference.recovered import TESTS
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("danger", DANGERS, ids=lambda danger: danger.name)
+def test_a_danger_is_one_place_of_a_target_and_the_broken_module_can_be_compiled(danger: Danger) -> None:
+    source = (TESTS.parent / danger.path).read_text()
+    assert source.count(danger.before) == 1
+    assert danger.path in {target.path for target in TARGETS}
+    compile(ast.parse(source.replace(danger.before, danger.after)), danger.path, "exec")
+
+
+def test_the_tests_of_every_target_exist() -> None:
+    for target in TARGETS:
+        assert (TESTS.parent / target.path).exists()
+        assert all((TESTS / "unit" / name).exists() for name in target.tests), target
+
+
+def test_each_mutant_is_one_change_and_messages_and_annotations_stay() -> None:
+    source = 'def f(x: int) -> int:\n    """1 < 2."""\n    if x < 1 and x:\n        raise ValueError(f"{x + 1}")\n    return x + 2\n'
+    changes = [mutant.change for mutant in mutants_of(source)]
+    assert changes == [
+        "if x < 1 and x: -> if not (x < 1 and x):",
+        "if x < 1 and x: -> if x < 1 or x:",
+        "if x < 1 and x: -> if True and x:",
+        "if x < 1 and x: -> if x < 1 and True:",
+        "if x < 1 and x: -> if x <= 1 and x:",
+        "if x < 1 and x: -> if x < 2 and x:",
+        "return x + 2 -> return x - 2",
+        "return x + 2 -> return x + 3",
+    ]
