@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tiersnap.jobs.contracts import log_dir, records, remote, warehouse
+from tiersnap.jobs.contracts import exactly_once, log_dir, records, remote, warehouse
 from tiersnap.jobs.contracts.envelope import Contract, document_schema
 
 CONTRACTS: dict[str, Contract] = {
@@ -15,7 +15,11 @@ CONTRACTS: dict[str, Contract] = {
     "repair": Contract([log_dir.PlannedRepair]),
     "verify": Contract([log_dir.VerifiedSnapshot]),
     "collect": Contract([log_dir.CollectedPartition], log_dir.CollectSummary),
-    "simulate": Contract([records.SimulatedWrite, records.SimulatedProducer], records.SimulateSummary),
+    "simulate": Contract(
+        [records.SimulatedWrite, records.SimulatedProducer, exactly_once.SimulatedFleetWrite], records.SimulateSummary
+    ),
+    "audit": Contract([exactly_once.AuditFinding], exactly_once.AuditSummary),
+    "risk": Contract([exactly_once.PartitionRisk, exactly_once.BoundaryRisk], exactly_once.RiskSummary),
     "run": Contract([warehouse.VerdictCount], warehouse.RunSummary),
     "tier": Contract([remote.TieredPartition], remote.TierSummary),
     "publish": Contract([remote.PublishedPartition], remote.PublishSummary),
@@ -31,6 +35,7 @@ CONTRACTS: dict[str, Contract] = {
     "report": Contract(
         [warehouse.ReportedPartition, warehouse.ReportedTopic, warehouse.ReportedSegment], warehouse.ReportSummary
     ),
+    "report diff": Contract([exactly_once.ChangedPartition], exactly_once.DiffSummary),
     "runs list": Contract([warehouse.ListedRun]),
     "runs show": Contract(result=warehouse.ShownRun),
     "config": Contract([warehouse.Setting]),

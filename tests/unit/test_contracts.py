@@ -82,6 +82,8 @@ CALLS: dict[str, Callable[[Place], list[object]]] = {
     "collect": lambda at: [at["log"], "--to", at["target"].parent / "collected", "--apply"],
     "simulate": lambda at: [at["log"], "--from", "empty", "--all"],
     "simulate --producers": lambda at: [at["log"], "--from", "empty"],
+    "risk": lambda at: [at["log"]],
+    "risk --boundaries": lambda at: [at["log"], "--replica", at["log"]],
     "tier": lambda at: [at["log"], "--remote", at["target"].parent / "other", "--apply"],
     "install": lambda at: ["--from", at["remote"], "--to", at["log"]],
     "restore": lambda at: ["--from", at["remote"], "--to", at["target"], *ORDERS, "--cluster-id", CLUSTER],
@@ -98,8 +100,17 @@ CALLS: dict[str, Callable[[Place], list[object]]] = {
     "config": lambda _: [],
     "version": lambda _: [],
 }
-# They need a JVM, a broker or a cluster: the tests of those validate what they print by the same schemas.
-ELSEWHERE = {"run", "decode", "publish", "unblock", "maintain remove-orphans", "maintain tables"}
+# They need a JVM, a broker, a cluster or two reports: the tests of those validate what they print by the same schemas.
+ELSEWHERE = {
+    "run",
+    "decode",
+    "audit",
+    "report diff",
+    "publish",
+    "unblock",
+    "maintain remove-orphans",
+    "maintain tables",
+}
 
 
 @pytest.fixture(scope="module", params=STATES)

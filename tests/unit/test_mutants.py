@@ -29,7 +29,10 @@ def test_the_tests_of_every_target_exist() -> None:
 
 
 def test_each_mutant_is_one_change_and_messages_and_annotations_stay() -> None:
-    source = 'def f(x: int) -> int:\n    """1 < 2."""\n    if x < 1 and x:\n        raise ValueError(f"{x + 1}")\n    return x + 2\n'
+    source = (
+        'def f(x: int) -> int:\n    """1 < 2."""\n    if x < 1 and x:\n'
+        '        raise ValueError(f"{x + 1}")\n    return x + 2\n'
+    )
     changes = [mutant.change for mutant in mutants_of(source)]
     assert changes == [
         "if x < 1 and x: -> if not (x < 1 and x):",

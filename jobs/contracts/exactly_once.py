@@ -1,0 +1,100 @@
+"""JSON of audit, risk, simulate over a warehouse, and report diff; most rows follow an Arrow schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import pyarrow as pa
+
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.risk.rows import BOUNDARY_RISK, PARTITION_RISK
+from tiersnap.snapshot.simulate.outcomes import SIMULATED
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
+
+
+def row_of(name: str, schema: pa.Schema, *, without: Collection[str] = (), **changed: Any) -> Any:  # noqa: ANN401
+    """A TypedDict of the columns of a schema; `changed` replaces or adds keys."""
+    columns = {field.name: _kind(field) for field in schema if field.name not in without}
+    return TypedDict(name, {**columns, **changed})  # type: ignore[operator]
+
+
+def _kind(field: pa.Field) -> Any:  # noqa: ANN401
+    kind: Any = str
+    if pa.types.is_boolean(field.type):
+        kind = bool
+    elif pa.types.is_integer(field.type):
+        kind = int
+    elif pa.types.is_floating(field.type):
+        kind = float
+    elif pa.types.is_map(field.type):
+        kind = dict[str, int]
+    return kind | None if field.nullable else kind
+
+
+AuditFinding = row_of("AuditFinding", AUDIT_FINDINGS, without=("run",))
+PartitionRisk = row_of(
+    "PartitionRisk", PARTITION_RISK, partition=str, exposed=str | None, replay=str | None, waits=str, untiered=str
+)
+BoundaryRisk = row_of("BoundaryRisk", BOUNDARY_RISK, partition=str, exposed=str | None, replay=str | None)
+SimulatedFleetWrite = row_of("SimulatedFleetWrite", SIMULATED, partitions=int)
+
+
+class AuditSummary(TypedDict):
+    """Counts of all findings, shown or not."""
+
+    findings_by_kind: dict[str, int]
+    findings_by_harm: dict[str, int]
+
+
+class ReplicaDisagreement(TypedDict):
+    """What another replica's snapshot says otherwise, at the first offset where both have one."""
+
+    replica: str
+    partition: str
+    compared: int
+    offset: int | None
+    only_here: int
+    only_there: int
+    differing: int
+    log_start_offset: int
+    log_start_offset_there: int
+    log_start_goes_back: bool
+
+
+class RiskSummary(TypedDict):
+    """A sentence for each of KIP-952's rejected ways, or one where nothing lacks a snapshot."""
+
+    risk: NotRequired[str]
+    empty_snapshots: NotRequired[str]
+    waiting: NotRequired[str]
+    archiving_none: NotRequired[str]
+    replicas: NotRequired[list[ReplicaDisagreement]]
+
+
+class ChangedPartition(TypedDict):
+    """A partition that stands elsewhere in the second run (`report diff`); bytes are null where a run lacks it."""
+
+    partition: str
+    log_dir: str
+    topic: str
+    before: Verdict | None
+    after: Verdict | None
+    is_worse: bool
+    waits: Annotated[str, "bytes that wait, more or less than before"]
+    before_tiered_bytes: int | None
+    before_ready_bytes: int | None
+    before_waiting_bytes: int | None
+    after_tiered_bytes: int | None
+    after_ready_bytes: int | None
+    after_waiting_bytes: int | None
+
+
+class DiffSummary(TypedDict):
+    """Counts of partitions."""
+
+    worse: int
+    changed: int
+    unchanged: int
+    new: int
+    gone: int
