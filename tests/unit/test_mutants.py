@@ -29,7 +29,13 @@ def test_the_tests_of_every_target_exist() -> None:
 
 
 def test_each_mutant_is_one_change_and_messages_and_annotations_stay() -> None:
-    source = 'def f(x: int) -> int:\n    """1 < 2."""\n    if x < 1 and x:\n        raise ValueError(f"{x + 1}")\n    return x + 2\n'
+    source = """
+def f(x: int) -> int:
+    'It is 1 < 2.'
+    if x < 1 and x:
+        raise ValueError(f"{x + 1}")
+    return x + 2
+"""
     changes = [mutant.change for mutant in mutants_of(source)]
     assert changes == [
         "if x < 1 and x: -> if not (x < 1 and x):",
