@@ -82,6 +82,7 @@ class _Totals(TypedDict):
     never_tiered_bytes: int
     findings: int
     waiting_since: Annotated[int | None, "ms"]
+    recent_bytes: Annotated[int, "of segments whose newest record is at most 7 days older than the run"]
     verdicts: dict[str, VerdictTotals]
     size: ForPeople
     tiered: ForPeople
@@ -134,6 +135,7 @@ class ReportedSegment(TypedDict):
     last_stable_offset: int | None
     log_start_offset: int
     finding_count: int
+    compared: bool | None
     size: ForPeople
 
 

@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.mutation.targets import TARGETS, Target
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.txt")
 GOAL = 0.9
+_BROKEN = 70
 LIMIT_SECONDS = 240  # of CPU: a mutant that goes on for ever is noticed
 
 
@@ -66,11 +68,16 @@ def _passes(target: Target, tree: ast.Module) -> bool:
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status) == 0
+        code = os.waitstatus_to_exitcode(status)
+        if code == _BROKEN:
+            raise SystemExit(f"{target.path}: the runner itself failed")
+        return code == 0
+    stderr = os.dup(2)
     try:
         _run(target, tree)
-    finally:
-        os._exit(70)
+    except BaseException:
+        os.write(stderr, traceback.format_exc().encode())
+    os._exit(_BROKEN)
 
 
 def _run(target: Target, tree: ast.Module) -> None:
