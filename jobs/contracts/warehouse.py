@@ -135,7 +135,7 @@ class ReportedSegment(TypedDict):
     last_stable_offset: int | None
     log_start_offset: int
     finding_count: int
-    compared: bool | None
+    compared: SnapshotVerdict | None
     size: ForPeople
 
 

@@ -1,9 +1,7 @@
 """`make mutate`: break each target in one place, run its tests, and list what no test noticed.
 
 A mutant is never on disk: a forked child compiles it in place of the module. So nothing has to be put back, and tests
-of programs of their own (which would import the module as it is) do not count. mutmut and cosmic-ray were looked at:
-the one takes a package's name from its folder, which is a link here, and passes by compiled functions; the other edits
-the work tree and starts Python anew for each mutant.
+of programs of their own (which would import the module as it is) do not count.
 
 Usage: python -m tests.mutation.run [--seed N] [--sample N] [PATH…]
 """
