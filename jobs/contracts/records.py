@@ -107,6 +107,7 @@ class OpenTransaction(TypedDict):
     start_offset: int
     last_timestamp: int
     duration_minutes: int
+    is_late: bool
     verdict: TransactionVerdict
     reason: str
     transactional_id: str | None

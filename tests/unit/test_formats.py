@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tests.reference.recovered import TESTS
-from tiersnap.jobs.tables import last_settings, read_table
+from tiersnap.jobs.tables import last_run, read_table
 from tiersnap.remote_storage.claims import ClaimedSegment
 from tiersnap.remote_storage.claims.record import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.cluster_record import read_cluster_id
@@ -83,7 +83,7 @@ def test_what_an_earlier_version_stored_says_what_it_said(version: Path, tmp_pat
     assert (marker.log_dir, marker.partitions, marker.absent) == ("/logs", ("orders-0",), {"gone-1": 5})
     listing = Listing.decode((version / "listing.parquet").read_bytes(), name="it")
     assert (listing.row["topic"], list(listing.decodes), listing.superseded) == ("orders", [0], {"old": 5})
-    assert last_settings(str(version)) == {}
+    assert last_run(str(version)) == {}
 
 
 @pytest.mark.parametrize("name", READ)

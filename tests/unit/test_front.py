@@ -24,7 +24,7 @@ SIGNATURES = {
     "open_log_dir": "uri",
     "open_store": "uri settings=",
     "read_snapshot": "path",
-    "run": "spark settings * store= talk=",
+    "run": "spark settings * store= cluster= talk=",
     "tier_partition": "store layout keys partition segments tierer * cluster_id=",
     "write_snapshot": "path entries * replace=",
 }
