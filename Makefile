@@ -49,7 +49,7 @@ test-s3: install ## A real HTTP S3 server on loopback
 	$(PYTEST) tests/s3
 
 test-spark: install ## A real local Spark session
-	$(PYTEST) tests/spark
+	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=25
 
 test-install: install ## The wheel without extras in an environment of its own
 	$(PYTEST) tests/install
