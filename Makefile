@@ -48,7 +48,7 @@ test-unit: install ## No JVM, no network
 test-s3: install ## A real HTTP S3 server on loopback
 	$(PYTEST) tests/s3
 
-test-spark: install ## A real local Spark session
+test-spark: install ## Real local Spark sessions, two side by side
 	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=25
 
 test-install: install ## The wheel without extras in an environment of its own
