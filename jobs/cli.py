@@ -215,5 +215,6 @@ def _command_of(argv: list[str]) -> str:
     for place, word in enumerate(argv):
         if word in COMMANDS:
             following = argv[place + 1 : place + 2]
-            return " ".join([word, *following]) if word in GROUPS and following[:1] != ["--help"] else word
+            is_of_group = word in GROUPS or [word, *following] == ["report", "diff"]  # `report` runs by itself, too
+            return " ".join([word, *following]) if is_of_group and following[:1] != ["--help"] else word
     return "tiersnap"

@@ -121,7 +121,8 @@ def _remove_orphans(info: RunInfo) -> str:
     """The command, as far as it is known."""
     kept = info.options.get("maintain remove-orphans", ())
     place = shlex.quote(info.remote) if info.remote else "REMOTE"
-    words = ["tiersnap maintain remove-orphans --remote", place, shlex.join(kept), "--bootstrap-server HOST:PORT"]
+    server = "" if "--bootstrap-server" in kept else "--bootstrap-server HOST:PORT"
+    words = ["tiersnap maintain remove-orphans --remote", place, shlex.join(kept), server]
     return " ".join(word for word in words if word)
 
 

@@ -17,6 +17,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.session import open_session
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.jobs.telemetry.best_effort import HttpUrl
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -30,7 +31,12 @@ from tiersnap.snapshot.report import write_report
 @leader_options
 @spark_options
 @metrics_options
-@click.option("--openlineage", metavar="URL", help="Tell an OpenLineage server when the run begins and how it ends.")
+@click.option(
+    "--openlineage",
+    type=HttpUrl(),
+    metavar="URL",
+    help="Tell an OpenLineage server when the run begins and how it ends.",
+)
 @click.option(
     "--report",
     type=LocalPath(file_okay=False),

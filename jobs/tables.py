@@ -81,7 +81,7 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
 def _rows(uri: str, found: ds.Dataset, columns: list[str], kinds: list[str] | None) -> pa.Table:
     try:
         return found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
-    except OSError as error:
+    except (OSError, pa.ArrowInvalid) as error:  # the latter where columns are missing
         raise of_table(uri, str(error)) from error
 
 

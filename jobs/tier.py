@@ -15,6 +15,7 @@ from tiersnap.jobs.disks import disks_below
 from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
+from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.refused import exit_code_of, next_steps
@@ -41,7 +42,7 @@ MOST_TOLD = 20
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
-@click.option("--report", type=click.Path(file_okay=False, path_type=Path), help="Also write the readiness page here.")
+@click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @metrics_options
 @params.output_option
 @click.pass_obj

@@ -164,7 +164,8 @@ class _Run:
         )
         if self._settings.leaders:
             return listing.led(listed, self._settings.leaders)
-        if self._cluster is not None:
+        has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
+        if self._cluster is not None and has_replicas:
             leaders = leading_replicas(self._cluster, found.owners, topics)
             return listing.led_by_cluster(listed, self._spark.createDataFrame(leaders))
         return listed
@@ -286,7 +287,8 @@ class _Run:
         count = gone.count()
         if count:
             self._warehouse.append("partitions", gone, run_id=settings.run_id)
-            self._talk(f"{count} partitions are gone since an earlier run")
+            why = ", or led elsewhere," if settings.leaders or self._cluster is not None else ""
+            self._talk(f"{count} partitions are gone{why} since an earlier run")
         gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:

@@ -72,16 +72,17 @@ def lineage(url: str | None, run: LineageRun) -> Iterator[None]:
     if url is None:
         yield
         return
-    _send(url, run.event("START"))
+    _send(url, run, "START")
     kind = "FAIL"
     try:
         yield
         kind = "COMPLETE"
     finally:
-        _send(url, run.event(kind))
+        _send(url, run, kind)
 
 
-def _send(url: str, event: Event) -> None:
-    body = json.dumps(event).encode("utf-8")
+def _send(url: str, run: LineageRun, kind: str) -> None:
     whole = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/api/v1/lineage"
-    attempt(f"--openlineage {url}", lambda: post(whole, body, "application/json"))
+    attempt(
+        f"--openlineage {url}", lambda: post(whole, json.dumps(run.event(kind)).encode("utf-8"), "application/json")
+    )

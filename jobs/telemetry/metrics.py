@@ -13,13 +13,16 @@ from urllib.parse import urlsplit
 import click
 
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.telemetry.best_effort import attempt, post
+from tiersnap.jobs.telemetry.best_effort import HttpUrl, attempt, post
 from tiersnap.snapshot.atomic_file import write_atomically
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.metrics.samples import Sample
 from tiersnap.snapshot.metrics.texts import LAST_SUCCESS, last_success, prometheus, statsd
 
 _log = logging.getLogger(__name__)
 _READABLE_BY_ALL = 0o644
+_OURS = b"# HELP tiersnap_"
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,43 @@ class Sinks:
         if not self.is_any:
             return
         made: list[Sample] = []
-        attempt("metrics", lambda: made.extend(samples()))
+        attempt("metrics", lambda: made.extend(list(samples())))  # all of them or none
         if not made:
             return
         _log.info("sending %d samples", len(made))
         if (path := self.file) is not None:
             attempt(f"--metrics-file {path}", lambda: _write(path, made))
         if (url := self.pushgateway) is not None:
-            whole = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics/job/tiersnap"
             # POST keeps metrics of the group that are not in the body: the last success of an earlier run.
-            attempt(f"--pushgateway {url}", lambda: post(whole, prometheus(made).encode(), "text/plain; version=0.0.4"))
+            attempt(
+                f"--pushgateway {url}",
+                lambda: post(_group(url), prometheus(made).encode(), "text/plain; version=0.0.4"),
+            )
         if (address := self.statsd) is not None:
             attempt(f"--statsd {address[0]}:{address[1]}", lambda: _send(address, made))
+
+
+def _group(url: str) -> str:
+    """The grouping key that was asked for; without one the job alone."""
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics/job/tiersnap"
+
+
+def check_metrics_file(path: Path) -> None:
+    """See before the work that the file is one that may be written, and nobody else's.
+
+    Raises:
+        UsageError: it does not end in .prom, lies in a broker's log directory, or is no metrics of tiersnap.
+    """
+    if path.suffix != ".prom":
+        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
+    refuse_log_dir(path.parent, "--metrics-file")
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_OURS))
+    except OSError:
+        return  # not there, or said when it is to be written
+    if begins not in (b"", _OURS):
+        raise UsageError(f"--metrics-file {path} is there and is none of tiersnap's", hint="give another name")
 
 
 def _write(path: Path, samples: list[Sample]) -> None:
@@ -110,13 +138,15 @@ def metrics_options(command: Callable[..., object]) -> Callable[..., object]:
         metrics_by_partition: bool,
         **kwargs: object,
     ) -> object:
+        if metrics_file is not None:
+            check_metrics_file(metrics_file)
         return command(*args, sinks=Sinks(metrics_file, pushgateway, statsd, metrics_by_partition), **kwargs)
 
     options = (
         click.option(
             "--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics here for Prometheus: *.prom."
         ),
-        click.option("--pushgateway", metavar="URL", help="Push them to a Prometheus push gateway."),
+        click.option("--pushgateway", type=HttpUrl(), metavar="URL", help="Push them to a Prometheus push gateway."),
         click.option("--statsd", type=HostAndPort(), metavar="HOST:PORT", help="Send them to StatsD, with tags."),
         click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
     )

@@ -116,7 +116,7 @@ def _decode(data: bytes, *, name: str) -> Begun:
         if not isinstance(partitions, list) or not isinstance(before, dict):
             raise ValueError("no partitions, or no settings")  # noqa: TRY301, TRY004 - of the data
         return Begun(
-            text(below(record, "cluster_id")),
+            text(record.get("cluster_id", "")),  # an earlier version did not note it
             text(below(record, "topic")),
             text(below(record, "topic_id")),
             tuple(whole(each, bits=32, least=0) for each in partitions),

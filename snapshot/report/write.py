@@ -67,7 +67,8 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
         UsageError: the folder cannot be made or written, or is a broker's.
     """
     folder = Path(destination)
-    refuse_log_dir(folder, "the report's folder")
+    for place in (folder, folder / "details", folder / "runs"):
+        refuse_log_dir(place, "the report's folder")
     try:
         for name in ("details", "runs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -76,7 +77,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
         wanted = set(written)
         for path in (folder / "details").iterdir():
             if _DETAIL.fullmatch(path.name) and path not in wanted:
-                path.unlink()
+                path.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot write the report to {folder}: {error}", hint="give a folder that can be written"

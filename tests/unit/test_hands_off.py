@@ -129,6 +129,17 @@ def test_nothing_but_snapshots_is_ever_written_into_a_log_directory(log_dir: Pat
     assert tree(log_dir) == before
 
 
+@pytest.mark.parametrize("name", ["meta.properties", "orders.prom", "orders-0/orders.prom"])
+def test_metrics_are_not_written_over_what_is_none_of_ours(log_dir: Path, tmp_path: Path, name: str) -> None:
+    before = tree(log_dir)
+    assert_said(tiersnap("scan", log_dir, "--metrics-file", log_dir / name), 2, "--metrics-file")
+    assert tree(log_dir) == before
+    other = tmp_path / "node.prom"
+    other.write_text("# HELP node_load1 1m load average.\n")
+    assert_said(tiersnap("scan", log_dir, "--metrics-file", other), 2, "is none of tiersnap's")
+    assert other.read_text().startswith("# HELP node_load1")
+
+
 def test_an_index_that_is_a_link_is_not_uploaded(tmp_path: Path) -> None:
     """As root on another user's directory: what lies behind it is nobody's business."""
     folder = write_small_log(tmp_path / "logs")
@@ -151,7 +162,13 @@ def test_a_uri_is_no_folder_of_the_local_disk(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
-    assert_said(tiersnap("repair", log_dir, "--out", uri), 2, "is a URI")
+    for words in (
+        ("repair", log_dir, "--out", uri),
+        ("tier", log_dir, "--remote", "there", "--report", uri),
+        ("scan", log_dir, "--report", uri),
+        ("scan", log_dir, "--metrics-file", uri),
+    ):
+        assert_said(tiersnap(*words), 2, "is a URI")
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.command_lines import commands_in, parse, words_of
 from tests.reference.prometheus_text import parse as parse_metrics
 from tests.reference.small_log import write_small_log
@@ -142,6 +142,29 @@ def test_a_packet_of_statsd_fits_into_one_datagram() -> None:
     packets = list(statsd(samples))
     assert max(map(len, packets)) <= 1400
     assert sum(packet.count(b"\n") + 1 for packet in packets) == 500
+
+
+@pytest.mark.parametrize("url", ["http://[host:9091", "ftp://host/x", "host:9091", "http:///x", "http://host:99999"])
+def test_a_url_that_is_none_is_said_before_the_work(url: str, tmp_path: Path) -> None:
+    write_small_log(tmp_path / "log")
+    ran = tiersnap("tier", tmp_path / "log", "--remote", tmp_path / "remote", "--apply", "--pushgateway", url)
+    assert_said(ran, 2, "is no http URL")
+    assert not (tmp_path / "remote").exists()
+
+
+def test_samples_that_take_too_long_are_not_sent_half_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from tiersnap.jobs.telemetry.metrics import Sinks
+
+    go_on = threading.Event()
+
+    def slow() -> Iterator[Sample]:
+        yield Sample("tiersnap_findings", 1)
+        go_on.wait(60)
+
+    Sinks(tmp_path / "x.prom").send(slow)
+    go_on.set()
+    assert not (tmp_path / "x.prom").exists()
+    assert "no answer within 2 s" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["--metrics-file", "--pushgateway", "--statsd"])
