@@ -135,14 +135,19 @@ def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
 
 
 def audit(warehouse: str) -> Audit | None:
-    """The newest audit that `tiersnap audit --to` put into the warehouse; None before the first."""
+    """What `tiersnap audit --to` last found in each partition; None before the first.
+
+    An audit of one topic says nothing of the others, so the findings that an earlier one had there stay.
+    """
     found = _open(warehouse, AUDIT_TABLE)
     if found is None:
         return None
     names = [name for name in (*AUDIT_KEY, *AuditRow.__slots__, "batches", "run") if name in found.schema.names]
     table = _rows(f"{warehouse}/{AUDIT_TABLE}", found, list(dict.fromkeys(names)), None)
     if "run" in names and table.num_rows:
-        table = table.filter(pc.equal(table["run"], pc.max(table["run"])))
+        newest = table.group_by(["topic", "partition"]).aggregate([("run", "max")])
+        joined = table.join(newest, keys=["topic", "partition"], join_type="inner")
+        table = joined.filter(pc.equal(joined["run"], joined["run_max"])).drop_columns("run_max")
     for name in AUDIT_KEY:
         if name not in names:
             table = table.append_column(name, pa.repeat("", table.num_rows))

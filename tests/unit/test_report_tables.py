@@ -129,11 +129,13 @@ def test_the_page_of_a_warehouse_answers_all_three_questions(tmp_path: Path) -> 
     gone = {"kind": "DUPLICATE_EXACT", "rule": "0.3", "judgement": "", "harm": "DUPLICATE", "batches": 1}
     place = {"topic": "payments", "partition": 0, "producer_id": 7, "first_offset": 10, "last_offset": 12}
     rows = [{**gone, **place, "run": 1, "kind": "GAP"}, {**gone, **place, "run": 2}]
+    rows.append({**gone, **place, "run": 1, "kind": "OFFSET_GAP", "harm": "LOSS", "topic": "orders"})
     write_deltalake(warehouse / "audit_findings", pa.Table.from_pylist(rows))
     ran = tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page")
     assert ran.exit_code == 0, ran.err
     lost = (tmp_path / "page" / "lost.html").read_text()
-    assert "1 finding of records lost, doubled" in lost
+    assert "2 findings of records lost, doubled" in lost
+    assert "<td>OFFSET_GAP</td>" in lost  # the second audit may not have looked at that topic
     assert "DUPLICATE_EXACT" in lost
     assert "<td>GAP</td>" not in lost  # of an audit before
     scanned = tiersnap("scan", LOGS, "--now", str(NOW))
