@@ -1,0 +1,15 @@
+"""What changes of a file when it is written or replaced, and not when it is read: reading may change its access time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def written(paths: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
+    """Inode, mode, owner, group, size and time of the last write (ns) by path."""
+    found = {path: path.stat() for path in paths}
+    return {
+        path: (each.st_ino, each.st_mode, each.st_uid, each.st_gid, each.st_size, each.st_mtime_ns)
+        for path, each in found.items()
+    }
