@@ -1,4 +1,4 @@
-"""What changes of a file when it is written or replaced, and not when it is read: reading may change its access time."""
+"""What changes of a file when it is written or replaced; its access time may change when it is read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def written(paths: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
+def as_written(paths: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
     """Inode, mode, owner, group, size and time of the last write (ns) by path."""
     found = {path: path.stat() for path in paths}
     return {

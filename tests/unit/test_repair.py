@@ -15,7 +15,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import BASES, LOG_END, file_of, tree, write_small_log
-from tests.reference.untouched import written
+from tests.reference.untouched import as_written
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.lock import locked
 
@@ -70,13 +70,13 @@ def test_what_is_applied_says_what_the_log_says(log_dir, bare):
 
 def test_a_second_run_writes_nothing(log_dir, bare):
     tiersnap("repair", log_dir, "--apply")
-    before = written(bare.iterdir())
+    before = as_written(bare.iterdir())
 
     ran = tiersnap("repair", log_dir, "--apply")
 
     assert_said(ran, 0, "0 snapshots are in place, 3 were right already")
     assert ran.rows == []
-    assert written(bare.iterdir()) == before
+    assert as_written(bare.iterdir()) == before
 
 
 def test_producers_idle_for_the_expiration_are_left_out(log_dir, bare):
@@ -133,9 +133,9 @@ class TestReplacing:
 
     def test_a_right_file_is_never_replaced(self, log_dir):
         folder = write_small_log(log_dir)
-        before = written(folder.iterdir())
+        before = as_written(folder.iterdir())
         assert_said(tiersnap("repair", log_dir, "--replace", "--above-newest", "--apply"), 0)
-        assert written(folder.iterdir()) == before
+        assert as_written(folder.iterdir()) == before
 
     def test_what_the_broker_deletes_at_its_start_is_left_to_it(self, log_dir):
         folder = write_small_log(log_dir)
@@ -251,14 +251,14 @@ class TestElsewhere:
     def test_a_second_run_writes_nothing_and_another_content_nothing_either(self, log_dir, bare, tmp_path):
         out = tmp_path / "out"
         tiersnap("repair", log_dir, "--out", out)
-        before = written(out.rglob("*"))
+        before = as_written(out.rglob("*"))
 
         assert_said(tiersnap("repair", log_dir, "--out", out), 0)
         late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
         ran = tiersnap("repair", log_dir, "--out", out, *late)
 
         assert_said(ran, 4, "a file with other content is there", "--replace")
-        assert written(out.rglob("*")) == before
+        assert as_written(out.rglob("*")) == before
         assert_said(tiersnap("repair", log_dir, "--out", out, *late, "--replace"), 0)
         assert set(tree(out).values()) == {WITHOUT_PRODUCERS}
 
