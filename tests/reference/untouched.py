@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def as_written(paths: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
-    """Inode, mode, owner, group, size and time of the last write (ns) by path."""
-    found = {path: path.stat() for path in paths}
+    """Of the files, by path: inode, mode, owner, group, size and time of the last write (ns)."""
+    found = {path: path.stat() for path in paths if path.is_file()}
     return {
         path: (each.st_ino, each.st_mode, each.st_uid, each.st_gid, each.st_size, each.st_mtime_ns)
         for path, each in found.items()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import tree
+from tests.reference.untouched import as_written
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
