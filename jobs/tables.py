@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
     NO_FILE,
@@ -25,7 +25,6 @@ from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
-    FORMAT_VERSION,
     PARTITION_KEY,
     PARTITIONS,
     READINESS,
@@ -33,6 +32,7 @@ from tiersnap.snapshot.tables.schemas import (
     TABLES,
     VERSION_KEY,
 )
+from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -70,7 +70,8 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
     uri = f"{warehouse.rstrip('/')}/{name}"
     try:
         table = DeltaTable(uri, storage_options=_IMPATIENT)
-        _check_format(uri, table.schema().fields[0].metadata)
+        version = (table.schema().fields[0].metadata or {}).get(VERSION_KEY)
+        refuse_newer(uri, None if version is None else int(version))
         return table.to_pyarrow_dataset()
     except TableNotFoundError:
         return None
@@ -79,19 +80,11 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
 
 
 def _rows(uri: str, found: ds.Dataset, columns: list[str], kinds: list[str] | None) -> pa.Table:
+    refuse_other(uri, columns, found.schema.names)
     try:
         return found.to_table(columns=columns, filter=None if kinds is None else pc.field("kind").isin(kinds))
-    except (OSError, pa.ArrowInvalid) as error:  # the latter where columns are missing
+    except OSError as error:
         raise of_table(uri, str(error)) from error
-
-
-def _check_format(uri: str, metadata: Mapping[str, Any] | None) -> None:
-    """As snapshot.spark.warehouse.check_format, of the first column's metadata."""
-    version = (metadata or {}).get(VERSION_KEY)
-    if version is not None and int(version) > FORMAT_VERSION:
-        raise UsageError(
-            f"{uri}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
-        )
 
 
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:

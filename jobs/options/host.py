@@ -12,6 +12,7 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -80,10 +81,7 @@ def host_options(command: Callable[..., object]) -> Callable[..., object]:
         )
         return command(*args, request=HostRequest(remote, host, topic), **kwargs)
 
-    decorated: Callable[..., object] = with_request
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_request, _OPTIONS)
 
 
 _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (

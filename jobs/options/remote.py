@@ -7,6 +7,7 @@ from functools import wraps
 
 import click
 
+from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
@@ -59,7 +60,4 @@ def s3_options(command: Callable[..., object]) -> Callable[..., object]:
             help="compat for servers that refuse x-amz-checksum headers.",
         ),
     )
-    decorated: Callable[..., object] = with_settings
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_settings, options)

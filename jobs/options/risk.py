@@ -9,6 +9,7 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.release import BrokerRelease
+from tiersnap.jobs.options.together import with_options
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.risk.partition_risk import DEFAULT_READ_RATE, RiskSettings
 from tiersnap.snapshot.risk.waiting import Retention
@@ -43,10 +44,7 @@ def risk_options(command: Callable[..., object]) -> Callable[..., object]:
         )
         return command(*args, settings=settings, **kwargs)
 
-    decorated: Callable[..., object] = with_settings
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_settings, _OPTIONS)
 
 
 _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (

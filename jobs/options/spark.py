@@ -7,6 +7,7 @@ from functools import wraps
 
 import click
 
+from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.session import parse_conf
 
 
@@ -27,7 +28,4 @@ def spark_options(command: Callable[..., object]) -> Callable[..., object]:
             "--spark-conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting, over conf/spark-defaults.conf."
         ),
     )
-    decorated: Callable[..., object] = with_conf
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_conf, options)

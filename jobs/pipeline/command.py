@@ -12,6 +12,7 @@ from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
+from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -66,10 +67,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         )
         return command(*args, settings=settings, **kwargs)
 
-    decorated: Callable[..., object] = with_settings
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_settings, _OPTIONS)
 
 
 _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (

@@ -59,6 +59,11 @@ class HttpUrl(click.ParamType[str]):
         return url
 
 
+def with_path(url: str, path: str) -> str:
+    """A URL that names no path of its own, with this one."""
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/{path}"
+
+
 def post(url: str, body: bytes, content_type: str) -> None:
     """HTTP POST.
 

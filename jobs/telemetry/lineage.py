@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from tiersnap.jobs.telemetry.best_effort import attempt, post
+from tiersnap.jobs.telemetry.best_effort import attempt, post, with_path
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.report.run_info import without_user
 
@@ -82,7 +82,7 @@ def lineage(url: str | None, run: LineageRun) -> Iterator[None]:
 
 
 def _send(url: str, run: LineageRun, kind: str) -> None:
-    whole = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/api/v1/lineage"
+    whole = with_path(url, "api/v1/lineage")
     attempt(
         f"--openlineage {url}", lambda: post(whole, json.dumps(run.event(kind)).encode("utf-8"), "application/json")
     )

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.telemetry.best_effort import HttpUrl, attempt, post
+from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.telemetry.best_effort import HttpUrl, attempt, post, with_path
 from tiersnap.snapshot.atomic_file import write_atomically
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
@@ -58,18 +58,14 @@ class Sinks:
         if (path := self.file) is not None:
             attempt(f"--metrics-file {path}", lambda: _write(path, made))
         if (url := self.pushgateway) is not None:
+            group = with_path(url, "metrics/job/tiersnap")
             # POST keeps metrics of the group that are not in the body: the last success of an earlier run.
             attempt(
                 f"--pushgateway {url}",
-                lambda: post(_group(url), prometheus(made).encode(), "text/plain; version=0.0.4"),
+                lambda: post(group, prometheus(made).encode(), "text/plain; version=0.0.4"),
             )
         if (address := self.statsd) is not None:
             attempt(f"--statsd {address[0]}:{address[1]}", lambda: _send(address, made))
-
-
-def _group(url: str) -> str:
-    """The grouping key that was asked for; without one the job alone."""
-    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/metrics/job/tiersnap"
 
 
 def check_metrics_file(path: Path) -> None:
@@ -150,7 +146,4 @@ def metrics_options(command: Callable[..., object]) -> Callable[..., object]:
         click.option("--statsd", type=HostAndPort(), metavar="HOST:PORT", help="Send them to StatsD, with tags."),
         click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
     )
-    decorated: Callable[..., object] = with_sinks
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return with_options(with_sinks, options)

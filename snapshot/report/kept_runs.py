@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.regular_file import read_regular, read_text
 from tiersnap.snapshot.report import run_head
 from tiersnap.snapshot.report.beside import run_file
 from tiersnap.snapshot.report.changes import PartitionKey, PartitionState, states_of_json
@@ -17,7 +18,7 @@ from tiersnap.snapshot.report.run_head import RunHead
 def read_heads(folder: Path) -> tuple[RunHead, ...]:
     """The index of runs; empty where there is none that can be read."""
     try:
-        return run_head.from_text((folder / "runs.json").read_text(encoding="utf-8"))
+        return run_head.from_text(read_text(folder / "runs.json", follow=True))
     except (OSError, ValueError):
         return ()
 
@@ -54,5 +55,5 @@ def states_of_file(path: Path) -> dict[PartitionKey, PartitionState]:
     Raises:
         OSError, ValueError, EOFError, zlib.error: it cannot be read, or is something else.
     """
-    data = path.read_bytes()
+    data = read_regular(path, follow=True)
     return states_of_json(json.loads(gzip.decompress(data) if path.suffix == ".gz" else data))

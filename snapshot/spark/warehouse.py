@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, VERSION_KEY
+from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 from tiersnap.snapshot.tables.trouble import of_table
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
@@ -110,17 +110,9 @@ def check_format(path: str, table: str, found: StructType) -> None:
         CorruptDataError: columns are missing.
     """
     version = _field(found, found.names[0]).metadata.get(VERSION_KEY)
-    if version is not None and version > FORMAT_VERSION:
-        raise UsageError(
-            f"{path}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
-        )
-    missing = [name for name in schemas.TABLES[table].names if name not in found.names]
-    if missing or version is None:
-        raise CorruptDataError(
-            f"{path}: no table of this tiersnap: "
-            + (f"it lacks {', '.join(missing)}" if missing else "it names no format"),
-            hint="give another --warehouse; what is in remote storage is found there",
-        )
+    refuse_newer(path, version)
+    refuse_other(path, schemas.TABLES[table].names, found.names)
+    refuse_unversioned(path, version)
 
 
 def _field(schema: StructType, name: str) -> StructField:

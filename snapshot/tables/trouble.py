@@ -36,7 +36,6 @@ _WORKER = _words("executorlostfailure", "python worker (exited|failed)", "(has b
 _DAMAGED = _words(
     *("json ?parse", "malformed", "invalid json", "json error", "unrecognized token", "unexpected character"),
     *("not a parquet file", "parquet ?decoding", "parquet error", "arrow error", "corrupt"),
-    "no match for fieldref",  # a column is missing
     *("file_not_exist", "filenotfound", "no such file", "object at location"),
     *("delta_state_recover", "delta_log_file_not_found", "delta_versions_not_contiguous"),
 )

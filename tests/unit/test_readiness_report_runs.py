@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,12 @@ def test_a_folder_remembers_its_runs_and_the_page_says_what_changed(tmp_path: Pa
 
 def test_an_index_of_runs_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "runs.json").write_text('{"schema_version": 99, "runs": []}')
+    write_report(report_of(**BEFORE), tmp_path)
+    assert len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 1
+
+
+def test_a_fifo_in_place_of_the_index_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "runs.json")
     write_report(report_of(**BEFORE), tmp_path)
     assert len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 1
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.models.audit_rules import AuditKind
-from tiersnap.snapshot.spark.audit.found import found, of_batch, of_before, rows_of
+from tiersnap.snapshot.spark.audit.found import forgotten, found, of_batch, of_before, rows_of
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
@@ -20,12 +20,12 @@ def fencing() -> tuple[Column, ...]:
 
 def zombie_write() -> Column:
     """A batch of an epoch that a marker before it had already left: the coordinator had fenced its producer."""
-    return found(AuditKind.ZOMBIE_WRITE, _IS_BELOW_MARKER, **{**_forgotten(), **_of_marker()})
+    return found(AuditKind.ZOMBIE_WRITE, _IS_BELOW_MARKER, **{**forgotten(), **_of_marker()})
 
 
 def epoch_regression() -> Column:
     """A batch of a lower epoch than a batch before it had, with no marker that says so."""
-    columns = {**_forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
+    columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
     condition = f"producer_epoch < epoch_before and not {_IS_BELOW_MARKER}"
     return found(AuditKind.EPOCH_REGRESSION, condition, **columns)
 
@@ -79,16 +79,6 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
         batches=F.col("steps"),
     )
     return rows_of(sums, finding)
-
-
-def _forgotten() -> dict[str, Column]:
-    return {
-        **of_batch(),
-        "evidence_offset": F.col("seen_offset"),
-        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
-        "was_open": F.col("was_open"),
-        "is_hidden": F.col("is_aborted"),
-    }
 
 
 def _of_marker() -> dict[str, Column]:

@@ -69,6 +69,17 @@ def of_batch() -> dict[str, Column]:
     }
 
 
+def forgotten() -> dict[str, Column]:
+    """Columns of a batch of `history` that a broker which knew its producer would have refused."""
+    return {
+        **of_batch(),
+        "evidence_offset": F.col("seen_offset"),
+        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
+        "was_open": F.col("was_open"),
+        "is_hidden": F.col("is_aborted"),
+    }
+
+
 def of_before(before: str) -> dict[str, Column]:
     """The columns that name the batch before it, of the struct `before` as `history` makes them."""
     batch = F.col(before)

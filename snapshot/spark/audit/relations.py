@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.models.audit_rules import AuditKind
-from tiersnap.snapshot.spark.audit.found import found, of_batch, of_before
+from tiersnap.snapshot.spark.audit.found import forgotten, found, of_batch, of_before
 
 _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"
@@ -90,15 +90,8 @@ def first_write() -> Column:
 
 
 def _forgotten() -> dict[str, Column]:
-    """A broker that knew the producer would have refused the batch."""
-    return {
-        **of_batch(),
-        **of_before("before"),
-        "evidence_offset": F.col("seen_offset"),
-        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
-        "was_open": F.col("was_open"),
-        "is_hidden": F.col("is_aborted"),
-    }
+    """With the batch before it."""
+    return {**forgotten(), **of_before("before")}
 
 
 def _missing() -> dict[str, Column]:

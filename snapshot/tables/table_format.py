@@ -1,0 +1,46 @@
+"""Whether a table is one that this version reads, whoever opened it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION
+
+_HINT = "give another --warehouse; what is in remote storage is found there"
+
+
+def refuse_newer(path: str, version: int | None) -> None:
+    """See that no newer tiersnap made the table.
+
+    Args:
+        version: VERSION_KEY in the metadata of its first column.
+
+    Raises:
+        UsageError: a newer one did.
+    """
+    if version is not None and version > FORMAT_VERSION:
+        raise UsageError(
+            f"{path}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
+        )
+
+
+def refuse_other(path: str, needed: Iterable[str], there: Collection[str]) -> None:
+    """See that the columns that are needed are there.
+
+    Raises:
+        CorruptDataError: some are not.
+    """
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise CorruptDataError(f"{path}: no table of this tiersnap: it lacks {', '.join(missing)}", hint=_HINT)
+
+
+def refuse_unversioned(path: str, version: int | None) -> None:
+    """See that the table names a format.
+
+    Raises:
+        CorruptDataError: it does not.
+    """
+    if version is None:
+        raise CorruptDataError(f"{path}: no table of this tiersnap: it names no format", hint=_HINT)
