@@ -9,7 +9,7 @@ attempt deletes what it left; nothing but what a claim names is ever deleted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +39,10 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.coverage import coverage_of
 
 _POLL_SECONDS = 2.0
+# An attempt that loses its claim waits for the copy of the one that took it, for so many times as long as its own took;
+# that one may have died, so then it claims the segment again.
+_PATIENCE = 3
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Tierer:
         now: ms, the run's time; nothing here reads the host's clock.
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.
-        wait: seconds for another attempt's copy to appear before this one gives up.
+        wait: seconds, at least, for another attempt's copy to appear before this one tries again or gives up.
         copy_grace: ms, by the store's clock, for which an unfinished copy of somebody else counts as under way.
         pause: waits so many seconds.
     """
@@ -106,6 +110,14 @@ def tier_partition(
 
 
 @dataclass(frozen=True, slots=True)
+class _Lost:
+    """Another attempt has the claim; `seconds` is how long the copy took that this one had made."""
+
+    error: TiersnapError
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Job:
     store: ObjectStore
     layout: Layout
@@ -136,17 +148,19 @@ class _Job:
                 yield self._there(segment, presence)
                 return
             ready = segment.ready(self.store)
-            claimed = self._claim(segment)
-            if claimed is None:
-                yield self._there(segment, self.look(segment.base_offset))
-                return
-        except ClaimedError as error:
-            yield self._wait_for_other(segment, error)
-            return
         except TiersnapError as error:
             yield self.row(segment, error=error)
             return
-        yield from self._copy(segment, ready, claimed)
+        for tried in range(1, _ATTEMPTS + 1):
+            lost = yield from self._attempt(segment, ready)
+            if lost is None:
+                return
+            row = self._wait_for_other(segment, lost)
+            if row is not None:
+                yield row
+                return
+            if tried == _ATTEMPTS:
+                yield self.row(segment, error=lost.error)
 
     def row(
         self,
@@ -159,7 +173,26 @@ class _Job:
         now = self.tierer.now
         return row_of(self.partition, segment, now=now, segment_id=segment_id, state=state, error=error)
 
-    def _copy(self, segment: PlannedSegment, ready: ReadySegment, claimed: Claim) -> Iterator[Row]:
+    def _attempt(self, segment: PlannedSegment, ready: ReadySegment) -> Generator[Row, None, _Lost | None]:
+        """Claim and copy; returns to whom it was lost, None where that is settled."""
+        began = time.monotonic()
+        try:
+            claimed = self._claim(segment)
+            if claimed is None:
+                yield self._there(segment, self.look(segment.base_offset))
+                return None
+        except ClaimedError as error:
+            return _Lost(error, 0.0)
+        except TiersnapError as error:
+            yield self.row(segment, error=error)
+            return None
+        taken = yield from self._copy(segment, ready, claimed)
+        return None if taken is None else _Lost(taken, time.monotonic() - began)
+
+    def _copy(
+        self, segment: PlannedSegment, ready: ReadySegment, claimed: Claim
+    ) -> Generator[Row, None, TiersnapError | None]:
+        """Copy for the holder of `claimed`; returns how it lost the claim, None if it did not."""
         metadata = self._metadata(ready, claimed.holder)
         segment_id = metadata.id.segment_id
         yield started(metadata, segment)
@@ -177,26 +210,25 @@ class _Job:
             left = bool(error.attrs.get("left_behind"))
             if isinstance(error, ClaimLostError):
                 yield from self._undone(segment, segment_id, None, left=left)
-                yield self._wait_for_other(segment, error)
-                return
+                return error
             if not left:
                 with suppress(TiersnapError):
                     claims.release(self.store, self.keys, claimed)
             yield from self._undone(segment, segment_id, error, left=left)
-            return
+            return None
         try:
             claims.finish(self.store, self.keys, claimed, _snapshot_of(ready))
         except ObjectChangedError as error:
             left = bool(delete_copy(self.store, self.layout, metadata))
             yield from self._undone(segment, segment_id, None, left=left)
-            yield self._wait_for_other(segment, error)
-            return
+            return error
         except TiersnapError as error:  # whether it is finished nobody knows; the copy is, and the next run looks
             yield self.row(segment, segment_id=segment_id, error=error)
-            return
+            return None
         state = SegmentState.COPY_SEGMENT_FINISHED
         done = self.row(segment, segment_id=segment_id, state=state)
         yield {**done, "bytes": copied.bytes, "rebuilt_indexes": copied.rebuilt_indexes}
+        return None
 
     def _undone(
         self, segment: PlannedSegment, segment_id: str, error: TiersnapError | None, *, left: bool
@@ -243,9 +275,9 @@ class _Job:
             return self.row(segment, error=error)
         return self.row(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
 
-    def _wait_for_other(self, segment: PlannedSegment, error: TiersnapError) -> Row:
-        """The row of the copy that another attempt makes, or of `error` if it does not come in time."""
-        left = self.tierer.wait
+    def _wait_for_other(self, segment: PlannedSegment, lost: _Lost) -> Row | None:
+        """The row of the copy that another attempt makes, None if it does not come in time or that one gave up."""
+        left = max(self.tierer.wait, _PATIENCE * lost.seconds)
         try:
             while True:
                 found = claims.read_claim(self.store, self.keys, self._claimed_segment(segment))
@@ -254,7 +286,7 @@ class _Job:
                     if self._is_covered(segment, presence):
                         return self._there(segment, presence)
                 if left <= 0 or found is None or found.holder.ended:
-                    return self.row(segment, error=error)
+                    return None
                 self.tierer.pause(min(left, _POLL_SECONDS))
                 left -= _POLL_SECONDS
         except TiersnapError as trouble:

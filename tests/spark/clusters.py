@@ -99,7 +99,10 @@ class Standalone:
 
 @contextlib.contextmanager
 def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Standalone]:
-    """A standalone cluster; worker processes are named `worker-0` and so on."""
+    """A standalone cluster; worker processes are named `worker-0` and so on.
+
+    Each has an address of its own: Spark begins no second attempt of a task on the host of the first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     processes = Processes(folder)
     port, ui = free_port(), free_port()
@@ -112,9 +115,9 @@ def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[St
         await_port(port, master, log)
         url = f"spark://127.0.0.1:{port}"
         for number in range(workers):
-            worker_ui = free_port()
+            worker_ui, host = free_port(), f"127.0.0.{number + 1}"
             worker, log = processes.start(
-                f"worker-{number}", spark_class, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
+                f"worker-{number}", spark_class, "org.apache.spark.deploy.worker.Worker", "--host", host,
                 "--webui-port", str(worker_ui), "--cores", str(cores), "--memory", "1g",
                 "--work-dir", str(folder / f"work-{number}"), url,
             )  # fmt: skip
@@ -163,5 +166,5 @@ def submit(master: str, *words: str, conf: dict[str, str] | None = None) -> subp
             str(main), *words,
         ],
         env={**environment(), "PYSPARK_DRIVER_PYTHON": sys.executable},
-        capture_output=True, text=True, check=False, timeout=600,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip

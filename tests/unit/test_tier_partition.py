@@ -268,6 +268,25 @@ def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, 
     assert_tiered_once(store, layout, name)
 
 
+def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, layout, name, segments):
+    """As Spark does it: a speculative attempt takes the claim over, and its executor is lost before it has copied."""
+    held = ClaimedSegment(PARTITION, 0, 0)
+    taken = []
+
+    class TakenWhileItCopies(FlakyStore):
+        def put_file_if_absent(self, key, *args, **options):
+            if not taken:
+                taken.append(claims.claim(self.inner, KEYS, held, Attempt(new_segment_id(), ME.run_id)))
+            return self.inner.put_file_if_absent(key, *args, **options)
+
+    paused = []
+    rows = run(TakenWhileItCopies(store, {}), layout, segments, replace(ME, wait=10, pause=paused.append))
+    assert taken, "the claim was taken over"
+    assert sum(paused) >= 10, "it waited for the copy of the other"
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    assert_tiered_once(store, layout, name)
+
+
 def test_beside_a_copier_that_works_nothing_is_tiered(store, layout, segments):
     folder = layout.keys.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     key = f"{folder}{5:020d}-{new_segment_id()}.log"
