@@ -12,8 +12,11 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
 
 _HIDDEN = "***"
-# A number and a `/` behind the colon is a port.
-_IN_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/@\s:]*:(?!\d{1,5}/)[^@\s]*@")
+# A number and a `/` behind the colon is a port. What stands alone before the @ is a token in HTTP; elsewhere it is a
+# name, as the container in abfss://container@account.
+_IN_URI = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/@\s:]*:(?!\d{1,5}/)[^@\s]*|(?<=http://)[^/@\s]+|(?<=https://)[^/@\s]+)@"
+)
 _IN_SETTING = re.compile(
     r"(?i)(?P<name>[\w.-]*(?:secret|password|passwd|token|credential|access[._-]?key|signature|jaas)[\w.-]*\s*[=:]\s*)"
     r"(?P<value>[^\s,;&'\"]+)"

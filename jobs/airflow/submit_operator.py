@@ -29,7 +29,8 @@ JOBS = Path(here.__file__).parents[1]
 # The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
 DELTA = "io.delta:delta-spark_4.1_2.13:4.3.1"
 _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
-_DONE = (ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT)
+# The job came to its end, and to run it again at once would find the same.
+_DONE = (ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL)
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):

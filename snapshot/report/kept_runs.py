@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import zlib
 from pathlib import Path
 
@@ -14,12 +15,17 @@ from tiersnap.snapshot.report.beside import run_file
 from tiersnap.snapshot.report.changes import PartitionKey, PartitionState, states_of_json
 from tiersnap.snapshot.report.run_head import RunHead
 
+_log = logging.getLogger(__name__)
+
 
 def read_heads(folder: Path) -> tuple[RunHead, ...]:
-    """The index of runs; empty where there is none that can be read."""
+    """The index of runs; empty where there is none, or none that can be read, which is logged."""
     try:
         return run_head.from_text(read_text(folder / "runs.json", follow=True))
-    except (OSError, ValueError):
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        _log.warning("%s: cannot be read (%s): the index of runs begins anew", folder / "runs.json", error)
         return ()
 
 

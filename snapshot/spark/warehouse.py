@@ -16,11 +16,15 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 from tiersnap.snapshot.tables.trouble import of_table
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
+# Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
+# each computed at every commit.
+_STATISTICS = ("run", *PARTITION_KEY)
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
 
 
@@ -54,7 +58,8 @@ class Warehouse:
         """
         schema = schemas.TABLES[table]
         if not self.exists(table):
-            return self.spark.createDataFrame([], schema)
+            # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
+            return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schema)
         return self.spark.read.format("delta").load(self.path(table)).select(*schema.names)
 
     def exists(self, table: str) -> bool:
@@ -91,13 +96,11 @@ class Warehouse:
             F.col(first.name).alias(first.name, metadata={VERSION_KEY: FORMAT_VERSION}),
             *(F.col(name) for name in schema.names[1:]),
         ]
-        (
-            rows.select(*named)
-            .write.format("delta")
-            .mode("append")
-            .option("userMetadata", f'{{"tiersnap_run_id":"{run_id}"}}')
-            .save(self.path(table))
-        )
+        writer = rows.select(*named).write.format("delta").mode("append")
+        if table in _NUMBERED and not self.exists(table):
+            columns = [name for name in _STATISTICS if name in schema.names]
+            writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
+        writer.option("userMetadata", f'{{"tiersnap_run_id":"{run_id}"}}').save(self.path(table))
         self._known[table] = True
         self.commits += 1
 
