@@ -14,7 +14,7 @@ from tiersnap.jobs.options.once import LAYOUTS, once
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
+from tiersnap.jobs.tell.restore import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys

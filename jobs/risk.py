@@ -15,7 +15,7 @@ from tiersnap.jobs.options.risk import risk_options
 from tiersnap.jobs.options.spark import spark_options
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.risk_tell import BOUNDARY_COLUMNS, PARTITION_COLUMNS, told
+from tiersnap.jobs.tell.risk import BOUNDARY_COLUMNS, PARTITION_COLUMNS, told
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.findings import Finding, FindingKind

@@ -19,7 +19,7 @@ from tiersnap.jobs.options.transactions import (
     partitions_of,
 )
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.transactions_tell import show, show_hanging
+from tiersnap.jobs.tell.transactions import show, show_hanging
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.log.selection import matches_topic
