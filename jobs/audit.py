@@ -8,9 +8,8 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.session import open_session
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.log_dir import located
@@ -49,8 +48,7 @@ def audit(
     check_crc: bool,
     producer_expiration: int | None,
     s3: S3Settings,
-    master: str | None,
-    conf: dict[str, str],
+    spark: SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
 
@@ -73,7 +71,7 @@ def audit(
         limit=limit,
         s3=s3,
     )
-    done = audit_headers(open_session(master, conf), settings)
+    done = audit_headers(spark.session(), settings)
     summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms}
     output.rows("audit", done.rows, columns=_COLUMNS, summary=summary)
     for line in done.findings:

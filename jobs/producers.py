@@ -11,7 +11,6 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.form import Form, chosen_form, form_option, print_as_kafka
 from tiersnap.jobs.options.transactions import (
     as_of_option,
-    exit_code_of,
     log_dirs_argument,
     opened,
     partition_option,
@@ -19,7 +18,7 @@ from tiersnap.jobs.options.transactions import (
 )
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS
 from tiersnap.snapshot.transactions.producers import producer_rows, replay_to_end

@@ -12,7 +12,6 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import (
     as_of_option,
-    exit_code_of,
     log_dirs_argument,
     opened,
     partition_option,
@@ -22,6 +21,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.transactions import show, show_hanging
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.transactions import kafka_table
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction

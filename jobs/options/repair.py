@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,11 +9,10 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import partition_option
+from tiersnap.jobs.options.log_dirs import selection_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
@@ -36,8 +34,7 @@ class RepairRequest:
     as_of: int | None
     replace: bool
     above_newest: bool
-    topic: re.Pattern[str] | None
-    partitions: tuple[TopicPartition, ...]
+    selection: Selection
     check_crc: bool
     producer_expiration: int | None
     now: int
@@ -57,11 +54,6 @@ class RepairRequest:
         """How to plan."""
         expiry = params.expiry(self.expiration, self.as_of, self.now, self.producer_expiration)
         return PlanOptions(expiry, self.producer_expiration, self.every_boundary, self.replace, self.above_newest)
-
-    @property
-    def selection(self) -> Selection:
-        """Which partitions."""
-        return Selection(self.topic, frozenset(self.partitions))
 
     @property
     def writes(self) -> bool:
@@ -88,8 +80,7 @@ repair_options = as_one(
     params.as_of_option,
     click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT."),
     click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there."),
-    params.topic_option,
-    partition_option,
+    selection_options,
     params.crc_option,
     params.producer_expiration_option,
     params.now_option,

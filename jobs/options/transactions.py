@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from re import Pattern
 
 import click
 
 from tiersnap.jobs.options.common import Decorator, Time
-from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
 from tiersnap.snapshot.log.selection import matches_topic, selected
 from tiersnap.snapshot.tasks.sources import read_properties
@@ -73,11 +72,3 @@ def partitions_of(
 
 def _has_topic(log_dir: LogDir, topic: Pattern[str] | None) -> bool:
     return any(matches_topic(folder.rpartition("-")[0], topic) for folder in log_dir.folders)
-
-
-def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
-    """5 for damage, 6 for what is not here or may not be read, 0 without findings."""
-    kinds = {finding.kind for finding in findings}
-    if kinds - {FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION}:
-        return ExitCode.DATA_CORRUPT
-    return ExitCode.PARTIAL if kinds else ExitCode.OK

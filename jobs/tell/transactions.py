@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tiersnap.jobs.options.form import Form, print_as_kafka
-from tiersnap.jobs.options.transactions import exit_code_of
 from tiersnap.jobs.output import Output, Row, cell
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.transactions import kafka_table
 from tiersnap.snapshot.transactions.hanging import (
     NEXT_STEP,

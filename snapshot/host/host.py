@@ -14,7 +14,7 @@ from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
@@ -100,11 +100,8 @@ class Host:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, 4 for segments that wait."""
-        kinds = {finding.kind is FindingKind.PERMISSION_DENIED for finding in self.findings}
-        if False in kinds:
-            return ExitCode.DATA_CORRUPT
-        if kinds:
-            return ExitCode.PARTIAL
+        if code := exit_code_of(self.findings):
+            return code
         return ExitCode.GATE_REFUSED if self.blocked or self.missing else ExitCode.OK
 
     def version(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
@@ -63,9 +63,9 @@ class HostRepair:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
-        if any(finding.kind is not FindingKind.PERMISSION_DENIED for finding in self.findings):
-            return ExitCode.DATA_CORRUPT
-        if self.findings or self.actions[RepairAction.UNVERIFIED]:
+        if code := exit_code_of(self.findings):
+            return code
+        if self.actions[RepairAction.UNVERIFIED]:
             return ExitCode.PARTIAL
         waits = any(count for action, count in self.actions.items() if action.waits)
         return ExitCode.GATE_REFUSED if waits or self.undone else ExitCode.OK
