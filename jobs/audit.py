@@ -8,17 +8,12 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.session import open_session
+from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.log_dir import located
-
-_COLUMNS = (
-    *("kind", "harm", "judgement", "rule", "topic", "partition", "producer_id", "before_epoch", "producer_epoch"),
-    *("before_last_offset", "first_offset", "before_last_sequence", "first_sequence", "distance", "batches"),
-)
 
 
 @click.command()
@@ -49,8 +44,7 @@ def audit(
     check_crc: bool,
     producer_expiration: int | None,
     s3: S3Settings,
-    master: str | None,
-    conf: dict[str, str],
+    spark: SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
 
@@ -73,25 +67,6 @@ def audit(
         limit=limit,
         s3=s3,
     )
-    done = audit_headers(open_session(master, conf), settings)
-    summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms}
-    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary)
-    for line in done.findings:
-        output.warn(line)
-    for line in _talk(done.total, len(done.rows), done.unread, done.unknown_partitions):
-        output.talk(line)
+    done = audit_headers(spark.session(), settings)
+    show(output, done)
     return ExitCode.DATA_CORRUPT if done.has_harm else ExitCode.OK
-
-
-def _talk(total: int, shown: int, unread: int, unknown: int) -> list[str]:
-    lines = ["no findings"] if not total else []
-    if total > shown:
-        lines.append(f"{total - shown} findings more: --limit {total} prints them, --to URI keeps them")
-    if unread:
-        lines.append(f"{unread} findings lie where nothing was decoded: tiersnap scan LOGDIR --segments says why")
-    if unknown:
-        lines.append(
-            f"{unknown} partitions are taken as not compacted, and their logs as whole: no run has carried them; "
-            "tiersnap audit --source LOGDIR looks at the disk"
-        )
-    return lines

@@ -8,9 +8,8 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.session import open_session
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import located
@@ -34,8 +33,7 @@ def decode(
     topic: re.Pattern[str] | None,
     check_crc: bool,
     s3: S3Settings,
-    master: str | None,
-    conf: dict[str, str],
+    spark: SparkRequest,
     apply: bool,
 ) -> int:
     """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
@@ -46,7 +44,7 @@ def decode(
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
 
     places = tuple(located(source) for source in sources), located(warehouse)
-    done = decode_batches(open_session(master, conf), DecodeSettings(*places, topic, check_crc, apply, s3))
+    done = decode_batches(spark.session(), DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
     summary = {"unread_count": done.unread_count, "unread": done.unread}
     output.rows("decode", [row], columns=("segments", "size", "batches"), summary=summary, findings=done.findings)

@@ -6,9 +6,8 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.session import open_session
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import located
@@ -36,8 +35,7 @@ def maintain_tables(
     warehouse: str,
     vacuum_after: int,
     s3: S3Settings,
-    master: str | None,
-    conf: dict[str, str],
+    spark: SparkRequest,
     apply: bool,
 ) -> int:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
@@ -49,9 +47,9 @@ def maintain_tables(
     from tiersnap.snapshot.spark.maintenance import maintain
     from tiersnap.snapshot.spark.warehouse import Warehouse
 
-    spark = open_session(master, conf)
+    session = spark.session()
     with only_run(located(warehouse), new_run_id(), s3) as check:
-        tables = Warehouse(spark, located(warehouse), check)
+        tables = Warehouse(session, located(warehouse), check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
     rows = [
         {

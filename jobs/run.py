@@ -10,11 +10,10 @@ from tiersnap.jobs.failures import spoken
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import leader_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.spark import spark_options
+from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.session import open_session
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.jobs.telemetry.best_effort import HttpUrl
@@ -51,8 +50,7 @@ def run(
     ctx: click.Context,
     settings: RunSettings,
     cluster: Cluster | None,
-    master: str | None,
-    conf: dict[str, str],
+    spark: SparkRequest,
     sinks: Sinks,
     openlineage: str | None,
     report: Path,
@@ -66,13 +64,15 @@ def run(
     output = ctx.ensure_object(Output)
     if print_submit:
         config = ctx.find_root().params.get("config_path")
-        click.echo(masked(submit_line(Path(__file__).absolute(), words_of(ctx), master, conf, config=config)))
+        click.echo(
+            masked(submit_line(Path(__file__).absolute(), words_of(ctx), spark.master, spark.conf, config=config))
+        )
         return ExitCode.OK
     from tiersnap.jobs.pipeline.run import run as run_pipeline
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
-        session = open_session(master, conf)
+        session = spark.session()
         with spoken("the run failed"):
             outcome = run_pipeline(session, settings, cluster=cluster, talk=output.talk)
         code = exit_code(outcome, settings)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from pathlib import Path
 
 import click
 
+from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
+from tiersnap.jobs.options.together import with_options
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import located, split_folder_name
+from tiersnap.snapshot.log.selection import Selection
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
@@ -98,3 +103,15 @@ partition_option = once(
     metavar="TOPIC-PARTITION",
     help="Only this partition; may be given several times.",
 )
+
+
+def selection_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--topic and --partition, given to the command as `selection: Selection`."""
+
+    @wraps(command)
+    def with_selection(
+        *args: object, topic: re.Pattern[str] | None, partitions: tuple[TopicPartition, ...], **kwargs: object
+    ) -> object:
+        return command(*args, selection=Selection(topic, frozenset(partitions)), **kwargs)
+
+    return with_options(with_selection, (params.topic_option, partition_option))

@@ -1,18 +1,19 @@
-"""What the commands about transactions and producers have in common: several log directories, and one time."""
+"""Options of the commands about transactions and producers: several log directories, and one time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from re import Pattern
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import click
 
+from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.common import Decorator, Time
-from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir
-from tiersnap.snapshot.log.selection import matches_topic, selected
-from tiersnap.snapshot.tasks.sources import read_properties
+from tiersnap.jobs.options.together import as_one
+from tiersnap.snapshot.errors import UsageError
 
 log_dirs_argument: Decorator = click.argument(
     "sources", metavar="LOGDIR...", nargs=-1, required=True, envvar="TIERSNAP_SOURCE"
@@ -29,55 +30,74 @@ as_of_option: Decorator = click.option(
 partition_option: Decorator = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
-def opened(sources: Sequence[str]) -> tuple[LogDir, ...]:
-    """The log directories; a host with several disks has several.
+class Question(StrEnum):
+    """What is asked; the words of kafka-transactions.sh."""
 
-    Raises:
-        UsageError: they are of several clusters, whose producer ids have nothing to do with each other.
+    LIST = "list"
+    DESCRIBE = "describe"
+    FIND_HANGING = "find-hanging"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsRequest:
+    """What is asked of the log directories.
+
+    Attributes:
+        transactional_id: the one to describe; None for the other questions.
+        topic, partition: conditions that a partition must meet; None for all.
+        max_transaction_timeout: ms, the brokers' transaction.max.timeout.ms.
+        everything: also open transactions that do not hang.
+        partition_count: of `__transaction_state`; None to tell it from where the transactional ids are.
+        as_of: epoch ms.
     """
-    log_dirs = tuple(map(open_log_dir, sources))
-    properties = [read_properties(each.filesystem, each.path) for each in log_dirs]
-    clusters = {each.cluster_id for each in properties if each is not None}
-    if len(clusters) > 1:
-        raise UsageError(
-            f"{', '.join(sources)}: of {len(clusters)} clusters, {', '.join(sorted(clusters))}",
-            hint="name the log directories of one cluster",
-        )
-    return log_dirs
+
+    transactional_id: str | None
+    topic: re.Pattern[str] | None
+    partition: int | None
+    max_transaction_timeout: int | None
+    everything: bool
+    partition_count: int | None
+    as_of: int
+    check_crc: bool
+
+    def timeout(self, question: Question, sources: Sequence[str]) -> int:
+        """The transaction timeout, ms, of a request that fits the question.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if (self.transactional_id is not None) != (question is Question.DESCRIBE):
+            raise UsageError(
+                "describe needs --transactional-id, and nothing else takes it",
+                hint=f"tiersnap transactions list {shlex.join(sources)}",
+            )
+        if self.max_transaction_timeout is None:
+            raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
+        return self.max_transaction_timeout
 
 
-def partitions_of(
-    log_dirs: Sequence[LogDir], sources: Sequence[str], topic: Pattern[str] | None, number: int | None
-) -> Iterator[tuple[LogDir, Partition]]:
-    """The partitions asked for, each with its directory.
-
-    Raises:
-        UsageError: there is none of them in any directory.
-    """
-    found = False
-    for log_dir, source in zip(log_dirs, sources, strict=True):
-        if len(log_dirs) > 1 and not _has_topic(log_dir, topic):
-            continue
-        for partition in selected(log_dir, source, topic):
-            if number is None or partition.partition == number:
-                found = True
-                yield log_dir, partition
-    if not found:
-        wanted = "" if number is None else f" with partition {number}"
-        pattern = topic.pattern if topic else ""
-        raise UsageError(
-            f"{', '.join(sources)}: no topic matches {pattern!r}{wanted}",
-            hint="--topic must match a topic's whole name",
-        )
-
-
-def _has_topic(log_dir: LogDir, topic: Pattern[str] | None) -> bool:
-    return any(matches_topic(folder.rpartition("-")[0], topic) for folder in log_dir.folders)
-
-
-def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
-    """5 for damage, 6 for what is not here or may not be read, 0 without findings."""
-    kinds = {finding.kind for finding in findings}
-    if kinds - {FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION}:
-        return ExitCode.DATA_CORRUPT
-    return ExitCode.PARTIAL if kinds else ExitCode.OK
+# Given to the command as `asked: TransactionsRequest`.
+transactions_options = as_one(
+    "asked",
+    TransactionsRequest,
+    click.option("--transactional-id", help="describe: the one to describe."),
+    params.topic_option,
+    partition_option,
+    click.option(
+        "--max-transaction-timeout",
+        type=params.Duration(),
+        default="15m",
+        show_default=True,
+        help="find-hanging: the brokers' transaction.max.timeout.ms; a producer that wrote since may still be alive.",
+    ),
+    click.option(
+        "--all", "everything", is_flag=True, help="find-hanging: also the open transactions that do not hang."
+    ),
+    click.option(
+        "--partition-count",
+        type=click.IntRange(min=1),
+        help="Partitions of __transaction_state in the cluster.  [default: told from where the transactional ids are]",
+    ),
+    as_of_option,
+    params.crc_option,
+)

@@ -17,10 +17,10 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
-from tiersnap.jobs.refused import exit_code_of, next_steps
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
 from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 

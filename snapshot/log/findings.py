@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tiersnap.snapshot.errors import ExitCode
 
 
 class FindingKind(StrEnum):
@@ -34,6 +37,8 @@ class FindingKind(StrEnum):
 
 # Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
+# Of what may be in good order, but is not here or not for this user.
+_NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +67,11 @@ def unreadable(path: str, error: OSError) -> Finding:
     """A file that cannot be read. Where only this user may not read it, nothing is said of the file."""
     kind = FindingKind.PERMISSION_DENIED if isinstance(error, PermissionError) else FindingKind.UNREADABLE_FILE
     return Finding(kind, path, -1, error.strerror or str(error))
+
+
+def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
+    """5 for damage, 6 for what is not here or may not be read, 0 without findings."""
+    kinds = {finding.kind for finding in findings}
+    if kinds - _NOT_DAMAGED:
+        return ExitCode.DATA_CORRUPT
+    return ExitCode.PARTIAL if kinds else ExitCode.OK

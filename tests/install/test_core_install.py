@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.cli import COMMANDS
+from tiersnap.jobs.commands import COMMANDS
 
 pytestmark = pytest.mark.install
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import in_words, masked, shown
@@ -187,3 +188,21 @@ def test_a_command_that_lacks_an_extra_says_so_in_its_help_and_when_called() -> 
     assert "tiersnap[spark]" in command.get_help(click.Context(command, info_name="run"))
     with pytest.raises(type(error)):
         command.main(["--source", "x"], standalone_mode=False)
+
+
+def test_without_any_word_the_help_is_shown_and_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    from tiersnap.jobs.cli import run
+
+    assert run([]) == 2
+    assert "Usage: tiersnap" in capsys.readouterr().err
+
+
+def test_the_second_words_of_every_group_are_known() -> None:
+    from tiersnap.jobs.cli import cli
+
+    context = click.Context(cli, obj=Output())
+    found = {name: cli.get_command(context, name) for name in COMMANDS}
+    groups = {name: tuple(each.commands) for name, each in found.items() if isinstance(each, click.Group)}
+    assert groups == SUBCOMMANDS
+    assert words_of_command(["--quiet", "maintain", "tables", "--apply"]) == "maintain tables"
+    assert words_of_command(["report", "--by", "topic"]) == "report"

@@ -1,31 +1,25 @@
-"""The page of `tiersnap scan --report`: what was found in log directories, without a look at remote storage."""
+"""The readiness page of a scan: what was found in log directories, without a look at remote storage."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pyarrow as pa
 
-from tiersnap.jobs.disks import disks_below
-from tiersnap.jobs.kept_options import kept_options
-from tiersnap.jobs.pipeline.settings import new_run_id
-from tiersnap.jobs.scan import Scanned
-from tiersnap.snapshot import __version__
-from tiersnap.snapshot.report import RunInfo, summarise, write_report
+from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, NewestSnapshot
+from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.report.summary import summarise
+from tiersnap.snapshot.report.write import write_report
 from tiersnap.snapshot.state.trust import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.schemas import READINESS
 
 
-class ScanReport:
+class ScanPage:
     """Takes in partitions as they are scanned, and keeps no more than their rows."""
 
-    def __init__(self, log_dirs: Sequence[str], now: int) -> None:
-        """The directories that are scanned, and the time in epoch ms."""
-        self._log_dirs, self._now = log_dirs, now
+    def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
         self._newest: list[NewestSnapshot] = []
 
@@ -35,26 +29,9 @@ class ScanReport:
         self._rows.append(pa.RecordBatch.from_pylist(rows, schema=READINESS))
         self._newest.append(newest_snapshot(log_dir, scanned))
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, info: RunInfo) -> None:
         """The files, when all partitions are in."""
-        known = ExactlyOnce(failover=Failover.of(self._newest))
-        write_report(summarise(self._rows, _run_info(self._log_dirs, self._now)), folder, known)
-
-
-def _run_info(log_dirs: Sequence[str], now: int) -> RunInfo:
-    return RunInfo(
-        run_id=new_run_id(),
-        started_at=now,
-        finished_at=max(now, time.time_ns() // 1_000_000),
-        source=", ".join(log_dirs),
-        remote="",
-        warehouse="",
-        version=__version__,
-        applied=False,
-        sources=tuple(log_dirs),
-        disks=disks_below(log_dirs),
-        options=kept_options(click.get_current_context()),
-    )
+        write_report(summarise(self._rows, info), folder, ExactlyOnce(failover=Failover.of(self._newest)))
 
 
 def newest_snapshot(log_dir: str, scanned: Scanned) -> NewestSnapshot:

@@ -1,13 +1,13 @@
-"""What `scan` tells monitoring; a module of its own, because most scans tell nothing and need not load it."""
+"""A scan as samples."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
-from tiersnap.jobs.scan import Scanned
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.metrics.of_run import Standing, of_ended
 from tiersnap.snapshot.metrics.samples import Sample
 from tiersnap.snapshot.report.model import Count

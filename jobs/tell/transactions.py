@@ -1,24 +1,22 @@
-"""How `tiersnap transactions` shows what it found, and what it says comes next."""
+"""What `transactions` shows, and what it says comes next."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tiersnap.jobs.options.form import Form, print_as_kafka
-from tiersnap.jobs.options.transactions import exit_code_of
 from tiersnap.jobs.output import Output, Row, cell
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.transactions import kafka_table
+from tiersnap.snapshot.transactions.coordinator import KnownTransaction
 from tiersnap.snapshot.transactions.hanging import (
     NEXT_STEP,
     JudgedTransaction,
     TransactionVerdict,
     abort_command,
 )
-from tiersnap.snapshot.transactions.rows import hanging_row
-from tiersnap.snapshot.transactions.transaction_log import TransactionLog
+from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
+from tiersnap.snapshot.transactions.rows import hanging_row, state_row
 
 _COMMANDS_SAID = 10
 
@@ -38,29 +36,28 @@ def show(
         output.rows("transactions", rows, columns=columns, findings=findings)
 
 
-def show_hanging(
+def show_states(
     output: Output,
     form: Form,
-    judged: Sequence[JudgedTransaction],
-    log: TransactionLog,
-    findings: list[Finding],
+    known: Sequence[KnownTransaction],
+    findings: Sequence[Finding],
     *,
     as_of: int,
-    everything: bool,
-) -> ExitCode:
-    """The table, what comes next, and the exit code; `findings` also gets what the log lacks, where that matters."""
-    verdicts = Counter(each.verdict for each in judged)
-    if verdicts[TransactionVerdict.UNKNOWN] and log.missing_finding is not None:
-        findings.append(log.missing_finding)
-    shown = [each for each in judged if everything or each.verdict.is_hanging]
+    is_list: bool,
+) -> None:
+    """The states of transactional ids, with the columns of `list` or of `describe`."""
+    columns = kafka_table.LIST if is_list else kafka_table.DESCRIBE
+    show(output, form, columns, columns, [state_row(each, as_of=as_of) for each in known], findings)
+
+
+def show_hanging(output: Output, form: Form, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
+    """The table and what comes next; with `everything` also the transactions that do not hang."""
+    shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     headings = kafka_table.FIND_HANGING
     columns = {**headings, "verdict": "Verdict", "blocked_segment_count": "BlockedSegments", "reason": "Reason"}
-    show(output, form, headings, columns, [hanging_row(each, as_of=as_of) for each in shown], findings)
-    for line in _talk(judged, verdicts, len(judged) - len(shown)):
+    show(output, form, headings, columns, [hanging_row(each, as_of=as_of) for each in shown], outcome.findings)
+    for line in _talk(outcome.judged, outcome.verdicts, len(outcome.judged) - len(shown)):
         output.talk(line)
-    code = exit_code_of(findings)
-    is_hanging = any(verdict.is_hanging for verdict in verdicts)
-    return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
 
 
 def _talk(

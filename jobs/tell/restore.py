@@ -2,15 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.restore.plan import RestorePlan
+from tiersnap.remote_storage.restore.carry_out import Restored
+from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
+from tiersnap.remote_storage.restore.target import Target
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
 from tiersnap.snapshot.units import human_bytes
 
 _MOST_NAMED = 10
+_OF_SEGMENT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "action")
+_OF_PARTITION = (
+    *("partition", "action", "segments", "size", "log_start_offset", "log_end_offset"),
+    *("last_stable_offset", "producers", "open_transactions"),
+)
+
+
+def tell_target(output: Output, target: Target) -> None:
+    """What is odd about the log directory."""
+    if target.meta.is_kraft and target.meta.directory_id is None:
+        output.talk(
+            f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
+            "have no leader until its second start; put in the one that the directory had"
+        )
+
+
+def show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
+    """What would be restored; with `segments` a row a segment."""
+    _rows(output, [(plan, None) for plan in plans], segments=segments)
+    for plan in plans:
+        tell_plan(output, plan)
+        tell_transactions(output, plan.folder.name, plan.told_open)
+    again = "" if all(plan.action is RestoreAction.COMPARE for plan in plans) else " (with the same options)"
+    output.talk(f"nothing was written; next: stop the broker, then tiersnap restore … --apply{again}")
+
+
+def show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
+    """What was restored, and what failed.
+
+    Raises:
+        TiersnapError: what failed, where nothing was restored.
+    """
+    for left in restored.left:
+        output.warn(
+            f"{left} is left, and no broker starts while it is there: run restore again, which goes on with it, or "
+            "delete it"
+        )
+    failure = restored.failure
+    if failure is not None and not restored.done:
+        raise failure
+    # One document: what was restored before, and what failed.
+    _rows(output, restored.done, segments=segments, errors=[] if failure is None else [failure])
+    if failure is not None:
+        output.error_text(failure)
+        return
+    for plan, found in restored.done:
+        tell_done(output, plan, found)
+
+
+def _rows(
+    output: Output,
+    results: Sequence[tuple[RestorePlan, RestoredLog | None]],
+    *,
+    segments: bool,
+    errors: Sequence[TiersnapError] = (),
+) -> None:
+    if segments:
+        rows = [row for plan, _ in results for row in segment_rows(plan)]
+    else:
+        rows = [partition_row(plan, found) for plan, found in results]
+    output.rows("restore", rows, columns=_OF_SEGMENT if segments else _OF_PARTITION, errors=errors)
 
 
 def partition_row(plan: RestorePlan, found: RestoredLog | None) -> dict[str, object]:

@@ -1,0 +1,48 @@
+"""The commands of `tiersnap` by name: where each is, and its line in the help.
+
+A module is imported when its command is called: a broker host has neither Spark nor boto3, and --help must not wait for
+numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+COMMANDS = {
+    "demo": ("tiersnap.jobs.demo", "Run the whole pipeline on bundled real logs against an embedded S3."),
+    "doctor": ("tiersnap.jobs.doctor", "One screen of a broker host: whose, how full, running, blocked, what to type."),
+    "scan": ("tiersnap.jobs.scan", "List segments, snapshots and verdicts of a log directory."),
+    "dump": ("tiersnap.jobs.dump", "Print any Kafka storage file."),
+    "repair": ("tiersnap.jobs.repair", "Rebuild the missing producer snapshots of one host."),
+    "verify": ("tiersnap.jobs.verify", "Compare the snapshots that are there with the log."),
+    "collect": ("tiersnap.jobs.collect", "Ship the decodes of one host to where a fleet's run reads them; no Java."),
+    "simulate": ("tiersnap.jobs.simulate", "What producers would meet if a replica became leader now."),
+    "risk": ("tiersnap.jobs.risk", "What the ways that KIP-952 rejected would cost the logs that are there."),
+    "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
+    "tier": ("tiersnap.jobs.tier", "One host's READY segments into remote storage; no Spark, no tables."),
+    "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
+    "unblock": ("tiersnap.jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
+    "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
+    "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
+    "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
+    "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
+    "audit": ("tiersnap.jobs.audit", "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark."),
+    "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
+    "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
+    "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),
+    "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
+    "runs": ("tiersnap.jobs.runs", "The runs that a warehouse remembers: list, show."),
+    "config": ("tiersnap.jobs.config", "Show every setting, its value and where it is from."),
+    "version": ("tiersnap.jobs.version", "Print the version."),
+}
+# Second words of the commands that are groups.
+SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff",), "runs": ("list", "show")}
+
+
+def words_of_command(argv: Sequence[str]) -> str:
+    """The words of the command that was called, as its documents name it; `tiersnap` where none was."""
+    for word, following in pairwise([*argv, ""]):
+        if word in COMMANDS:
+            return f"{word} {following}" if following in SUBCOMMANDS.get(word, ()) else word
+    return "tiersnap"

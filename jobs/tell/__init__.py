@@ -1,0 +1,1 @@
+"""What commands show, one module a command: rows for programs, sentences for people. Nothing is decided here."""

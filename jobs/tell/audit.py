@@ -1,0 +1,39 @@
+"""What `audit` shows: a row a finding, the worst first, and what was left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tiersnap.jobs.output import Output
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.audit import AuditOutcome
+
+_COLUMNS = (
+    *("kind", "harm", "judgement", "rule", "topic", "partition", "producer_id", "before_epoch", "producer_epoch"),
+    *("before_last_offset", "first_offset", "before_last_sequence", "first_sequence", "distance", "batches"),
+)
+
+
+def show(output: Output, done: AuditOutcome) -> None:
+    """The result."""
+    summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms}
+    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary)
+    for line in done.findings:
+        output.warn(line)
+    for line in _talk(done.total, len(done.rows), done.unread, done.unknown_partitions):
+        output.talk(line)
+
+
+def _talk(total: int, shown: int, unread: int, unknown: int) -> list[str]:
+    lines = ["no findings"] if not total else []
+    if total > shown:
+        lines.append(f"{total - shown} findings more: --limit {total} prints them, --to URI keeps them")
+    if unread:
+        lines.append(f"{unread} findings lie where nothing was decoded: tiersnap scan LOGDIR --segments says why")
+    if unknown:
+        lines.append(
+            f"{unknown} partitions are taken as not compacted, and their logs as whole: no run has carried them; "
+            "tiersnap audit --source LOGDIR looks at the disk"
+        )
+    return lines

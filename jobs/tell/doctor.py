@@ -1,0 +1,124 @@
+"""What `doctor` shows: the host as one screen, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import shown
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.host.host import Examined, Host
+from tiersnap.snapshot.units import human_bytes
+
+FULL_PERCENT = 90
+MOST_TOLD = 3
+
+
+def show(output: Output, host: Host) -> None:
+    """The screen, or the document in the JSON forms."""
+    if output.format is not Format.TABLE:
+        output.document("doctor", as_dict(host))
+        return
+    for name, lines in sections(host).items():
+        for number, line in enumerate(lines):
+            click.echo(f"{'' if number else name:<9}{shown(line)}")
+
+
+def sections(host: Host) -> dict[str, list[str]]:
+    """Lines by what they are about, in the order of the screen."""
+    return {
+        "broker": list(_broker(host)),
+        "version": [host.version()],
+        "disks": [_disk_line(each) for each in host.log_dirs],
+        "running": list(_running(host)),
+        "blocked": list(_blocks(host)),
+        "next": list(host.next_steps()),
+        "check": [host.check()],
+    }
+
+
+def as_dict(host: Host) -> dict[str, object]:
+    """The same as data; `bytes` are of `.log` files."""
+    return {
+        "log_dirs": [_row(each) for each in host.log_dirs],
+        "version": host.version(),
+        "findings": [finding.as_dict() for finding in host.findings],
+        "next": list(host.next_steps()),
+        "check": host.check(),
+    }
+
+
+def _row(each: Examined) -> dict[str, object]:
+    return {
+        "log_dir": each.uri,
+        "cluster_id": None if each.meta is None else each.meta.cluster_id,
+        "node_id": None if each.meta is None else each.meta.node_id,
+        "directory_id": None if each.meta is None else each.meta.directory_id,
+        "is_clean": each.is_clean,
+        "is_running": None if each.lock_unknown else each.holder is not None,
+        "pid": None if each.holder is None else each.holder.pid,
+        "version": None if each.holder is None else each.holder.version,
+        "mount": each.disk.mount,
+        "disk_bytes": each.disk.total,
+        "free_bytes": each.disk.free,
+        "partitions": each.listed.partitions,
+        "segments": each.listed.segments,
+        "bytes": each.listed.bytes,
+        "blocked": {str(verdict): number for verdict, number in each.listed.blocked.items()},
+        "blocked_bytes": each.listed.blocked_bytes,
+        "missing_snapshots": each.missing,
+    }
+
+
+def _broker(host: Host) -> Iterator[str]:
+    known = {(each.meta.node_id, each.meta.cluster_id, each.meta.is_kraft) for each in host.log_dirs if each.meta}
+    for node, cluster, is_kraft in sorted(known, key=str):
+        yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
+    if not known:
+        yield "no meta.properties: a copy of a disk, or no broker's"
+    if len(known) > 1:
+        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
+
+
+def _running(host: Host) -> Iterator[str]:
+    if host.pids:
+        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
+        yield f"yes: {', '.join(names)} holds .lock"
+    for each in host.log_dirs:
+        if each.lock_unknown:
+            yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not any(each.lock_unknown for each in host.log_dirs):
+        unclean = [each.uri for each in host.log_dirs if not each.is_clean]
+        says = f"; not stopped cleanly, its next start recovers {', '.join(unclean)}" if unclean else ""
+        yield f"no: nobody holds .lock{says}"
+
+
+def _blocks(host: Host) -> Iterator[str]:
+    for verdict, number in host.blocked.most_common():
+        yield f"{number} segments: {verdict}"
+    if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
+        yield f"{host.missing} snapshots are missing"
+    waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
+    if waiting:
+        yield f"{human_bytes(waiting)} wait for that"
+    for each in host.log_dirs:
+        if each.disk.is_read_only:
+            yield f"{each.uri}: its file system is mounted read-only"
+    findings = host.findings
+    yield from map(str, findings[:MOST_TOLD])
+    if len(findings) > MOST_TOLD:
+        yield f"… and {len(findings) - MOST_TOLD} findings more: tiersnap scan"
+    if not waiting and not findings and not host.missing:
+        yield "nothing, by the names of the files; whether they are right, scan tells"
+
+
+def _disk_line(each: Examined) -> str:
+    disk = each.disk
+    kind = " ".join(filter(None, (disk.device, disk.kind)))
+    full = ", NEARLY FULL" if disk.percent_full >= FULL_PERCENT else ""
+    return (
+        f"{each.uri}: {disk.percent_full} % full{full}, {human_bytes(disk.free)} of {human_bytes(disk.total)} free on "
+        f"{disk.mount} ({kind}); {each.listed.partitions} partitions, {human_bytes(each.listed.bytes)}"
+    )

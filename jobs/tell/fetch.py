@@ -1,0 +1,39 @@
+"""What `fetch` shows: the copies that hold an offset, or the one that was fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.presence.copies import RemoteCopy
+
+_ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")
+
+
+def show_copies(output: Output, copies: Sequence[RemoteCopy], chosen: RemoteCopy) -> None:
+    """What there is; nothing was fetched."""
+    output.rows("fetch", [_row(copy, chosen) for copy in copies], columns=(*_ABOUT, "taken", "key"))
+    output.talk("nothing was fetched: give --out FILE --apply, or --out - for stdout")
+
+
+def show_file(output: Output, copy: RemoteCopy, path: Path, *, written: bool) -> None:
+    """The file that holds it now."""
+    row = {**_row(copy, copy), "bytes": path.stat().st_size, "file": str(path)}
+    output.rows("fetch", [row], columns=(*_ABOUT, "file"))
+    output.talk("verified" if written else "the same content was there already")
+
+
+def _row(copy: RemoteCopy, chosen: RemoteCopy) -> dict[str, object]:
+    metadata = copy.metadata
+    return {
+        "partition": str(metadata.id.topic_id_partition),
+        "topic_id": metadata.id.topic_id,
+        "base_offset": copy.start_offset,
+        "next_base_offset": copy.end_offset,
+        "bytes": metadata.segment_size,
+        "segment_id": copy.segment_id,
+        "leader_epochs": [list(entry) for entry in metadata.segment_leader_epochs],
+        "taken": "yes" if copy is chosen else "",
+        "key": copy.layout.log_key(metadata),
+    }

@@ -1,0 +1,43 @@
+"""What `producers` shows: a row a producer, and how many were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS
+from tiersnap.snapshot.transactions.producer_listing import ProducerListing
+from tiersnap.snapshot.units import format_duration
+
+
+def show(output: Output, form: Form, listing: ProducerListing, partitions: Iterable[tuple[LogDir, Partition]]) -> None:
+    """The result; partitions are replayed while they are shown.
+
+    Raises:
+        UsageError: Kafka's own form is wanted, and there are several partitions.
+    """
+    if form is Form.KAFKA:
+        rows = listing.rows(_only(partitions))
+        print_as_kafka(output, DESCRIBE_PRODUCERS, rows, listing.findings)
+    else:
+        columns = {"partition": "Partition", **DESCRIBE_PRODUCERS}
+        output.rows("producers", listing.rows(partitions), columns=columns, findings=listing.findings)
+    if listing.expired:
+        output.talk(
+            f"not listed: {listing.expired} producers that were idle for "
+            f"{format_duration(listing.producer_expiration)} or more, which brokers have dropped; "
+            "--producer-expiration none lists them"
+        )
+
+
+def _only(partitions: Iterable[tuple[LogDir, Partition]]) -> list[tuple[LogDir, Partition]]:
+    """The one partition, as the tool takes no more."""
+    found = list(partitions)
+    if len(found) > 1:
+        raise UsageError(
+            f"--output kafka is of one partition, and these are {len(found)}", hint="name it: --topic T --partition P"
+        )
+    return found

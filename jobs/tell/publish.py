@@ -1,0 +1,68 @@
+"""What `publish` shows: a row a partition, what was refused, and what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+
+_OWN_COLUMN = {PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN}
+COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
+
+
+def show(
+    output: Output,
+    plans: Sequence[PartitionPlan],
+    metadata_topic: MetadataTopic,
+    *,
+    segments: int,
+    published: int,
+    applied: bool,
+) -> None:
+    """The result; `segments` were found in remote storage, `published` records written."""
+    output.rows(
+        "publish",
+        [_row(plan, metadata_topic) for plan in plans],
+        columns=COLUMNS,
+        summary={"segments": segments, "records_published": published},
+        errors=[plan.refusal for plan in plans if plan.refusal is not None],
+    )
+    _tell(output, plans, applied=applied)
+
+
+def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object]:
+    others = {action: plan.count(action) for action in PublishAction if action not in _OWN_COLUMN}
+    return {
+        "topic": plan.partition.topic,
+        "topic_id": plan.partition.topic_id,
+        "partition": plan.partition.partition,
+        "metadata_partition": metadata_topic.partition_of(plan.partition),
+        "publish": plan.count(PublishAction.PUBLISH),
+        "finish": plan.count(PublishAction.FINISH),
+        "known": plan.count(PublishAction.KNOWN),
+        "others": ", ".join(f"{count} {action}" for action, count in others.items() if count),
+        "refused": type(plan.refusal).__name__ if plan.refusal else "",
+        "reason": plan.refusal.message if plan.refusal else "",
+        "hint": plan.refusal.hint if plan.refusal else "",
+    }
+
+
+def _tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> None:
+    for plan in plans:
+        if plan.refusal is not None:
+            output.warn(f"refused: {plan.refusal.message}")
+            output.warn(f"  {plan.refusal.hint}")
+    open_plans = [plan for plan in plans if plan.refusal is None and not plan.is_done]
+    if not open_plans:
+        output.talk("nothing to publish")
+        return
+    if not applied:
+        output.talk("nothing was published: give --apply")
+        return
+    for topic in sorted({plan.partition.topic for plan in open_plans}):
+        output.talk(
+            f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and the retention it had"
+        )

@@ -1,0 +1,82 @@
+"""What `repair` shows: a row a snapshot, what was or would be written, and what waits for a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tiersnap.jobs.output import Output
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.repair.host import HostRepair, is_local
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
+from tiersnap.snapshot.repair.space import says_space
+
+_COLUMNS = ("partition", "offset", "action", "producers", "provenance", "reason")
+
+
+def show(
+    output: Output,
+    repair: HostRepair,
+    plans: Iterable[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]],
+    *,
+    wrote: bool,
+) -> None:
+    """The result; `plans` are those of `repair`, carried out while they are shown."""
+    where = ("log_dir",) if len(repair.log_dirs) > 1 else ()
+    output.rows("repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings)
+    for each in repair.log_dirs:
+        for other in each.log_dir.others:
+            output.talk(f"left alone: {other.name} ({other.state})")
+    for line in (*_written(repair, wrote=wrote), *_waiting(repair), *repair.undone):
+        output.talk(line)
+
+
+def _rows(plans: Iterable[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]) -> Iterator[dict[str, object]]:
+    for each, partition, plan in plans:
+        for planned in plan:
+            if planned.action is not RepairAction.KEEP:
+                yield {"log_dir": each.uri, **_row(partition.name, planned)}
+
+
+def _row(partition: str, planned: PlannedSnapshot) -> dict[str, object]:
+    return {
+        "partition": partition,
+        "offset": planned.offset,
+        "bytes": planned.size,
+        "action": planned.action,
+        "producers": planned.entry_count,
+        "provenance": planned.provenance,
+        "found": planned.found,
+        "reason": planned.reason,
+    }
+
+
+def _written(repair: HostRepair, *, wrote: bool) -> Iterator[str]:
+    actions = repair.actions
+    count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
+    if wrote:
+        yield f"{count} snapshots are in place, {kept} were right already"
+    elif count:
+        yield f"{count} snapshots to write, {kept} are right already; nothing was written"
+        for each in repair.log_dirs:
+            if repair.needed[each.uri] and is_local(each):
+                yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
+        names = shlex.join(each.uri for each in repair.log_dirs)
+        yield f"next: stop the broker, then tiersnap repair {names} --apply (with the same options)"
+    else:
+        yield f"nothing to write: {kept} snapshots are right already"
+
+
+def _waiting(repair: HostRepair) -> Iterator[str]:
+    if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
+        yield f"{wrong} snapshots are not to be trusted: give --replace to replace them"
+    if unread := repair.actions[RepairAction.UNVERIFIED]:
+        yield f"{unread} snapshots could not be read: run as the user that runs the broker"
+    if above := repair.actions[RepairAction.ABOVE_NEWEST]:
+        yield (
+            f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
+            "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
+            "segments, stop it and repair again"
+        )

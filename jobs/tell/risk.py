@@ -1,0 +1,132 @@
+"""What `risk` shows: a row a partition or a boundary, the worst first, and what replicas say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tiersnap.jobs.output import Format, Output
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.risk.rows import severity
+from tiersnap.snapshot.risk.summary import Totals
+from tiersnap.snapshot.risk.waiting import Wait
+from tiersnap.snapshot.units import human_bytes, human_duration
+
+# Keys of a row, and the headings over them.
+PARTITION_COLUMNS = {
+    "partition": "partition",
+    "causes": "snapshots",
+    "at": "worst at",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "waits": "wait for retention",
+    "untiered": "untiered",
+    "replay": "replay: full, bounded, incremental",
+}
+BOUNDARY_COLUMNS = {
+    "partition": "partition",
+    "offset": "offset",
+    "snapshot": "snapshot",
+    "cause": "cause",
+    "producers": "producers",
+    "lost": "lost",
+    "degraded": "degraded",
+    "doubled": "doubled",
+    "doubled_records": "records",
+    "exposed": "exposed for",
+    "open_transactions": "open transactions",
+    "aborted_records": "aborted records",
+    "replay": "replay: full, bounded, incremental",
+}
+
+
+def show(
+    output: Output,
+    rows: Iterable[dict[str, object]],
+    totals: Totals,
+    *,
+    boundaries: bool,
+    several: bool,
+    disagreements: Sequence[dict[str, object]] = (),
+    findings: Sequence[Finding] = (),
+    never_tiered: int = 0,
+    said: Iterable[str] = (),
+) -> None:
+    """The result.
+
+    Args:
+        rows: of PARTITION_RISK, or with `boundaries` of BOUNDARY_RISK.
+        several: whether there is more than one log directory.
+        disagreements: rows of snapshot.risk.replicas.held_against, with `replica`.
+        never_tiered: partitions that were left out, since their topics are never tiered.
+        said: sentences that come last.
+    """
+    sentences = totals.sentences()
+    summary: dict[str, object] = dict(sentences)
+    if disagreements and output.format is not Format.TABLE:
+        summary["replicas"] = list(disagreements)
+    where = {"log_dir": "log dir"} if several else {}
+    columns = BOUNDARY_COLUMNS if boundaries else PARTITION_COLUMNS
+    shown = [told(row) for row in sorted(rows, key=severity)]
+    output.rows("risk", shown, columns={**where, **columns}, summary=summary, findings=findings)
+    if output.format is Format.JSONL:
+        for name, sentence in sentences.items():
+            output.talk(f"{name.replace('_', ' ')}: {sentence}")
+    if output.format is not Format.JSON:
+        for row in disagreements:
+            output.talk(_disagreement(row))
+    if never_tiered:
+        output.talk(f"left out: {never_tiered} partitions of topics that are never tiered")
+    for line in said:
+        output.talk(line)
+
+
+def told(row: Mapping[str, object]) -> dict[str, object]:
+    """A row of PARTITION_RISK or BOUNDARY_RISK with the partition's name, and its numbers once more in words."""
+    said: dict[str, object] = {**row, "partition": f"{row['topic']}-{row['partition']}"}
+    said["exposed"] = _exposed(row)
+    said["replay"] = (
+        None
+        if row["full_bytes"] is None
+        else ", ".join(human_bytes(_number(row[f"{way}_bytes"])) for way in ("full", "bounded", "incremental"))
+    )
+    if "wait" in row:
+        said["waits"] = (
+            human_duration(_number(row["wait_ms"])) if row["wait"] == Wait.WAITING else _WAITS[str(row["wait"])]
+        )
+        said["untiered"] = human_bytes(_number(row["untiered_bytes"]))
+    return said
+
+
+_WAITS = {
+    str(Wait.NOTHING_TO_WAIT_FOR): "-",
+    str(Wait.FOR_EVER): "for ever",
+    str(Wait.STUCK_TIERING_ENABLED): "stuck: tiering is enabled",
+}
+
+
+def _exposed(row: Mapping[str, object]) -> str | None:
+    if row["lost"] is None:
+        return None
+    if not row["lost"]:
+        return "-"
+    return "for ever" if row["exposed_ms"] is None else human_duration(_number(row["exposed_ms"]))
+
+
+def _number(value: object) -> int:
+    return int(str(value))
+
+
+def _disagreement(row: dict[str, object]) -> str:
+    where = f"{row['partition']} in {row['replica']}"
+    said = [f"{row['compared']} snapshots compared"]
+    if row["offset"] is not None:
+        said.append(
+            f"at {row['offset']} it lacks {row['only_here']} producers, has {row['only_there']} of its own and says "
+            f"otherwise of {row['differing']}"
+        )
+    if row["log_start_goes_back"]:
+        said.append(f"its log starts at {row['log_start_offset_there']}, below {row['log_start_offset']} here")
+    return f"replica {where}: {'; '.join(said)}"

@@ -1,0 +1,142 @@
+"""What `scan` shows: a row a partition or a segment, counts, and for each cause the one command that comes next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tiersnap.jobs.output import Output, cell
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.scan_totals import ScanTotals
+from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection
+from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.units import human_bytes
+
+_OF_SEGMENT = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")
+_OF_PARTITION = ("partition", "segments", "size", "snapshots", "verdicts", "findings")
+# Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
+_CAUSES = (
+    Verdict.CORRUPT_SEGMENT,
+    Verdict.UNREADABLE_SEGMENT,
+    Verdict.UNVERIFIED_SNAPSHOT,
+    Verdict.MISSING_INDEX,
+    Verdict.TOPIC_ID_UNKNOWN,
+    Verdict.ABOVE_LSO,
+)
+
+
+def show(
+    output: Output,
+    log_dirs: Sequence[NamedLogDir],
+    scanned: Iterable[tuple[str, Scanned]],
+    totals: ScanTotals,
+    *,
+    segments: bool,
+) -> None:
+    """The rows; `totals` get what is found while they are shown.
+
+    Args:
+        scanned: partitions with their log directories.
+        segments: a row a segment instead of a row a partition.
+    """
+    rows = (
+        {"log_dir": log_dir, **row}
+        for log_dir, each in scanned
+        for row in (segment_rows(each) if segments else [partition_row(each)])
+    )
+    where = ("log_dir",) if len(log_dirs) > 1 else ()
+    columns = _OF_SEGMENT if segments else _OF_PARTITION
+    output.rows("scan", rows, columns=(*where, *columns), findings=totals.findings)
+
+
+def show_next(
+    output: Output, log_dirs: Sequence[NamedLogDir], words: Sequence[str], selection: Selection, totals: ScanTotals
+) -> None:
+    """What was left out, counts, and what comes next; `words` name the directories as they were given."""
+    for each in log_dirs:
+        for other in each.log_dir.others:
+            output.talk(f"not scanned: {other.name} ({other.state})")
+    for line in _lines(totals, words, selection):
+        output.talk(line)
+
+
+def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) -> Iterator[str]:
+    """Counts, and the next command for each cause."""
+    topic = [] if selection.topic is None else ["--topic", selection.topic.pattern]
+    names = [f"{name}-{number}" for name, number in sorted(selection.partitions)]
+    arguments = shlex.join([*log_dirs, *topic, *(word for name in names for word in ("--partition", name))])
+    # `tier` takes one directory.
+    one_of = shlex.join([*(log_dirs if len(log_dirs) == 1 else ["LOGDIR"]), *topic])
+    source = shlex.quote(log_dirs[0]) if len(log_dirs) == 1 else "LOGDIR"
+    yield f"segments: {_counts(totals.verdicts)}; snapshots: {_counts(totals.snapshots)}"
+    if totals.deleted_segments:
+        yield f"not scanned: {totals.deleted_segments} segments below the log start offset, which brokers remove"
+    if totals.waiting_bytes:
+        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
+    for verdict in _CAUSES:
+        if totals.verdicts[verdict]:
+            yield f"next for {verdict}: {NEXT_STEP[verdict].replace('LOGDIR', source)}"
+    is_missing = totals.wanted[SnapshotVerdict.MISSING]
+    is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
+    if totals.lost_indexes:
+        yield (
+            f"{totals.lost_indexes} partitions have lost an .index: at its next start the broker makes it again, "
+            "and deletes the later snapshots of the partition as it does"
+            + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
+        )
+    if is_wrong:
+        yield f"next for wrong snapshots: tiersnap repair {arguments} --replace"
+    elif is_missing:
+        yield f"next for missing snapshots: tiersnap repair {arguments}"
+    if totals.verdicts[Verdict.READY]:
+        tier = f"tiersnap tier {one_of} --remote s3://bucket/prefix"
+        yield f"next for READY: a broker tiers them; where none does: {tier}"
+
+
+def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:
+    return cell(dict(counter.most_common()))
+
+
+def partition_row(scanned: Scanned) -> dict[str, object]:
+    """One row a partition; snapshots and verdicts are counts by name, the most frequent first."""
+    examination = scanned.examination
+    partition, facts = examination.partition, examination.facts
+    return {
+        "partition": partition.name,
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "segments": len(partition.segments),
+        "bytes": sum(segment.log.size for segment in partition.segments),
+        "size": human_bytes(sum(segment.log.size for segment in partition.segments)),
+        "log_start_offset": partition.log_start_offset,
+        "deleted_segments": partition.deleted_segments,
+        "log_end_offset": facts.log_end_offset,
+        "high_watermark": facts.high_watermark,
+        "last_stable_offset": facts.last_stable_offset,
+        "snapshots": dict(Counter(map(str, scanned.snapshots.values())).most_common()),
+        "verdicts": dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
+        "findings": len(examination.findings),
+    }
+
+
+def segment_rows(scanned: Scanned) -> Iterator[dict[str, object]]:
+    """One row a segment, with the snapshot at its end."""
+    examination = scanned.examination
+    for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
+        following = segment.next_base_offset
+        offset = examination.facts.log_end_offset if following is None else following
+        found = examination.snapshots.get(offset)
+        yield {
+            "partition": examination.partition.name,
+            "base_offset": segment.base_offset,
+            "next_base_offset": following,
+            "bytes": segment.size,
+            "largest_timestamp": segment.largest_timestamp,
+            "verdict": readiness.verdict,
+            "snapshot": scanned.snapshots.get(offset),
+            "snapshot_reason": None if found is None else found.reason(scanned.now, scanned.producer_expiration),
+            "reason": readiness.reason,
+            "next_step": readiness.next_step,
+        }

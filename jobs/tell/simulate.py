@@ -1,0 +1,37 @@
+"""What `simulate` shows: a row a kind of write, and the sentence over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tiersnap.jobs.output import Format, Output, Row
+from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.simulate.host import HostSimulation
+
+_OF_WRITE = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
+_ANSWERED = ("brokers", "leader_answer", "replica_answer", "clients", "reaction")
+_OF_CLASS = ("partition", "at", "write", "writes", *_ANSWERED)
+_OF_FLEET = ("write", "writes", "partitions", *_ANSWERED)
+
+
+def show_host(output: Output, simulation: HostSimulation, log_dir: LogDir, partitions: Iterable[Partition]) -> None:
+    """The partitions are simulated while they are shown."""
+    summary: dict[str, object] = {"summary": ""}
+
+    def rows() -> Iterator[Row]:
+        yield from simulation.rows(log_dir.filesystem, partitions)
+        summary["summary"] = simulation.tally.sentence()  # known when all partitions are read
+
+    columns = _OF_WRITE if simulation.by_producer else _OF_CLASS
+    output.rows("simulate", rows(), columns=columns, findings=simulation.findings, summary=summary)
+    for message in simulation.said:
+        output.talk(message)
+
+
+def show_fleet(output: Output, rows: Iterable[Row], sentence: str, said: Sequence[str]) -> None:
+    """Rows counted over the partitions of a warehouse."""
+    output.rows("simulate", rows, columns=_OF_FLEET, summary={"summary": sentence})
+    if output.format is Format.JSONL:
+        output.talk(sentence)
+    for message in said:
+        output.talk(message)

@@ -1,0 +1,74 @@
+"""What `tier` shows: a row a partition, what failed, and what comes next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.telemetry.metrics import Sinks
+from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+from tiersnap.remote_storage.upload.tier_host import HostPartition
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.refused import next_steps
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.metrics.of_run import of_run
+from tiersnap.snapshot.report.run_info import RunInfo
+
+MOST_TOLD = 20
+COLUMNS = ("partition", "segments", "tiered", "verdicts", "findings")
+
+
+def show(
+    output: Output, done: HostOutcome, info: RunInfo, report: Path | None, of_log_dir: Collection[Finding]
+) -> None:
+    """The result; `report` is the folder of the page where one was written."""
+    summary = {
+        "run_id": info.run_id,
+        "snapshots_written": info.counts.snapshots_written,
+        "segments_tiered": info.counts.segments_tiered,
+        "bytes_tiered": info.counts.bytes_tiered,
+        **({} if report is None else {"report": str(report / "index.html")}),
+    }
+    rows, findings = map(_row, done.partitions), [*of_log_dir, *done.findings]
+    output.rows("tier", rows, columns=COLUMNS, summary=summary, findings=findings, errors=done.errors)
+    tell_failures(output, done)
+    for line in next_steps(done.verdicts):
+        output.talk(line)
+    if not info.applied:
+        output.talk("nothing was written to remote storage: give --apply")
+    elif not info.counts.segments_tiered and not info.counts.snapshots_written:
+        output.talk("nothing to do: no object was written")
+
+
+def tell_failures(output: Output, done: HostOutcome) -> None:
+    """Say what failed."""
+    failed = [f"failed: {message}" for each in done.partitions for message, _ in each.errors]
+    for line in failed[:MOST_TOLD]:
+        output.warn(line)
+    if len(failed) > MOST_TOLD:
+        output.warn(f"… and {len(failed) - MOST_TOLD} more")
+
+
+def report_and_send(done: HostOutcome, info: RunInfo, code: ExitCode, report: Path | None, sinks: Sinks) -> None:
+    """The readiness page into `report`, and the metrics to where they go; neither where neither is wanted."""
+    if report is None and not sinks.is_any:
+        return
+    from tiersnap.snapshot.report import summarise, write_report  # templates take a while to load
+
+    made = summarise(list(done.readiness()), info)
+    if report is not None:
+        write_report(made, report)
+    errors = len(done.errors)
+    sinks.send(lambda: of_run(made, code, errors=errors, by_partition=sinks.by_partition))
+
+
+def _row(each: HostPartition) -> dict[str, object]:
+    return {
+        "partition": each.partition.name,
+        "segments": len(each.readiness),
+        "tiered": sum(row["state"] == "COPY_SEGMENT_FINISHED" for row in each.tiered),
+        "verdicts": dict(Counter(row["verdict"] for row in each.readiness).most_common()),
+        "findings": len(each.findings),
+    }

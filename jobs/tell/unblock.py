@@ -1,0 +1,25 @@
+"""What `unblock` shows: a row a stuck partition, what failed, and what a person must do."""
+
+from __future__ import annotations
+
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.tell.tier import tell_failures
+from tiersnap.remote_storage.cluster.unblock import Unblocked
+
+COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
+
+
+def show(output: Output, done: Unblocked, *, run_id: str, applied: bool) -> None:
+    """The result."""
+    if not done.freeings:
+        output.rows("unblock", [], columns=COLUMNS)
+        output.talk(f"none of {done.candidates} tiered partitions is stuck")
+        return
+    summary = {"run_id": run_id, "segments_tiered": len(done.tiered.copied)}
+    rows, found, errors = [each.as_row() for each in done.freeings], done.tiered.findings, done.tiered.errors
+    output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=found, errors=errors)
+    tell_failures(output, done.tiered)
+    for hint in sorted({each.hint for each in done.freeings if each.hint}):
+        output.warn(hint)
+    if not applied:
+        output.talk("nothing was tiered, published or set: give --apply")

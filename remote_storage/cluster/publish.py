@@ -1,0 +1,48 @@
+"""Finished segments, told to the brokers: plan, records, and how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.lineage import open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.planner import plan_publication
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.snapshot.errors import ExitCode, TransientError
+
+
+def plan_segments_of(
+    cluster: Cluster,
+    metadata_topic: MetadataTopic,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    log_dirs: Sequence[str],
+) -> list[PartitionPlan]:
+    """What is to be told of finished segments, by what `__remote_log_metadata` says now.
+
+    Args:
+        log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
+    """
+    partitions = {segment.id.topic_id_partition for segment in segments}
+    with metadata_topic.read(partitions) as reader, open_lineage(cluster, log_dirs) as lineage:
+        return plan_publication(cluster, reader.read_to_end(), lineage, segments)
+
+
+def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan], broker_id: int | None) -> int:
+    """Publish what is planned and not refused; returns the number of records."""
+    now = int(time.time() * 1000)
+    return metadata_topic.publish(
+        (plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)
+    )
+
+
+def exit_code_of(plans: Sequence[PartitionPlan]) -> ExitCode:
+    """PARTIAL where some partitions were refused; where all were, GATE_REFUSED, or TRANSIENT if that may pass."""
+    refused = [plan.refusal for plan in plans if plan.refusal is not None]
+    if not refused:
+        return ExitCode.OK
+    if len(refused) < len(plans):
+        return ExitCode.PARTIAL
+    return ExitCode.TRANSIENT if all(isinstance(each, TransientError) for each in refused) else ExitCode.GATE_REFUSED

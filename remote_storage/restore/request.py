@@ -1,0 +1,37 @@
+"""What a restore was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """Partitions of one topic, where they come from, and what they are to be in the target.
+
+    Attributes:
+        partitions: numbers; empty for all that are in remote storage.
+        topic_id: in remote storage; None where the topic has segments under one id alone.
+        layout: of layouts.open_layout.LAYOUTS; None where there are segments in one alone.
+        cluster_id: that wrote the segments; None where a run recorded it.
+        as_topic_id: what the target's cluster knows the topic by; None for that in remote storage.
+        producer_state: of target.PRODUCER_STATES; None where it need not be chosen.
+        log_start: first offset wanted, inclusive; None for the tier's.
+        until: end of the log, exclusive; None for the tier's.
+        without: ids of segments to leave out.
+        producer_expiration: ms; None keeps all producers.
+        now: epoch ms.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    topic_id: str | None
+    layout: str | None
+    cluster_id: str | None
+    as_topic_id: str | None
+    producer_state: str | None
+    log_start: int | None
+    until: int | None
+    without: tuple[str, ...]
+    producer_expiration: int | None
+    now: int

@@ -1,0 +1,108 @@
+"""The partitions of a topic that a restore was asked for, found and planned; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster_record import read_cluster_id
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.restore.plan import (
+    RestorePlan,
+    find_partitions,
+    known_log_start,
+    plan_pieces,
+    plan_restore,
+)
+from tiersnap.remote_storage.restore.published import Published, read_published
+from tiersnap.remote_storage.restore.remote_copies import ListedPartition
+from tiersnap.remote_storage.restore.request import RestoreRequest
+from tiersnap.remote_storage.restore.target import Target, choose_destination
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """A partition in remote storage; `cluster_id` wrote it, None where nobody says."""
+
+    listed: ListedPartition
+    cluster_id: str | None
+
+
+def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition]:
+    """What remote storage has of the topic.
+
+    Raises:
+        ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded.
+    """
+    listed = find_in_layout(store, asked.topic, asked.topic_id, asked.partitions, asked.layout)
+    return [FoundPartition(each, _source_cluster(store, each, asked.cluster_id)) for each in listed]
+
+
+def find_in_layout(
+    store: ObjectStore, topic: str, topic_id: str | None, partitions: Iterable[int], layout: str | None
+) -> list[ListedPartition]:
+    """Partitions of one topic id and one layout, which need not be named where there is one; see `find_partitions`."""
+    local = None if layout is None else layout == "local-tiered-storage"
+    return find_partitions(store, topic, topic_id=topic_id, partitions=tuple(partitions), local=local)
+
+
+def plan_topic(
+    store: ObjectStore, target: Target, found: Iterable[FoundPartition], asked: RestoreRequest, cluster: Cluster | None
+) -> list[RestorePlan]:
+    """How each partition goes to the target.
+
+    Args:
+        cluster: asked which segments it has deleted; None where nobody is asked.
+
+    Raises:
+        TiersnapError: see `choose_destination`, `plan_pieces` and `plan_restore`.
+    """
+    found = list(found)
+    published = {} if cluster is None else read_published(cluster, [each.listed.partition for each in found])
+    return [_plan(store, target, each, asked, published.get(each.listed.partition)) for each in found]
+
+
+def _plan(
+    store: ObjectStore, target: Target, found: FoundPartition, asked: RestoreRequest, published: Published | None
+) -> RestorePlan:
+    listed = found.listed
+    destination = choose_destination(
+        target,
+        str(listed.partition),
+        source_cluster=found.cluster_id,
+        topic_id=listed.partition.topic_id or "",
+        as_topic_id=asked.as_topic_id,
+        producer_state=asked.producer_state,
+    )
+    _, chain = plan_pieces(
+        store,
+        listed,
+        without=asked.without,
+        log_start_offset=asked.log_start,
+        until=asked.until,
+        known_log_start=known_log_start(target, listed, is_same_cluster=destination.is_same_cluster),
+        published=published,
+    )
+    return plan_restore(
+        store,
+        target,
+        listed,
+        chain,
+        destination,
+        source_cluster=found.cluster_id or "",
+        producer_expiration=asked.producer_expiration,
+        now=asked.now,
+    )
+
+
+def _source_cluster(store: ObjectStore, listed: ListedPartition, given: str | None) -> str | None:
+    recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
+    if recorded is not None and given not in (None, recorded):
+        raise UsageError(
+            f"{listed.partition}: --cluster-id {given}, but the run that tiered it recorded {recorded}",
+            hint="leave --cluster-id out: what was recorded is taken",
+        )
+    return recorded or given

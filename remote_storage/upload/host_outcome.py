@@ -1,0 +1,70 @@
+"""What became of all partitions of one host that were to be tiered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tiersnap.remote_storage.upload.tier_host import HostPartition
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, failure
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.refused import exit_code_of
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.report.run_info import RunCounts
+from tiersnap.snapshot.tables.facts import Row
+from tiersnap.snapshot.tables.schemas import READINESS
+
+
+@dataclass(frozen=True)
+class HostOutcome:
+    """The partitions, in the order in which they were looked at."""
+
+    partitions: tuple[HostPartition, ...]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is damaged."""
+        return [
+            Finding(FindingKind(row["finding_kind"]), row["path"], row["position"], row["message"])
+            for each in self.partitions
+            for row in each.findings
+        ]
+
+    @property
+    def errors(self) -> list[TiersnapError]:
+        """What failed."""
+        errors = [error for each in self.partitions for error in each.errors]
+        return [failure(message, is_transient=is_transient) for message, is_transient in errors]
+
+    @property
+    def copied(self) -> list[Row]:
+        """Rows of tier_rows.TIERED of the segments that are now in remote storage."""
+        return [row for each in self.partitions for row in each.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
+
+    @property
+    def counts(self) -> RunCounts:
+        """What was written by this run; an attempt of an earlier run that was finished without a byte is none."""
+        sent = [row["bytes"] for row in self.copied if row["bytes"]]
+        written = sum(each.snapshots_written for each in self.partitions)
+        return RunCounts(snapshots_written=written, segments_tiered=len(sent), bytes_tiered=sum(sent))
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Segments by verdict."""
+        return Counter(Verdict(row["verdict"]) for each in self.partitions for row in each.readiness)
+
+    def readiness(self) -> Iterator[pa.RecordBatch]:
+        """Rows of READINESS, a batch a partition that has any."""
+        for each in self.partitions:
+            if each.readiness:
+                yield pa.RecordBatch.from_pylist(each.readiness, schema=READINESS)
+
+    def exit_code(self, *, apply: bool) -> ExitCode:
+        """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
+        errors = [error for each in self.partitions for error in each.errors]
+        if errors:
+            return ExitCode.TRANSIENT if all(is_transient for _, is_transient in errors) else ExitCode.PARTIAL
+        return exit_code_of(self.verdicts, apply=apply)

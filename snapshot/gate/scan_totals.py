@@ -1,0 +1,69 @@
+"""What the partitions of a scan add up to, and its exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.repair.plan import strays
+from tiersnap.snapshot.state.trust import SnapshotVerdict
+
+_FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
+
+
+class ScanTotals:
+    """Only snapshots that somebody will read decide: not those of topics that are never tiered, nor strays.
+
+    Attributes:
+        verdicts: segments by verdict.
+        snapshots: snapshots by verdict.
+        wanted: likewise, those that somebody will read.
+        deleted_segments: below the log start offset.
+        waiting_bytes: of closed segments behind the first one of a partition that lacks a right snapshot.
+        lost_indexes: partitions with a closed segment without an .index.
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        """Begin with what was found before any partition."""
+        self.verdicts: Counter[Verdict] = Counter()
+        self.snapshots: Counter[SnapshotVerdict] = Counter()
+        self.wanted: Counter[SnapshotVerdict] = Counter()
+        self.findings = list(findings)
+        self.deleted_segments = 0
+        self.waiting_bytes = 0
+        self.lost_indexes = 0
+
+    def add(self, scanned: Scanned) -> None:
+        """Count one partition."""
+        examination = scanned.examination
+        partition, facts = examination.partition, examination.facts
+        verdicts = [each.verdict for each in scanned.readiness]
+        self.verdicts.update(verdicts)
+        self.snapshots.update(scanned.snapshots.values())
+        if not (facts.internal or facts.compacted):
+            ignored = strays(partition)
+            self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
+            self.lost_indexes += any(not each.is_active and each.offset_index is None for each in partition.segments)
+        self.findings.extend(examination.findings)
+        self.deleted_segments += partition.deleted_segments
+        is_waiting = False
+        for segment, verdict in zip(partition.segments, verdicts, strict=True):
+            is_waiting |= verdict in _FOR_SNAPSHOTS
+            if is_waiting and verdict is not Verdict.ACTIVE_SEGMENT:
+                self.waiting_bytes += segment.log.size
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 6 for what may not be read, 4 for waiting segments."""
+        code = exit_code_of(self.findings)
+        if code is ExitCode.DATA_CORRUPT or self.wanted[SnapshotVerdict.CORRUPT]:
+            return ExitCode.DATA_CORRUPT
+        if code or self.verdicts[Verdict.UNVERIFIED_SNAPSHOT]:
+            return ExitCode.PARTIAL
+        waiting = any(self.verdicts[verdict] for verdict in (*_FOR_SNAPSHOTS, Verdict.MISSING_INDEX))
+        wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
+        return ExitCode.GATE_REFUSED if waiting or wrong else ExitCode.OK

@@ -1,0 +1,137 @@
+"""The snapshots of log directories, or of a folder beside them, compared with the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.state.carry import Boundary
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSnapshot:
+    """One file; `verdict` and `reason` are as they were asked for, `comparison` is all of it."""
+
+    offset: int
+    verdict: SnapshotVerdict
+    reason: str
+    comparison: Comparison
+
+
+@dataclass
+class Verification:
+    """Verifies partition by partition, and counts.
+
+    Attributes:
+        against: a folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold
+            exactly; None for those beside the log.
+        at: (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
+        counts: files by verdict.
+        findings: what is damaged or may not be read.
+
+    Raises:
+        SourceNotFoundError: `against` is no directory.
+    """
+
+    log_dirs: Sequence[NamedLogDir]
+    against: Path | None
+    at: tuple[int, int | None] | None
+    check_crc: bool = True
+    counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.against is not None and not self.against.is_dir():
+            raise SourceNotFoundError(
+                f"{self.against}: no such directory", hint="tiersnap repair LOGDIR --out DIR writes one"
+            )
+        self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
+
+    def snapshots(
+        self, partitions: Iterable[tuple[NamedLogDir, Partition]]
+    ) -> Iterator[tuple[NamedLogDir, Partition, VerifiedSnapshot]]:
+        """Every file that is there.
+
+        Raises:
+            SourceNotFoundError: at the end, where `against` has no file of any partition.
+        """
+        for named, partition in partitions:
+            for offset, comparison in self._compared(named, partition).items():
+                if comparison.strict is not SnapshotVerdict.MISSING:
+                    found = self._judged(offset, comparison)
+                    self.counts[found.verdict] += 1
+                    yield named, partition, found
+        if self.against is not None and not self.counts.total():
+            raise SourceNotFoundError(
+                f"{self.against}: no snapshot of these partitions",
+                hint="files are looked for as DIR/<topic>-<partition>/<20 digits>.snapshot",
+            )
+
+    @property
+    def right(self) -> int:
+        """Number of files that agree with the log."""
+        return self.counts[SnapshotVerdict.MATCHES] + self.counts[SnapshotVerdict.EXTENDS]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for a file that no broker can read, 4 for one that is not right, 0 otherwise."""
+        if self.counts[SnapshotVerdict.CORRUPT] or any(each.path.endswith(".snapshot") for each in self.findings):
+            return ExitCode.DATA_CORRUPT
+        return ExitCode.OK if self.right == self.counts.total() else ExitCode.GATE_REFUSED
+
+    def _compared(self, named: NamedLogDir, partition: Partition) -> dict[int, Comparison]:
+        exactly = None if self.against is None else ExactComparison(self.against / partition.name)
+        filesystem = named.log_dir.filesystem
+        examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly)
+        self.findings.extend(examination.findings)
+        if exactly is None:
+            return dict(examination.snapshots)
+        exactly.note_unreached()
+        return exactly.found
+
+    def _judged(self, offset: int, comparison: Comparison) -> VerifiedSnapshot:
+        if self.at is None:
+            return VerifiedSnapshot(offset, comparison.strict, comparison.says, comparison)
+        return VerifiedSnapshot(offset, comparison.verdict(*self.at), comparison.reason(*self.at), comparison)
+
+
+class ExactComparison:
+    """Compares the files of another directory with each boundary; nothing is explained away."""
+
+    def __init__(self, folder: Path) -> None:
+        """Files are looked for as `folder`/<20 digits>.snapshot."""
+        self._folder = folder
+        self.found: dict[int, Comparison] = {}
+
+    def __call__(self, boundary: Boundary) -> None:
+        """Compare the file at a boundary, if there is one."""
+        name = snapshot_file.file_name(boundary.offset)
+        path = self._folder / name
+        if not path.exists():
+            return
+        try:
+            entries = snapshot_file.decode(read_regular(path), name=str(path))
+        except CorruptSnapshotError as error:
+            self.found[boundary.offset] = Comparison(SnapshotVerdict.CORRUPT, str(error))
+            return
+        except OSError as error:
+            self.found[boundary.offset] = Comparison(SnapshotVerdict.UNVERIFIED, str(error))
+            return
+        self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
+
+    def note_unreached(self) -> None:
+        """Files that were compared with nothing are not right for that."""
+        for path in sorted(self._folder.glob("[0-9]*.snapshot")):
+            if path.stem.isdecimal():
+                reason = "not compared: no boundary of this log, or the log is damaged below it"
+                self.found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNVERIFIED, reason))

@@ -1,0 +1,136 @@
+"""A broker host: what was found in its log directories, together, and what to type about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
+from tiersnap.snapshot.host.disk import Disk, disk_of
+from tiersnap.snapshot.host.running import Holder, lock_holder
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+
+
+@dataclass
+class Examined:
+    """One log directory.
+
+    Attributes:
+        meta: None without a readable meta.properties.
+        holder: who holds .lock; None where nobody does, or where that is not to be told.
+        lock_unknown: why it is not to be told; empty otherwise.
+        missing: number of snapshots that `repair` would find missing.
+    """
+
+    uri: str
+    is_clean: bool
+    meta: MetaProperties | None
+    disk: Disk
+    holder: Holder | None
+    lock_unknown: str
+    listed: Listed
+    missing: int = 0
+
+
+def examined(each: NamedLogDir) -> Examined:
+    """A log directory without its partitions: whose it is, on which disk, and whether a broker holds it.
+
+    Raises:
+        UsageError: it is not of this host.
+    """
+    if each.log_dir.filesystem.type_name != "local":
+        raise UsageError(f"{each.uri}: not of this host", hint="tiersnap scan reads log directories anywhere")
+    path, unknown, holder = Path(each.log_dir.path), "", None
+    try:
+        holder = lock_holder(path)
+    except OSError as error:
+        unknown = error.strerror or str(error)
+    meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
+    listed = Listed(findings=[*each.log_dir.findings, *([] if finding is None else [finding])])
+    return Examined(each.uri, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
+
+
+@dataclass(frozen=True)
+class Host:
+    """All log directories of one host."""
+
+    log_dirs: Sequence[Examined]
+
+    @classmethod
+    def of(cls, log_dirs: Iterable[NamedLogDir], partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Host:
+        """Look at the directories and take in their partitions, of which only names and sizes count.
+
+        Raises:
+            UsageError: a directory is not of this host.
+        """
+        found = {each.uri: examined(each) for each in log_dirs}
+        for each, partition in partitions:
+            found[each.uri].listed.add(partition)
+            found[each.uri].missing += missing_snapshots(partition)
+        return cls(tuple(found.values()))
+
+    @property
+    def blocked(self) -> Counter[Verdict]:
+        """Closed segments by what stands in their way."""
+        return sum((each.listed.blocked for each in self.log_dirs), Counter())
+
+    @property
+    def missing(self) -> int:
+        """Number of missing snapshots."""
+        return sum(each.missing for each in self.log_dirs)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is damaged or may not be read."""
+        return [finding for each in self.log_dirs for finding in each.listed.findings]
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that hold a .lock; 0 stands for one of another container."""
+        return sorted({each.holder.pid for each in self.log_dirs if each.holder})
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 6 for what may not be read, 4 for segments that wait."""
+        if code := exit_code_of(self.findings):
+            return code
+        return ExitCode.GATE_REFUSED if self.blocked or self.missing else ExitCode.OK
+
+    def version(self) -> str:
+        """The broker's release, by its process or else by its files."""
+        versions = {each.holder.version for each in self.log_dirs if each.holder and each.holder.version}
+        if versions:
+            return f"{', '.join(sorted(versions))} (the jar of the running process)"
+        meta = next((each.meta for each in self.log_dirs if each.meta), None)
+        return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
+
+    def next_steps(self) -> Iterator[str]:
+        """What to do, line by line."""
+        if self.missing:
+            plan = f"tiersnap repair {self._arguments}"
+            yield f"{plan}   shows what it would write"
+            if any(each.holder is not None for each in self.log_dirs):
+                yield "stop the broker: it reads snapshots only when it starts"
+            yield f"{plan} --apply"
+            yield "start the broker; the same on the hosts of the other replicas, before they lead"
+        for verdict in self.blocked:
+            if verdict is not Verdict.MISSING_SNAPSHOT:
+                yield f"{verdict}: {NEXT_STEP[verdict]}"
+        if not self.missing or self.findings:
+            yield f"tiersnap scan {self._arguments}   reads the segments as well"
+
+    def check(self) -> str:
+        """How to see that it is done."""
+        return f"tiersnap scan {self._arguments} ends with exit code 0; the broker's RemoteCopyLagBytes falls"
+
+    @property
+    def _arguments(self) -> str:
+        return shlex.join(each.uri for each in self.log_dirs)

@@ -1,0 +1,96 @@
+"""The missing snapshots of one host's log directories: planned, and written to where the caller says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
+from tiersnap.snapshot.repair.space import on_disk
+from tiersnap.snapshot.repair.undone import undone_at_start
+from tiersnap.snapshot.state.partition_replay import snapshot_reader
+
+# files.in_place, files.elsewhere or files.nowhere
+OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
+
+
+@dataclass
+class HostRepair:
+    """Repairs partition by partition, and adds up what it finds.
+
+    Attributes:
+        actions: boundaries by what happens to them.
+        needed: bytes that the new files take on disk, by log directory.
+        findings: what is damaged or may not be read.
+        undone: sentences about what the next start of a broker deletes.
+    """
+
+    log_dirs: Sequence[NamedLogDir]
+    options: PlanOptions
+    check_crc: bool = True
+    actions: Counter[RepairAction] = field(default_factory=Counter)
+    needed: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
+
+    def plans(
+        self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
+    ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
+        """Fold each partition; its files are in place when it is handed on."""
+        for each, partition in partitions:
+            filesystem = each.log_dir.filesystem
+            with open_files(partition) as write:
+                planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
+                examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
+            self.findings.extend(examination.findings)
+            self.undone.extend(undone_at_start(examination.partition))
+            self.actions.update(planned.action for planned in planner.planned)
+            self.needed[each.uri] += sum(on_disk(planned.size) for planned in planner.planned if planned.action.writes)
+            yield each, examination.partition, planner.planned
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
+        if code := exit_code_of(self.findings):
+            return code
+        if self.actions[RepairAction.UNVERIFIED]:
+            return ExitCode.PARTIAL
+        waits = any(count for action, count in self.actions.items() if action.waits)
+        return ExitCode.GATE_REFUSED if waits or self.undone else ExitCode.OK
+
+
+@contextmanager
+def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
+    """Hold the locks of all directories: a broker holds those of all its disks, and half a repair helps nobody.
+
+    Raises:
+        LogDirInUseError: a broker holds one.
+        UsageError: one is not of this host, or this user may not lock it.
+    """
+    with ExitStack() as locks:
+        for each in log_dirs:
+            locks.enter_context(locked(_local(each)))
+        yield
+
+
+def is_local(each: NamedLogDir) -> bool:
+    """Whether the directory is of this host."""
+    return bool(each.log_dir.filesystem.type_name == "local")
+
+
+def _local(each: NamedLogDir) -> Path:
+    if not is_local(each):
+        raise UsageError(f"{each.uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
+    return Path(each.log_dir.path)
