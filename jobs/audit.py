@@ -10,6 +10,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
@@ -67,6 +68,6 @@ def audit(
         limit=limit,
         s3=s3,
     )
-    done = audit_headers(spark.session(), settings)
+    done = audit_headers(spark.session(java_options=LONG_WORK), settings)
     show(output, done)
     return ExitCode.DATA_CORRUPT if done.has_harm else ExitCode.OK

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# An audit sorts and compares in the JVM.
+LONG_WORK = "-XX:+UseParallelGC"
 # Set by spark-submit for the Python that it starts.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOCAL = "local[*]"
@@ -57,12 +59,15 @@ def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
     return conf
 
 
-def open_session(master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap") -> SparkSession:
+def open_session(
+    master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap", java_options: str = QUICK_START
+) -> SparkSession:
     """The active session, or one that is made.
 
     Args:
         master: None leaves it to the session that is there, to the submit, or else takes this host.
         conf: settings over the defaults.
+        java_options: of a JVM that is started here, where `conf` has none.
 
     Raises:
         MissingExtraError: pyspark is not installed, or there is no Java.
@@ -89,10 +94,10 @@ def open_session(master: str | None, conf: Mapping[str, str], *, app_name: str =
     if not is_remote and _SUBMITTED not in os.environ:
         check_java()
     with _interrupts_later(), spoken("Spark"):
-        return build(app_name=app_name, conf=wanted)
+        return build(app_name=app_name, conf=wanted, java_options=java_options)
 
 
-def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_START) -> SparkSession:
     """A new session; `conf` wins over the defaults."""
     from pyspark.sql import SparkSession
 
@@ -103,7 +108,7 @@ def build(*, app_name: str, conf: Mapping[str, str]) -> SparkSession:
         settings = {name: value for name, value in conf.items() if name != "spark.master"}
         builder = builder.remote(master or os.environ["SPARK_REMOTE"])
     else:
-        settings = _settings(conf, is_local=master.startswith("local"))
+        settings = _settings(conf, java_options, is_local=master.startswith("local"))
         if master.startswith("local"):
             _prepare_host()
     for name, value in settings.items():
@@ -119,7 +124,7 @@ def _prepare_host() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _settings(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
+def _settings(conf: Mapping[str, str], java_options: str, *, is_local: bool) -> dict[str, str]:
     settings = {**defaults(), **conf}
     if is_local:
         jars = delta_jars.jars()
@@ -127,8 +132,8 @@ def _settings(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
             settings.setdefault("spark.jars", ",".join(jars))
             settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
         log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
-        java_options = settings.get("spark.driver.extraJavaOptions", "") or QUICK_START
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {java_options}"
+        options = settings.get("spark.driver.extraJavaOptions", "") or java_options
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
         settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
     return settings
 

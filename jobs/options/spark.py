@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs.options.together import with_options
-from tiersnap.jobs.session import open_session, parse_conf
+from tiersnap.jobs.session import QUICK_START, open_session, parse_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,9 @@ class SparkRequest:
     master: str | None
     conf: Mapping[str, str]
 
-    def session(self) -> SparkSession:
+    def session(self, *, java_options: str = QUICK_START) -> SparkSession:
         """The active session, or one that is made; see `open_session`."""
-        return open_session(self.master, self.conf)
+        return open_session(self.master, self.conf, java_options=java_options)
 
 
 def spark_options(command: Callable[..., object]) -> Callable[..., object]:

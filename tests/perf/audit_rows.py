@@ -152,13 +152,12 @@ class _Worker:
 def _of_spark(folder: str) -> object:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from tiersnap.jobs.session import open_session
+    from tiersnap.jobs.session import LONG_WORK, open_session
     from tiersnap.snapshot.spark.audit.audit import audit
 
     count = int(folder.rpartition("-")[2])
     conf = {"spark.sql.shuffle.partitions": str(max(8, count // 500_000)), "spark.driver.memory": "3g"}
-    conf["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
-    spark = open_session("local[2]", conf)
+    spark = open_session("local[2]", conf, java_options=LONG_WORK)
 
     def run() -> object:
         batches = spark.read.parquet(folder)

@@ -6,12 +6,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.spark.audit.batches import PRODUCER
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _NEEDED = (
-    *PRODUCER,
-    *("segment_base_offset", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
+    *("producer_id", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
     *("sequence_end", "marker", "is_of_client", "is_transactional", "is_data"),
 )
 
@@ -27,9 +25,12 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         than the one before, and `furthest` of them: `distance` (ms), `base_offset`, `last_offset`, `before_offset`.
     """
     lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
-    known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
-    rows = batches.select(*_NEEDED, lane).join(known, on=list(PARTITION_KEY))
-    along = Window.partitionBy(*PRODUCER, "lane").orderBy("base_offset")
+    numbered = _numbered(partitions)
+    rows = batches.join(F.broadcast(numbered), on=list(PARTITION_KEY))
+    rows = rows.select("number", lane, *_NEEDED, "log_start_offset", "is_compacted")
+    # The producer id first: it tells most batches apart, and Spark compares the first key without looking into rows.
+    stream = ("producer_id", "number", "lane")
+    along = Window.partitionBy(*stream).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
     is_timed = F.col("is_of_client") & (F.col("timestamp") >= 0)
@@ -70,7 +71,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     )
     back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
     furthest = F.struct(back.alias("distance"), "base_offset", "last_offset", F.col("timed_before").alias("before"))
-    return seen.groupBy(*PRODUCER, "lane").agg(
+    sums = seen.groupBy(*stream).agg(
         F.bool_or(F.coalesce(suspicion, F.lit(False))).alias("is_suspect"),
         F.max(F.when(F.col("opens") & ~was_open, F.col("base_offset"))).alias("opened"),
         F.max(F.when(is_marker, F.col("base_offset"))).alias("ended"),
@@ -78,4 +79,13 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         F.max_by("producer_epoch", F.when(F.col("opens"), F.col("base_offset"))).alias("open_epoch"),
         F.count(back).alias("steps_back"),
         F.max(F.when(back.isNotNull(), furthest)).alias("furthest"),
+    )
+    return sums.join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
+
+
+def _numbered(partitions: DataFrame) -> DataFrame:
+    """What is known of each partition, and a `number` that batches are sorted by in the place of its three keys."""
+    one_task = Window.partitionBy(F.lit(0)).orderBy(*PARTITION_KEY)
+    return partitions.select(
+        *PARTITION_KEY, "log_start_offset", "is_compacted", F.row_number().over(one_task).alias("number")
     )
