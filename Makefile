@@ -92,10 +92,7 @@ bench-check: install ## Hot loops against a peer in the same run; fails when one
 	$(BIN)/python -m tests.perf.check
 
 ##@ Code
-.PHONY: lint format schemas docs-schema docs-pictures clean
-docs-schema: install ## The JSON schema of the report's data, into docs/
-	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
-
+.PHONY: lint format schemas docs-pictures clean
 docs-pictures: install ## The README's pictures of the report, into docs/img, by a real Chromium
 	$(BIN)/python -m tests.browser.pictures
 
@@ -111,8 +108,9 @@ format: install ## Let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-schemas: install ## docs/schemas from the types in jobs/contracts
+schemas: install ## JSON schemas into docs/: of every command's output, and of the report's data
 	$(BIN)/python -m tiersnap.jobs.contracts.commands
+	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
 
 clean: ## Remove what the targets made
 	rm -rf .venv .venv-tools .cache .pytest_cache .mypy_cache .ruff_cache dist demo-output

@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
 
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.demo_folder import find_logs, make_room
 from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
-from tiersnap.snapshot.atomic_file import cannot_write
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report.beside import run_file
 from tiersnap.snapshot.report.kept_runs import read_heads
 
 BUCKET = "tiersnap-demo"
-MARKER = ".tiersnap-demo"
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
-
-
-def find_logs() -> Path:
-    """The bundled `ledger-2.7.2` log directory.
-
-    Raises:
-        SourceNotFoundError: it is not installed.
-    """
-    logs = Path(__file__).resolve().parent / "demo_data"
-    if logs.is_dir():
-        return logs
-    raise SourceNotFoundError("the bundled logs are not installed", hint="run the demo from a checkout")
-
-
-def make_room(folder: Path) -> None:
-    """An empty folder with our marker in it; what an earlier demo left in it is deleted.
-
-    Raises:
-        UsageError: there is something in it that no demo put there, or it is a broker's.
-    """
-    refuse_log_dir(folder, "--to")
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            if not (folder / MARKER).is_file() or folder.is_symlink():
-                raise UsageError(
-                    f"--to {folder}: there is something in it, and it is no demo's",
-                    hint="give a folder that is not there yet; only what a demo left is deleted",
-                )
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).touch()
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 @click.command()

@@ -8,10 +8,10 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.tell.maintain_tables import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.units import human_bytes
 
 _HOUR_MS = 3_600_000
 
@@ -51,22 +51,7 @@ def maintain_tables(
     with only_run(located(warehouse), new_run_id(), s3) as check:
         tables = Warehouse(session, located(warehouse), check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
-    rows = [
-        {
-            "table": each.table,
-            "rows": each.rows,
-            "superseded": each.superseded,
-            "files": each.files,
-            "bytes": each.size,
-            "size": human_bytes(each.size),
-        }
-        for each in done
-    ]
-    output.rows("maintain tables", rows, columns=("table", "rows", "superseded", "files", "size"))
-    if not done:
-        output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
-    elif not apply:
-        output.talk("nothing was deleted: give --apply")
+    show(output, warehouse, done, applied=apply)
     return ExitCode.OK
 
 

@@ -11,14 +11,12 @@ from tiersnap.jobs.options.risk import risk_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.risk import show
+from tiersnap.jobs.tell.risk import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.risk.host import HostRisk
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
-from tiersnap.snapshot.risk.rows import boundary_rows, partition_row
-from tiersnap.snapshot.risk.summary import Totals
 
 
 @click.command()
@@ -61,20 +59,11 @@ def risk(
         from tiersnap.jobs.pipeline.risk import risk_of_warehouse
 
         found = risk_of_warehouse(spark.session(), uri, selection, settings, boundaries=boundaries, limit=limit)
-        show(output, found.rows, found.totals, boundaries=boundaries, several=True, said=found.said)
+        show_fleet(output, found, boundaries=boundaries)
         return ExitCode.OK
     opened = open_log_dirs(expand(log_dirs))
     host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
     risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
-    rows = [partition_row(each) for each in risks]
-    show(
-        output,
-        [row for each in risks for row in boundary_rows(each)] if boundaries else rows,
-        Totals.of(rows),
-        boundaries=boundaries,
-        several=len(opened) > 1,
-        disagreements=[row for replica in replicas for row in host.disagreements(replica)],
-        findings=host.findings,
-        never_tiered=host.never_tiered,
-    )
+    others = [row for replica in replicas for row in host.disagreements(replica)]
+    show_host(output, host, risks, others, boundaries=boundaries)
     return exit_code_of(host.findings)

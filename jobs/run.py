@@ -19,10 +19,9 @@ from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.jobs.telemetry.best_effort import HttpUrl
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.jobs.tell.page import leave
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.metrics.of_run import of_run
-from tiersnap.snapshot.report import write_report
 
 
 @click.command(cls=KeepsWords)
@@ -78,16 +77,7 @@ def run(
         code = exit_code(outcome, settings)
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:
-        write_report(made, report)
-        sinks.send(
-            lambda: of_run(
-                made,
-                code,
-                errors=outcome.error_count,
-                seconds=outcome.seconds,
-                by_partition=sinks.by_partition,
-            )
-        )
+        leave(made, code, report, sinks, errors=outcome.error_count, seconds=outcome.seconds)
     tell(output, "run", outcome, settings, {"report": str(report / "index.html")})
     return code
 

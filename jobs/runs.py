@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from tiersnap.jobs import tables
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import in_words
-from tiersnap.jobs.tables import read_table
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.tell.runs import show_list, show_one
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
-from tiersnap.snapshot.tables.schemas import RUNS
-from tiersnap.snapshot.units import human_bytes
-
-_COLUMNS = ("run_id", "started", "took", "decoded", "snapshots_written", "segments_tiered", "tiered", "errors")
 
 warehouse_option = click.option(
     "--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
@@ -34,10 +28,7 @@ def runs() -> None:
 @click.pass_obj
 def list_runs(output: Output, warehouse: str) -> int:
     """List the runs of a warehouse, the newest first."""
-    rows = [{name: value for name, value in row.items() if name != "settings"} for row in _runs(warehouse)]
-    if output.format is Format.TABLE:
-        rows = [row | _for_people(row) for row in rows]
-    output.rows("runs list", rows, columns=_COLUMNS)
+    show_list(output, _recorded(warehouse))
     return ExitCode.OK
 
 
@@ -48,42 +39,23 @@ def list_runs(output: Output, warehouse: str) -> int:
 @click.pass_obj
 def show_run(output: Output, run_id: str, warehouse: str) -> int:
     """Show what one run was asked to do and what it did; `last` is the newest."""
-    known = _runs(warehouse)
-    found = next((row for row in known if run_id in ("last", row["run_id"])), None)
+    found = next((each for each in _recorded(warehouse) if run_id in ("last", each["run_id"])), None)
     if found is None:
         raise UsageError(f"{warehouse}: no run {run_id!r}", hint="tiersnap runs list shows them")
-    row = {**found, "settings": json.loads(found["settings"])}
-    if output.format is not Format.TABLE:
-        output.document("runs show", row)
-        return ExitCode.OK
-    facts = {**{name: value for name, value in row.items() if name != "settings"}, **_for_people(row)}
-    for name, value in facts.items():
-        click.echo(f"{name.replace('_', ' '):<20}{in_words(value)}")
-    for name, value in row["settings"].items():
-        click.echo(f"  {name:<20}{json.dumps(value)}")
+    show_one(output, found)
     return ExitCode.OK
 
 
-def _runs(warehouse: str) -> list[dict[str, Any]]:
-    """Rows of the table `runs`, the newest first.
+def _recorded(warehouse: str) -> list[dict[str, Any]]:
+    """The runs of a warehouse, the newest first.
 
     Raises:
         SourceNotFoundError: there are none.
     """
-    found: list[dict[str, Any]] = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")]).to_pylist()
+    found = tables.runs(warehouse)
     if not found:
         raise SourceNotFoundError(
             f"{warehouse}: no run is recorded here",
             hint="tiersnap run --source LOGDIR --remote URI --apply records one",
         )
     return found
-
-
-def _for_people(row: dict[str, Any]) -> dict[str, object]:
-    started = datetime.fromtimestamp(row["started_at"] / 1000, UTC)
-    return {
-        "started": started.isoformat(timespec="seconds"),
-        "took": f"{(row['finished_at'] - row['started_at']) / 1000:.1f} s",
-        "decoded": human_bytes(row["bytes_decoded"]),
-        "tiered": human_bytes(row["bytes_tiered"]),
-    }

@@ -15,12 +15,14 @@ from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.tier import report_and_send, show
+from tiersnap.jobs.tell.page import leave
+from tiersnap.jobs.tell.tier import show
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.report import summarise
 
 
 @click.command()
@@ -52,7 +54,8 @@ def tier(
     info = host_run(request.run_id, started, [uri], source=source, remote=request.remote, applied=host.apply)
     info = replace(info, counts=done.counts)
     code = done.exit_code(apply=host.apply)
-    report_and_send(done, info, code, report, sinks)
+    if report is not None or sinks.is_any:
+        leave(summarise(list(done.readiness()), info), code, report, sinks, errors=len(done.errors))
     show(output, done, info, report, log_dir.findings)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
         output.warn(f"--topic-ids: no partition of the topic {topic} in {source}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -9,6 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 400
+# A command opens, calls and shows; what it decides lies in snapshot and remote_storage, what it says in jobs/tell.
+LONGEST_MAIN = 60
+_LONGER_MAINS = {
+    "jobs/cli.py": 100,  # what each kind of error ends in
+    "jobs/run.py": 70,  # spark-submit starts it as a file; it prints that line, and tells lineage how a run ended
+}
 # They name what they forbid.
 _EXAMPLES = ("tests/house_rules.py", "tests/unit/test_house_rules.py")
 PACKAGES = ("snapshot", "remote_storage", "jobs")
@@ -44,9 +51,27 @@ def problems() -> list[str]:
         is_product = name.split("/")[0] in PACKAGES
         if is_product and len(lines) > LONGEST:
             found.append(f"{name}: {len(lines)} lines, at most {LONGEST}: split it by concept")
+        if re.fullmatch(r"jobs/\w+\.py", name):
+            found += [f"{name}: {problem}" for problem in problems_of_main(name, "\n".join(lines))]
         for number, line in enumerate(lines, 1):
             found += [f"{name}:{number}: {problem}" for problem in problems_of(name, line, is_product=is_product)]
     return found
+
+
+def problems_of_main(name: str, text: str) -> list[str]:
+    """What is wrong with a file of jobs/ that holds a command: its length, without what declares the options.
+
+    Options of --help are as long as they must be, so the decorators of functions do not count.
+    """
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    decorators = [each for function in functions for each in function.decorator_list]
+    if not any(ast.unparse(each).split("(")[0].endswith((".command", ".group")) for each in decorators):
+        return []
+    declared = sum((each.end_lineno or each.lineno) - each.lineno + 1 for each in decorators)
+    length, longest = len(text.splitlines()) - declared, _LONGER_MAINS.get(name, LONGEST_MAIN)
+    if length <= longest:
+        return []
+    return [f"{length} lines besides its options, at most {longest}: what decides lies below, what shows in jobs/tell"]
 
 
 def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:

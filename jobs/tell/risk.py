@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.risk.rows import severity
+from tiersnap.snapshot.risk.host import HostRisk
+from tiersnap.snapshot.risk.partition_risk import PartitionRisk
+from tiersnap.snapshot.risk.rows import boundary_rows, partition_row, severity
 from tiersnap.snapshot.risk.summary import Totals
 from tiersnap.snapshot.risk.waiting import Wait
 from tiersnap.snapshot.units import human_bytes, human_duration
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.risk import RiskOutcome
 
 # Keys of a row, and the headings over them.
 PARTITION_COLUMNS = {
@@ -42,45 +48,62 @@ BOUNDARY_COLUMNS = {
 }
 
 
-def show(
+def show_host(
     output: Output,
-    rows: Iterable[dict[str, object]],
-    totals: Totals,
+    host: HostRisk,
+    risks: Sequence[PartitionRisk],
+    disagreements: Sequence[dict[str, object]],
     *,
     boundaries: bool,
-    several: bool,
-    disagreements: Sequence[dict[str, object]] = (),
-    findings: Sequence[Finding] = (),
-    never_tiered: int = 0,
-    said: Iterable[str] = (),
 ) -> None:
-    """The result.
+    """What was found in log directories of this host; with `boundaries` a row a boundary.
 
     Args:
-        rows: of PARTITION_RISK, or with `boundaries` of BOUNDARY_RISK.
-        several: whether there is more than one log directory.
-        disagreements: rows of snapshot.risk.replicas.held_against, with `replica`.
-        never_tiered: partitions that were left out, since their topics are never tiered.
-        said: sentences that come last.
+        disagreements: rows of `host.disagreements`.
     """
-    sentences = totals.sentences()
+    rows = [partition_row(each) for each in risks]
+    sentences = Totals.of(rows).sentences()
     summary: dict[str, object] = dict(sentences)
     if disagreements and output.format is not Format.TABLE:
         summary["replicas"] = list(disagreements)
-    where = {"log_dir": "log dir"} if several else {}
-    columns = BOUNDARY_COLUMNS if boundaries else PARTITION_COLUMNS
-    shown = [told(row) for row in sorted(rows, key=severity)]
-    output.rows("risk", shown, columns={**where, **columns}, summary=summary, findings=findings)
-    if output.format is Format.JSONL:
-        for name, sentence in sentences.items():
-            output.talk(f"{name.replace('_', ' ')}: {sentence}")
+    shown = [row for each in risks for row in boundary_rows(each)] if boundaries else rows
+    _rows(output, shown, summary, boundaries=boundaries, several=len(host.log_dirs) > 1, findings=host.findings)
+    _tell_sentences(output, sentences)
     if output.format is not Format.JSON:
         for row in disagreements:
             output.talk(_disagreement(row))
-    if never_tiered:
-        output.talk(f"left out: {never_tiered} partitions of topics that are never tiered")
-    for line in said:
+    if host.never_tiered:
+        output.talk(f"left out: {host.never_tiered} partitions of topics that are never tiered")
+
+
+def show_fleet(output: Output, found: RiskOutcome, *, boundaries: bool) -> None:
+    """What was found in the tables of a warehouse."""
+    sentences = found.totals.sentences()
+    _rows(output, found.rows, sentences, boundaries=boundaries, several=True)
+    _tell_sentences(output, sentences)
+    for line in found.said:
         output.talk(line)
+
+
+def _rows(
+    output: Output,
+    rows: Iterable[dict[str, object]],
+    summary: Mapping[str, object],
+    *,
+    boundaries: bool,
+    several: bool,
+    findings: Sequence[Finding] = (),
+) -> None:
+    where = {"log_dir": "log dir"} if several else {}
+    columns = {**where, **(BOUNDARY_COLUMNS if boundaries else PARTITION_COLUMNS)}
+    shown = [told(row) for row in sorted(rows, key=severity)]
+    output.rows("risk", shown, columns=columns, summary=summary, findings=findings)
+
+
+def _tell_sentences(output: Output, sentences: Mapping[str, str]) -> None:
+    if output.format is Format.JSONL:
+        for name, sentence in sentences.items():
+            output.talk(f"{name.replace('_', ' ')}: {sentence}")
 
 
 def told(row: Mapping[str, object]) -> dict[str, object]:

@@ -7,13 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.refused import next_steps
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.metrics.of_run import of_run
 from tiersnap.snapshot.report.run_info import RunInfo
 
 MOST_TOLD = 20
@@ -49,19 +46,6 @@ def tell_failures(output: Output, done: HostOutcome) -> None:
         output.warn(line)
     if len(failed) > MOST_TOLD:
         output.warn(f"… and {len(failed) - MOST_TOLD} more")
-
-
-def report_and_send(done: HostOutcome, info: RunInfo, code: ExitCode, report: Path | None, sinks: Sinks) -> None:
-    """The readiness page into `report`, and the metrics to where they go; neither where neither is wanted."""
-    if report is None and not sinks.is_any:
-        return
-    from tiersnap.snapshot.report import summarise, write_report  # templates take a while to load
-
-    made = summarise(list(done.readiness()), info)
-    if report is not None:
-        write_report(made, report)
-    errors = len(done.errors)
-    sinks.send(lambda: of_run(made, code, errors=errors, by_partition=sinks.by_partition))
 
 
 def _row(each: HostPartition) -> dict[str, object]:

@@ -151,7 +151,7 @@ def test_the_folder_holds_the_pages_their_data_and_the_run_and_a_second_write_ch
 
 def test_readiness_json_follows_its_schema_which_is_that_in_the_documentation(report: Report) -> None:
     published = (Path(__file__).parents[2] / "docs" / "readiness.schema.json").read_text()
-    assert published == json_schema.text(), "make docs-schema"
+    assert published == json_schema.text(), "make schemas"
     disk = Disk("/", 100 * GIB, 7 * GIB, ("/var/lib/kafka/data",))
     run = replace(RUN, disks=(disk,), sources=("/a", "/b"), collected={"s3://x": "/c"}, options={"run": ("--all",)})
     validator = Draft202012Validator(json.loads(published))

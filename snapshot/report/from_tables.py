@@ -1,0 +1,74 @@
+"""What the pages of the other two questions rest on, made of the tables of a warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiersnap.snapshot.report.exactly_once import (
+    MOST_ROWS,
+    NO_FILE,
+    Audit,
+    AuditRow,
+    Failover,
+    NewestSnapshot,
+    audit_of,
+)
+from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.tables.carries import by_partition, newest_carries
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.remote_log_segments import Row
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+_AUDIT_KEY = ("harm", "kind", "judgement")
+# Columns of audit_findings; a table of an earlier version may lack some.
+AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", "run")))
+# Rows of `partitions`, and their columns, that `failover_of` takes.
+FAILOVER_KINDS = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.GONE)
+FAILOVER_COLUMNS = (
+    *PARTITION_KEY,
+    *("kind", "offset", "run", "found", "lacking", "differing", "unexplained", "says"),
+)
+
+
+def failover_of(facts: pa.Table) -> Failover:
+    """What the newest snapshot file of every partition is worth, as the last carry of each compared it."""
+    rows = by_partition(newest_carries(facts))
+    return Failover.of(each for partition in rows if (each := _newest_snapshot(partition)))
+
+
+def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
+    """None for a partition that is gone."""
+    if not any(row["kind"] == FactKind.CARRIED for row in rows):
+        return None
+    key = rows[0]["log_dir"], rows[0]["topic"], rows[0]["partition"]
+    files = [row for row in rows if row["kind"] == FactKind.BOUNDARY and row["found"] != SnapshotVerdict.MISSING]
+    newest = max(files, key=lambda row: int(row["offset"]), default=None)
+    if newest is None:
+        return NewestSnapshot(*key, offset=None, found=NO_FILE)
+    lacking, differing, unexplained = (newest[name] or 0 for name in ("lacking", "differing", "unexplained"))
+    return NewestSnapshot(*key, newest["offset"], newest["found"], lacking, differing, unexplained, newest["says"])
+
+
+def audit_of_table(table: pa.Table) -> Audit:
+    """The newest audit of each partition, of columns of AUDIT_COLUMNS.
+
+    An audit of one topic says nothing of the others, so the findings that an earlier one had there stay.
+    """
+    if "run" in table.schema.names and table.num_rows:
+        newest = table.group_by(["topic", "partition"]).aggregate([("run", "max")])
+        joined = table.join(newest, keys=["topic", "partition"], join_type="inner")
+        table = joined.filter(pc.equal(joined["run"], joined["run_max"])).drop_columns("run_max")
+    for name in _AUDIT_KEY:
+        if name not in table.schema.names:
+            table = table.append_column(name, pa.repeat("", table.num_rows))
+    if "batches" not in table.schema.names:
+        table = table.append_column("batches", pa.repeat(1, table.num_rows))
+    groups = table.group_by(list(_AUDIT_KEY)).aggregate([("kind", "count"), ("batches", "sum")])
+    counts = groups.rename_columns([*_AUDIT_KEY, "findings", "batches"]).to_pylist()
+    is_harmful = pc.not_equal(table["harm"], "NONE")
+    parts = (table.filter(which).slice(0, MOST_ROWS) for which in (is_harmful, pc.invert(is_harmful)))
+    worst = pa.concat_tables(parts)
+    return audit_of(counts, worst.to_pylist())
