@@ -10,11 +10,16 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs import doctor_remote
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
+from tiersnap.jobs.options.once import once
+from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.shown import shown
+from tiersnap.remote_storage.probe.answer import ProbeAnswer
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
@@ -44,23 +49,25 @@ class Examined:
 
 
 @click.command()
-@log_dirs_argument("LOGDIR")
+@log_dirs_argument("LOGDIR", required=False)
+@once("--remote", help="Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
+@s3_options
 @params.output_option
 @click.pass_obj
-def doctor(output: Output, log_dirs: tuple[str, ...]) -> int:
+def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3Settings) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
     LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
     small files are read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when
     something is damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
+
+    --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
+    clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
     """
-    opened = open_log_dirs(log_dirs)
-    progress = Progress(output, "listing", count(opened, Selection()))
-    found = {each.uri: _examined(each) for each in opened}
-    for each, partition in progress.watch(selected_of(opened, Selection())):
-        found[each.uri].listed.add(partition)
-        found[each.uri].missing += missing_snapshots(partition)
-    host = Host(tuple(found.values()))
+    if not log_dirs and remote is None:
+        raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
+    answers = doctor_remote.asked(remote, s3)
+    host = Host(_look(output, log_dirs) if log_dirs else (), answers)
     if output.format is Format.TABLE:
         for name, lines in host.sections().items():
             for number, line in enumerate(lines):
@@ -68,6 +75,16 @@ def doctor(output: Output, log_dirs: tuple[str, ...]) -> int:
     else:
         output.document("doctor", host.as_dict())
     return host.exit_code
+
+
+def _look(output: Output, log_dirs: tuple[str, ...]) -> tuple[Examined, ...]:
+    opened = open_log_dirs(log_dirs)
+    progress = Progress(output, "listing", count(opened, Selection()))
+    found = {each.uri: _examined(each) for each in opened}
+    for each, partition in progress.watch(selected_of(opened, Selection())):
+        found[each.uri].listed.add(partition)
+        found[each.uri].missing += missing_snapshots(partition)
+    return tuple(found.values())
 
 
 def _examined(each: NamedLogDir) -> Examined:
@@ -88,6 +105,7 @@ class Host:
     """All that was found, in words and as data."""
 
     log_dirs: Sequence[Examined]
+    remote: Sequence[ProbeAnswer] = ()
 
     @property
     def _blocked(self) -> Counter[Verdict]:
@@ -113,19 +131,27 @@ class Host:
             return ExitCode.DATA_CORRUPT
         if kinds:
             return ExitCode.PARTIAL
-        return ExitCode.GATE_REFUSED if self._blocked or self._missing else ExitCode.OK
+        if self._blocked or self._missing:
+            return ExitCode.GATE_REFUSED
+        return doctor_remote.exit_code_of(self.remote)
 
     def sections(self) -> dict[str, list[str]]:
         """Lines by what they are about, in the order of the screen."""
-        return {
-            "broker": list(self._broker()),
-            "version": [self._version()],
-            "disks": [_disk_line(each) for each in self.log_dirs],
-            "running": list(self._running()),
-            "blocked": list(self._blocks()),
-            "next": list(self._next()),
-            "check": [self._check()],
-        }
+        of_remote = {"remote": doctor_remote.lines(self.remote)} if self.remote else {}
+        return (
+            of_remote
+            if not self.log_dirs
+            else {
+                "broker": list(self._broker()),
+                "version": [self._version()],
+                "disks": [_disk_line(each) for each in self.log_dirs],
+                "running": list(self._running()),
+                "blocked": list(self._blocks()),
+                **of_remote,
+                "next": list(self._next()),
+                "check": [self._check()],
+            }
+        )
 
     def as_dict(self) -> dict[str, object]:
         """The same as data; `bytes` are of `.log` files."""
@@ -152,10 +178,11 @@ class Host:
                 }
                 for each in self.log_dirs
             ],
-            "version": self._version(),
+            "version": self._version() if self.log_dirs else "",
+            "remote": doctor_remote.rows(self.remote),
             "findings": [finding.as_dict() for finding in self._findings],
-            "next": list(self._next()),
-            "check": self._check(),
+            "next": list(self._next()) if self.log_dirs else [],
+            "check": self._check() if self.log_dirs else "",
         }
 
     @property
