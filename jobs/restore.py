@@ -12,7 +12,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import source_cluster_options
 from tiersnap.jobs.options.once import LAYOUTS, once
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.remote import rate_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.restore_tell import partition_row, segment_rows, tell_done, tell_plan, tell_transactions
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -31,6 +31,7 @@ from tiersnap.remote_storage.restore.published import read_published
 from tiersnap.remote_storage.restore.target import PRODUCER_STATES, Target, choose_destination, open_target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.log.lock import locked
@@ -69,6 +70,7 @@ _SPARE_BYTES = 64 << 20
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @source_cluster_options
 @s3_options
+@rate_option("Fetch no more bytes a second")
 @click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
 @params.output_option
 @click.pass_obj
@@ -91,6 +93,7 @@ def restore(
     segments: bool,
     cluster: Cluster | None,
     s3: S3Settings,
+    rate: int | None,
     apply: bool,
 ) -> int:
     """Rebuild partitions of a lost disk from their remote segments: logs, indexes, snapshots, epochs, checkpoints.
@@ -99,7 +102,7 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
-    store = open_store(remote, s3)
+    store = paced(open_store(remote, s3), rate)
     local = None if layout is None else layout == "local-tiered-storage"
     listed = find_partitions(store, topic, topic_id=topic_id, partitions=partitions, local=local)
     sources = {each.partition: _source_cluster(store, each.partition, cluster_id) for each in listed}
