@@ -42,6 +42,14 @@ def test_a_server_that_takes_damaged_content_is_told_from_one_that_does_not(prox
     assert list(store.list()) == []
 
 
+def test_a_server_that_compares_checksums_passes(comparing_store):
+    found = answers(comparing_store)
+    assert found["checksums"] == ("OK", "damaged content is refused, and CRC-32C is kept with objects")
+    assert found["conditional writes"][0] == "OK"
+    assert found["lifecycle rules"][0] == "UNKNOWN", "it has none"
+    assert list(comparing_store.list()) == []
+
+
 def test_locks_and_rules_of_a_bucket_are_said_with_what_to_do(endpoint):
     settings, bucket = settings_for(endpoint), f"locked-{uuid.uuid4().hex}"
     client = client_of(settings)
