@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.claims import STALE_AFTER_MS
-from tiersnap.remote_storage.expire.plan import ExpirePlan, ExpiringSegment
+from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment
 from tiersnap.remote_storage.expire.record import Deleting, write_record
+from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.orphans.find import is_ours
@@ -46,10 +47,9 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
     """
     if not plan.going:
         return
-    going = tuple(Deleting(each.segment_id, each.start_offset, each.end_offset) for each in plan.going)
-    started = replace(plan.record, log_start_offset=plan.log_start_offset, deleting=going)
+    started = replace(plan.record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
     record = started if started == plan.record else write_record(store, keys, plan.partition, started)
-    done = 0
+    done = set()
     for segment in plan.going:
         first, rest = segment.keys[:1], segment.keys[1:]
         failures = store.delete(first) or store.delete(rest)
@@ -58,9 +58,19 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
         yield Deleted(segment, state, failures)
         if failures:
             break
-        done += 1
-    write_record(store, keys, plan.partition, replace(record, deleting=going[done:]))
+        done.add(segment.segment_id)
+    left = tuple(each for each in record.deleting if each.segment_id not in done)
+    write_record(store, keys, plan.partition, replace(record, deleting=left))
     _remove_rest(store, keys, plan)
+
+
+def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
+    """What goes now, and what is half gone since an earlier run and locked now: nobody else knows of that."""
+    return tuple(
+        Deleting(each.segment_id, each.start_offset, each.end_offset)
+        for each in plan.segments
+        if each.action is ExpireAction.DELETE or each.breach is Breach.BEGUN
+    )
 
 
 def _remove_rest(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> None:

@@ -66,7 +66,8 @@ def expired(
         segments: complete copies, each with a largest timestamp that is not -1.
         lineage: leader epochs of the newest copy, (epoch, start offset) ascending, at least one.
     """
-    in_log = {each.id for each in segments if _is_in_log(each, lineage, segments)}
+    log_end = max((each.end_offset + 1 for each in segments), default=0)
+    in_log = {each.id for each in segments if _is_in_log(each, lineage, log_end)}
     excess = (
         None
         if retention.size is None
@@ -99,10 +100,8 @@ def _breach(segment: RemoteLogSegmentMetadata, retention: Retention, excess: int
     return None
 
 
-def _is_in_log(
-    segment: RemoteLogSegmentMetadata, lineage: LeaderEpochs, segments: Sequence[RemoteLogSegmentMetadata]
-) -> bool:
-    start, log_end = lineage[0][1], max(each.end_offset for each in segments) + 1
+def _is_in_log(segment: RemoteLogSegmentMetadata, lineage: LeaderEpochs, log_end: int) -> bool:
+    start = lineage[0][1]
     if segment.end_offset < start:
         return True
     return not outside_lineage(segment, end_offset_for(lineage, log_end), log_start_offset=start)

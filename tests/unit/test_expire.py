@@ -162,6 +162,23 @@ def test_what_is_locked_and_all_behind_it_stays(archive, layout):
     assert left_of(archive, layout) == [5, 10]
 
 
+def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
+    flaky = FlakyStore(
+        archive, {2: Fault.FAIL_BEFORE}, counted={"delete"}
+    )  # of the first only what made it visible goes
+    list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    half = read_record(archive, KEYS, PARTITION).deleting[0].segment_id
+    locked = plan(Locking(archive, 0), log_start_offset=10)
+    assert [each.action for each in locked.segments] == [ExpireAction.LOCKED, ExpireAction.WAIT]
+    later = plan(Locking(archive, 5), log_start_offset=10)
+    assert [each.action for each in later.segments] == [ExpireAction.DELETE, ExpireAction.LOCKED]
+    list(delete_expired(archive, KEYS, later))
+    assert [each.start_offset for each in read_record(archive, KEYS, PARTITION).deleting] == [5]
+    assert half not in copies(archive)
+    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=0)))
+    assert left_of(archive, layout) == [10]
+
+
 def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):
     elsewhere = Attempt(new_segment_id(), "run-2", process=Process("another-host", 1, "x"))
     claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), elsewhere)
