@@ -41,6 +41,37 @@ class ExpireRecord:
     deleting: tuple[Deleting, ...] = ()
     etag: str | None = field(default=None, compare=False)
 
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        rows = [
+            {"segmentId": each.segment_id, "startOffset": each.start_offset, "endOffset": each.end_offset}
+            for each in self.deleting
+        ]
+        content = {"version": VERSION, "logStartOffset": self.log_start_offset, "deleting": rows}
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
+        """The inverse of `encode`, without an etag.
+
+        Raises:
+            NewerFormatError: a newer tiersnap wrote it.
+            CorruptDataError: not such a record.
+        """
+        try:
+            found = parse_object(data, name=name, limit=_MOST_BYTES)
+            if not has_version(found.get("version"), VERSION, name=name):
+                raise ValueError(f"version {found.get('version')!r}")  # noqa: TRY301
+            rows = below(found, "deleting")
+            if not isinstance(rows, list):
+                raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
+            return cls(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
+        except ValueError as error:
+            raise CorruptDataError(
+                f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
+                hint="look at it; what it names may be half deleted",
+            ) from error
+
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
     """What is recorded of a partition.
@@ -54,7 +85,7 @@ def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
         found = store.read(key, limit=_MOST_BYTES)
     except ObjectNotFoundError:
         return ExpireRecord()
-    return replace(_decode(found.data, name=store.uri + key), etag=found.info.etag)
+    return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
 
 
 def write_record(
@@ -65,7 +96,7 @@ def write_record(
     Raises:
         ObjectChangedError: another run has written one since.
     """
-    key, data = keys.expire(partition), _encode(record)
+    key, data = keys.expire(partition), record.encode()
     try:
         is_first = record.etag is None
         written = store.put_if_absent(key, data) if is_first else store.replace_if(key, data, record.etag or "")
@@ -75,31 +106,6 @@ def write_record(
             hint="wait for it, then run the same command again",
         ) from error
     return replace(record, etag=written.etag)
-
-
-def _encode(record: ExpireRecord) -> bytes:
-    rows = [
-        {"segmentId": each.segment_id, "startOffset": each.start_offset, "endOffset": each.end_offset}
-        for each in record.deleting
-    ]
-    content = {"version": VERSION, "logStartOffset": record.log_start_offset, "deleting": rows}
-    return json.dumps(content, separators=(",", ":")).encode("ascii")
-
-
-def _decode(data: bytes, *, name: str) -> ExpireRecord:
-    try:
-        found = parse_object(data, name=name, limit=_MOST_BYTES)
-        if not has_version(found.get("version"), VERSION, name=name):
-            raise ValueError(f"version {found.get('version')!r}")  # noqa: TRY301
-        rows = below(found, "deleting")
-        if not isinstance(rows, list):
-            raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
-        return ExpireRecord(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
-    except ValueError as error:
-        raise CorruptDataError(
-            f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
-            hint="look at it; what it names may be half deleted",
-        ) from error
 
 
 def _deleting(row: object) -> Deleting:
