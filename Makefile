@@ -45,7 +45,8 @@ test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 test-unit: install ## No JVM, no network
 	$(PYTEST) tests/unit -n 2
 
-test-s3: install ## A real HTTP S3 server on loopback
+test-s3: install ## Real HTTP S3 servers on loopback; versitygw is built once where Go is at hand
+	@$(BIN)/python -m tests.s3.versitygw || true
 	$(PYTEST) tests/s3
 
 test-spark: install ## Real local Spark sessions, two side by side

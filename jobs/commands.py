@@ -26,6 +26,7 @@ COMMANDS = {
     "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),
     "fetch": ("tiersnap.jobs.fetch", "One remote segment or index, verified, to a file or stdout."),
+    "expire": ("tiersnap.jobs.expire", "Delete remote segments past their retention that no broker manages."),
     "decode": ("tiersnap.jobs.decode", "Write the header of every batch to a Delta table, for analysis, on Spark."),
     "audit": ("tiersnap.jobs.audit", "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark."),
     "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),

@@ -6,26 +6,40 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
+from tiersnap.jobs.options.once import once
+from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.doctor import show
+from tiersnap.remote_storage.probe.store import exit_code_of, probe_store
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.host import Host
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
 
 @click.command()
-@log_dirs_argument("LOGDIR")
+@log_dirs_argument("LOGDIR", required=False)
+@once("--remote", help="Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
+@s3_options
 @params.output_option
 @click.pass_obj
-def doctor(output: Output, log_dirs: tuple[str, ...]) -> int:
+def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3Settings) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
     LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
     small files are read, so it takes seconds whatever the size of the disks; `scan` reads the segments. Exits 5 when
     something is damaged, 6 when something may not be read, 4 when segments wait, 0 otherwise.
+
+    --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
+    clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
     """
-    opened = open_log_dirs(log_dirs)
+    if not log_dirs and remote is None:
+        raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
+    answers = [] if remote is None else list(probe_store(open_store(remote, s3)))
+    opened = open_log_dirs(log_dirs) if log_dirs else []
     progress = Progress(output, "listing", count(opened, Selection()))
     host = Host.of(opened, progress.watch(selected_of(opened, Selection())))
-    show(output, host)
-    return host.exit_code
+    show(output, host, answers)
+    return host.exit_code or exit_code_of(answers)

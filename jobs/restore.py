@@ -10,7 +10,7 @@ import click
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import source_cluster_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.remote import rate_option, s3_options
 from tiersnap.jobs.options.restore import restore_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.restore import show_plans, show_restored, tell_plan, tell_target
@@ -20,6 +20,7 @@ from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import open_target
 from tiersnap.remote_storage.restore.topic import find_topic, plan_topic
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.lock import locked
@@ -38,6 +39,7 @@ from tiersnap.snapshot.log.lock import locked
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @source_cluster_options
 @s3_options
+@rate_option("Fetch no more bytes a second")
 @click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
 @params.output_option
 @click.pass_obj
@@ -49,6 +51,7 @@ def restore(
     segments: bool,
     cluster: Cluster | None,
     s3: S3Settings,
+    rate: int | None,
     apply: bool,
 ) -> int:
     """Rebuild partitions of a lost disk from their remote segments: logs, indexes, snapshots, epochs, checkpoints.
@@ -57,7 +60,7 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
-    store = open_store(remote, s3)
+    store = paced(open_store(remote, s3), rate)
     found = find_topic(store, asked)
     target = open_target(logdir, found[0].cluster_id)
     tell_target(output, target)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _DURATION = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>ms|s|m|h|d)")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>kib|mib|gib|tib|)")
+_UNIT_BYTES = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
@@ -32,6 +34,18 @@ def format_duration(milliseconds: int | None) -> str:
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"
     return f"{milliseconds}ms"
+
+
+def parse_size(text: str) -> int:
+    """'10GiB' or '10 GiB' -> bytes; a number alone is bytes, as in Kafka's settings.
+
+    Raises:
+        ValueError: the text is neither; `GB` is none, for nobody knows whether 1,000 or 1,024 was meant.
+    """
+    match = _SIZE.fullmatch(text.strip().lower().replace(" ", ""))
+    if not match:
+        raise ValueError(f"{text!r} is not a size; use 10GiB, 500MiB, 64KiB or a number of bytes")
+    return int(match["number"]) * _UNIT_BYTES[match["unit"]]
 
 
 def human_bytes(count: int) -> str:

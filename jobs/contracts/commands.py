@@ -27,6 +27,7 @@ CONTRACTS: dict[str, Contract] = {
     "install": Contract([remote.InstalledSnapshot]),
     "restore": Contract([remote.RestoredPartition, remote.RestoredSegment]),
     "fetch": Contract([remote.FetchedCopy]),
+    "expire": Contract([remote.ExpiredSegment, remote.UnexpiredPartition], remote.ExpireSummary),
     "decode": Contract([warehouse.DecodedSegments], warehouse.DecodeSummary),
     "transactions": Contract([records.ListedTransaction, records.OpenTransaction]),
     "producers": Contract([records.ListedProducer]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.envelope import FindingObject
+from tiersnap.remote_storage.probe.answer import ProbeVerdict
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.repair.plan import RepairAction
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
@@ -128,11 +129,21 @@ class ExaminedLogDir(TypedDict):
     missing_snapshots: int
 
 
+class AnsweredProbe(TypedDict):
+    """What a store answered to `doctor --remote`."""
+
+    probe: str
+    verdict: ProbeVerdict
+    message: str
+    next_step: Annotated[str, '"" where there is nothing to do']
+
+
 class DoctorResult(TypedDict):
-    """The host, and what comes next."""
+    """The host, and what comes next; `remote` is empty without --remote."""
 
     log_dirs: list[ExaminedLogDir]
     version: str
+    remote: list[AnsweredProbe]
     findings: list[FindingObject]
     next: list[str]
     check: str

@@ -1,15 +1,17 @@
 """JSON of the commands that reach remote storage or a cluster, without Spark.
 
-tier, publish, unblock, install, restore, fetch and maintain remove-orphans. Offsets named `end` or `next` are
+tier, publish, unblock, install, restore, fetch, expire and maintain remove-orphans. Offsets named `end` or `next` are
 exclusive; bytes are bytes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.log_dir import ByName, ForPeople
 from tiersnap.remote_storage.cluster.freeing import End
+from tiersnap.remote_storage.expire.plan import ExpireAction
+from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.install_plan import InstallOutcome
 from tiersnap.remote_storage.orphans.judge import Fate, OrphanKind
 from tiersnap.remote_storage.restore.plan import RestoreAction
@@ -162,6 +164,44 @@ class FetchedCopy(TypedDict):
     taken: str
     key: str
     file: NotRequired[str]
+
+
+class ExpiredSegment(TypedDict):
+    """A segment of `expire` that retention has passed."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    segment_id: str
+    base_offset: int
+    next_base_offset: int
+    max_timestamp: Annotated[int | None, "ms; null where its deletion began in an earlier run"]
+    bytes: Annotated[int, "of all its objects"]
+    size: ForPeople
+    breach: Breach
+    action: ExpireAction
+    state: Literal["COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"]
+    reason: Annotated[str, "why it is still there"]
+    keys: list[str]
+
+
+class UnexpiredPartition(TypedDict):
+    """A partition of which `expire` deletes nothing, whatever its age."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    action: ExpireAction
+    reason: str
+
+
+class ExpireSummary(TypedDict):
+    """`bytes` of the segments that go, or went."""
+
+    partitions: ByName
+    segments: int
+    deleted: int
+    bytes: int
 
 
 class OrphanRow(TypedDict):

@@ -49,6 +49,11 @@ def source_cluster_options(command: Callable[..., object]) -> Callable[..., obje
     )
 
 
+def managing_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The optional ones of a command that deletes only what no broker manages."""
+    return _optional(command, "A broker of the cluster that wrote the segments: what it manages is left to it.")
+
+
 def leader_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that takes several replicas of a partition."""
     return _optional(

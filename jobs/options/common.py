@@ -12,7 +12,7 @@ import click
 from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.units import format_duration, parse_duration
+from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 _CLOCK = "tiersnap.clock"
 
@@ -58,6 +58,21 @@ class Duration(click.ParamType[int | None]):
             return value
         try:
             return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType[int]):
+    """Bytes; see snapshot.units.parse_size."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

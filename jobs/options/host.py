@@ -11,12 +11,13 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.options.remote import layout_option, rate_option, s3_options
 from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_partition import Tierer
@@ -63,11 +64,12 @@ def host_options(command: Callable[..., object]) -> Callable[..., object]:
         topic: re.Pattern[str] | None,
         check_crc: bool,
         s3: S3Settings,
+        rate: int | None,
         apply: bool,
         **kwargs: object,
     ) -> object:
         params.expiry(expiration, as_of, now, producer_expiration)
-        store = open_store(remote, s3)
+        store = paced(open_store(remote, s3), rate)
         if apply:
             next(iter(store.list()), None)
         host = HostTier(
@@ -100,5 +102,6 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     params.topic_option,
     params.crc_option,
     s3_options,
+    rate_option("Send no more bytes a second to remote storage"),
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the plan is shown."),
 )

@@ -78,7 +78,7 @@ class _Word(click.ParamType[str]):
         return str(value)
 
 
-def log_dirs_argument(name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+def log_dirs_argument(name: str, *, required: bool = True) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """One or more log directories, given to the command as `log_dirs: tuple[str, ...]`; `name` is for the help."""
 
     def expanded(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def log_dirs_argument(name: str) -> Callable[[Callable[..., object]], Callable[.
         type=_Word(),
         metavar=f"{name}...",
         nargs=-1,
-        required=True,
+        required=required,
         envvar="TIERSNAP_SOURCE",
         callback=expanded,
     )

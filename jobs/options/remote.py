@@ -7,9 +7,11 @@ from functools import wraps
 
 import click
 
+from tiersnap.jobs.options.common import Size
 from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.stores.pace import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 
@@ -36,6 +38,16 @@ layout_name_option = click.option(
     show_default=True,
     help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
 )
+
+
+def rate_option(meant: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """--max-bytes-per-second, given to the command as `rate: int | None`; `meant` says of what."""
+
+    def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
+        return None if value is None else check_rate(value)
+
+    help_text = f"{meant}, as 50MiB; at least 4MiB.  [default: as fast as it goes]"
+    return click.option("--max-bytes-per-second", "rate", type=Size(), metavar="SIZE", callback=checked, help=help_text)
 
 
 def s3_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -11,7 +11,7 @@ import click
 from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.remote import layout_name_option, s3_options
+from tiersnap.jobs.options.remote import layout_name_option, rate_option, s3_options
 from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
@@ -46,6 +46,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         topic: str | None,
         check_crc: bool,
         s3: S3Settings,
+        rate: int | None,
         until: int | None,
         apply: bool,
         **kwargs: object,
@@ -57,6 +58,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
             layout=layout,
             s3=s3,
+            rate=rate,
             topic=topic,
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
             leaders=tuple(located(leader) for leader in leaders),
@@ -110,6 +112,10 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     params.topic_option,
     params.crc_option,
     s3_options,
+    rate_option(
+        "Send no more segments' bytes a second from all workers together; each task that tiers has its share, of "
+        "spark.sql.shuffle.partitions tasks at most"
+    ),
     once(
         "--until",
         type=params.Time(),

@@ -29,6 +29,7 @@ from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
@@ -322,7 +323,9 @@ class _Run:
             ready = tiering.ending_before(ready, self._settings.until)
             if ready.isEmpty():
                 return False
-        done = tiering.tier(ready, TierTask(self._store, self._layout, tierer), TIERED)
+        most = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        tasks, store = in_shares(self._store, self._settings.rate, most)
+        done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
         self._note_tiered()

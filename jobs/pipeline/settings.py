@@ -30,6 +30,7 @@ class RunSettings:
         topic: a regular expression for whole topic names; None for all.
         topic_ids: ids by topic, for topics of brokers before 2.8.
         leaders: of two replicas of a partition only those in these log directories are looked at.
+        rate: bytes a second that all workers together send of segments; None for no limit.
         check_crc: verify the CRC-32C of every batch that is decoded.
         until: ms, exclusive; of each partition only the segments below the first whose largest timestamp is not older
             are tiered. None for all.
@@ -47,6 +48,7 @@ class RunSettings:
     carry: CarryOptions = field(default_factory=CarryOptions)
     layout: str = "aiven"
     s3: S3Settings = field(default_factory=S3Settings)
+    rate: int | None = None
     topic: str | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     leaders: tuple[str, ...] = ()

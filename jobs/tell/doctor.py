@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 import click
 
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import shown
+from tiersnap.remote_storage.probe.answer import ProbeAnswer
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host
 from tiersnap.snapshot.units import human_bytes
@@ -16,37 +18,48 @@ FULL_PERCENT = 90
 MOST_TOLD = 3
 
 
-def show(output: Output, host: Host) -> None:
-    """The screen, or the document in the JSON forms."""
+def show(output: Output, host: Host, answers: Sequence[ProbeAnswer]) -> None:
+    """The screen, or the document in the JSON forms.
+
+    Args:
+        host: with no log directories where none was named.
+        answers: of a store; none where none was named.
+    """
     if output.format is not Format.TABLE:
-        output.document("doctor", as_dict(host))
+        output.document("doctor", as_dict(host, answers))
         return
-    for name, lines in sections(host).items():
+    for name, lines in sections(host, answers).items():
         for number, line in enumerate(lines):
             click.echo(f"{'' if number else name:<9}{shown(line)}")
 
 
-def sections(host: Host) -> dict[str, list[str]]:
+def sections(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, list[str]]:
     """Lines by what they are about, in the order of the screen."""
+    of_remote = {"remote": [_answer_line(each) for each in answers]} if answers else {}
+    if not host.log_dirs:
+        return of_remote
     return {
         "broker": list(_broker(host)),
         "version": [host.version()],
         "disks": [_disk_line(each) for each in host.log_dirs],
         "running": list(_running(host)),
         "blocked": list(_blocks(host)),
+        **of_remote,
         "next": list(host.next_steps()),
         "check": [host.check()],
     }
 
 
-def as_dict(host: Host) -> dict[str, object]:
+def as_dict(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, object]:
     """The same as data; `bytes` are of `.log` files."""
+    has_host = bool(host.log_dirs)
     return {
         "log_dirs": [_row(each) for each in host.log_dirs],
-        "version": host.version(),
+        "version": host.version() if has_host else "",
+        "remote": [{**asdict(each), "verdict": str(each.verdict)} for each in answers],
         "findings": [finding.as_dict() for finding in host.findings],
-        "next": list(host.next_steps()),
-        "check": host.check(),
+        "next": list(host.next_steps()) if has_host else [],
+        "check": host.check() if has_host else "",
     }
 
 
@@ -122,3 +135,8 @@ def _disk_line(each: Examined) -> str:
         f"{each.uri}: {disk.percent_full} % full{full}, {human_bytes(disk.free)} of {human_bytes(disk.total)} free on "
         f"{disk.mount} ({kind}); {each.listed.partitions} partitions, {human_bytes(each.listed.bytes)}"
     )
+
+
+def _answer_line(answer: ProbeAnswer) -> str:
+    said = f"{answer.probe}: {answer.verdict}, {answer.message}"
+    return f"{said}; {answer.next_step}" if answer.next_step else said

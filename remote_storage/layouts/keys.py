@@ -22,13 +22,15 @@ Producer snapshots and what a run says of them, which no plugin knows:
     tiered/snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     tiered/snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims, by which attempts at one segment know of each other, what `unblock` has to put back in a topic's settings, and
-what asks a store whether it keeps its conditions:
+Claims, by which attempts at one segment know of each other, what `expire` is deleting of a partition, what `unblock`
+has to put back in a topic's settings, and what asks a store whether it keeps its conditions:
 
     <prefix>claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
+    <prefix>claims/<topic>-<topic id>/<partition>/expire.json
     <prefix>claims/<topic>-<topic id>/unblock.json
     <prefix>claims/probe-<32 hex digits>
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/00000000000000001234-5.json
+    tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/expire.json
     tiered/claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
 Offsets have 20 digits; a snapshot's is exclusive. The leader epoch is that of the segment's last entry, so a log that
@@ -81,6 +83,7 @@ class KeyKind(StrEnum):
     SNAPSHOT_MANIFEST = ".json"
     CLUSTER = "cluster.json"
     CLAIM = "claim .json"
+    EXPIRE = "expire.json"
     UNBLOCK = "unblock.json"
 
     @property
@@ -105,6 +108,7 @@ _SNAPSHOT = re.compile(
 
 
 _CLAIM = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/({_OFFSET})-({_NUMBER})\.json")
+_EXPIRE = re.compile(rf"{CLAIMS}/(.+)-({_ID})/({_NUMBER})/expire\.json")
 _UNBLOCK = re.compile(rf"{CLAIMS}/(.+)-({_ID})/unblock\.json")
 
 
@@ -193,6 +197,10 @@ class ObjectKeys:
             raise InvalidKeyError(f"{leader_epoch} is not a leader epoch")
         return f"{self.partition_claims(partition)}{offset_text(base_offset)}-{leader_epoch}{KeyKind.CLAIM.suffix}"
 
+    def expire(self, partition: TopicIdPartition) -> str:
+        """Key of what `expire` is deleting of a partition; it needs a topic id."""
+        return f"{self.partition_claims(partition)}{KeyKind.EXPIRE.suffix}"
+
     def unblock(self, topic: str, topic_id: str) -> str:
         """Key of what `unblock` has to put back in the settings of a topic."""
         name = TopicIdPartition(topic, topic_id, 0)
@@ -221,6 +229,8 @@ class ObjectKeys:
             return self.cluster(key.partition)
         if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
             return self.claim(key.partition, key.offset, key.leader_epoch)
+        if key.kind is KeyKind.EXPIRE:
+            return self.expire(key.partition)
         if key.kind is KeyKind.UNBLOCK:
             return self.unblock(key.partition.topic, _id(key.partition))
         if key.offset is None or key.segment_id is None:
@@ -250,6 +260,8 @@ class ObjectKeys:
         elif (match := _CLAIM.fullmatch(path)) and int(match[5]) < 1 << 31:
             partition = TopicIdPartition(match[1], match[2], int(match[3]))
             return ParsedKey(KeyKind.CLAIM, partition, _offset(match[4], key), leader_epoch=int(match[5]))
+        elif match := _EXPIRE.fullmatch(path):
+            return ParsedKey(KeyKind.EXPIRE, TopicIdPartition(match[1], match[2], int(match[3])))
         elif match := _UNBLOCK.fullmatch(path):
             return ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(match[1], match[2], 0))
         elif (match := _LOCAL.fullmatch(path)) and match[6] in _LOCAL_KINDS:

@@ -87,15 +87,20 @@ def orphans_of(
             yield _refused(stored.partition, refusal, ours)
         return
     manifests = list(read_manifests(store, stored))
-
-    def is_ours(info: ObjectInfo) -> bool:
-        described = store.head(info.key)
-        return described is not None and "tiersnap-run-id" in described.metadata
-
-    found += judge_snapshots(stored, known, aged, manifests, is_ours)
+    found += judge_snapshots(stored, known, aged, manifests, is_ours(store))
     removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
     yield from found
     yield from judge_rest(stored, known, aged, removed)
+
+
+def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
+    """Asks the store whether a snapshot object of which no manifest tells was put by tiersnap."""
+
+    def ask_of(info: ObjectInfo) -> bool:
+        described = store.head(info.key)
+        return described is not None and "tiersnap-run-id" in described.metadata
+
+    return ask_of
 
 
 def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:

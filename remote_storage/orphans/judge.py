@@ -31,6 +31,7 @@ class OrphanKind(StrEnum):
     SNAPSHOT = "SNAPSHOT"
     MANIFEST = "MANIFEST"
     CLAIM = "CLAIM"
+    EXPIRE = "EXPIRE"  # what expire was deleting
     CLUSTER = "CLUSTER"
     UNBLOCK = "UNBLOCK"  # what unblock had to put back
     PROBE = "PROBE"
@@ -182,6 +183,7 @@ def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, remov
     if known.is_live or kept:
         return
     rest = [(OrphanKind.CLAIM, info) for info in stored.claims.values()]
+    rest += [] if stored.expire is None else [(OrphanKind.EXPIRE, stored.expire)]
     rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
     if all(aged.is_old(info.modified) for _, info in rest):
         for kind, info in rest:

@@ -11,7 +11,7 @@ from tiersnap.snapshot.errors import TiersnapError
 
 _log = logging.getLogger(__name__)
 # What tells whose the rest is goes when the rest is gone.
-_LAST = {OrphanKind.CLAIM, OrphanKind.CLUSTER}
+_LAST = {OrphanKind.CLAIM, OrphanKind.EXPIRE, OrphanKind.CLUSTER}
 
 
 def remove(store: ObjectStore, orphans: Iterable[Orphan]) -> Iterator[tuple[Orphan, tuple[DeleteFailure, ...]]]:

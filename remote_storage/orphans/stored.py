@@ -27,6 +27,7 @@ class StoredPartition:
         claims: objects of claims, by the segment that they claim.
         snapshots: objects by exclusive end offset.
         manifests: objects of snapshot manifests, by run id.
+        expire: the object that says what `expire` is deleting.
         cluster: the object that says whose partition this is.
         cluster_id: what it says; None where there is none that can be read.
     """
@@ -36,6 +37,7 @@ class StoredPartition:
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
     snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)
     manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)
+    expire: ObjectInfo | None = None
     cluster: ObjectInfo | None = None
     cluster_id: str | None = None
 
@@ -81,7 +83,7 @@ def list_stored(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}
-    cluster = None
+    expire = cluster = None
     for info in listed:
         key = keys.recognise(info.key)
         if key is None:
@@ -92,10 +94,12 @@ def list_stored(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
             snapshots[key.offset] = info
         elif key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
             manifests[key.run_id] = info
+        elif key.kind is KeyKind.EXPIRE:
+            expire = info
         elif key.kind is KeyKind.CLUSTER:
             cluster = info
     cluster_id = None if cluster is None else _cluster_id(store, keys, partition)
-    return StoredPartition(partition, tuple(attempts), claims, snapshots, manifests, cluster, cluster_id)
+    return StoredPartition(partition, tuple(attempts), claims, snapshots, manifests, expire, cluster, cluster_id)
 
 
 def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:

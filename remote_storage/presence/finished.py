@@ -7,7 +7,7 @@ the next run then deletes this one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
@@ -79,13 +79,12 @@ def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: 
 
 
 def _metadata(store: ObjectStore, partition: TopicIdPartition, copy: FoundCopy) -> RemoteLogSegmentMetadata:
-    timestamp = copy.max_timestamp if copy.max_timestamp >= 0 else _time_index_end(store, copy)
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, copy.segment_id),
         start_offset=copy.start_offset,
         end_offset=copy.end_offset - 1,
         broker_id=-1,
-        max_timestamp=timestamp if timestamp >= 0 else copy.written_at,
+        max_timestamp=largest_timestamp(store, copy.max_timestamp, copy.start_offset, copy.keys, copy.written_at),
         event_timestamp=copy.written_at,
         segment_leader_epochs=copy.leader_epochs,
         segment_size=copy.size,
@@ -93,14 +92,19 @@ def _metadata(store: ObjectStore, partition: TopicIdPartition, copy: FoundCopy) 
     )
 
 
-def _time_index_end(store: ObjectStore, copy: FoundCopy) -> int:
-    """The timestamp of the last entry, which is the segment's largest; -1 where there is no such object or entry."""
-    for key in copy.keys:
+def largest_timestamp(store: ObjectStore, told: int, start_offset: int, keys: Iterable[str], written_at: int) -> int:
+    """The largest timestamp of a copy in ms, never -1: as its manifest told, of its time index, or when it was written.
+
+    Args:
+        told: what the manifest says; -1 where there is none or it does not know.
+        keys: of the copy's objects.
+    """
+    for key in keys if told < 0 else ():
         if key.endswith(KeyKind.LOCAL_TIME_INDEX.suffix):
             try:
                 data = store.get(key, limit=_LARGEST_INDEX)
-                entries = decode_time_index(data, base_offset=copy.start_offset, name=store.uri + key)
+                entries = decode_time_index(data, base_offset=start_offset, name=store.uri + key)
             except (CorruptDataError, ObjectNotFoundError):
-                return -1
-            return int(entries["timestamp"][-1]) if entries.size else -1
-    return -1
+                break
+            told = int(entries["timestamp"][-1]) if entries.size else -1
+    return told if told >= 0 else written_at

@@ -65,6 +65,7 @@ class ObjectInfo:
         modified: ms, by the store's clock.
         etag: the store's word for this content, for `replace_if`; empty in the listings of directories.
         metadata: as put; empty in listings and for directories, which keep none.
+        lock: why the store does not let it be deleted now, as `head` tells; "" where it tells nothing of that.
     """
 
     key: str
@@ -73,6 +74,7 @@ class ObjectInfo:
     modified: int
     etag: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    lock: str = ""
 
 
 @dataclass(frozen=True, slots=True)

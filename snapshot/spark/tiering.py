@@ -45,15 +45,23 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
 
 
 def tier(
-    ready: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ready: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
     """READY -> TIERED (`schema`), by upload.tier_task.TierTask: a partition's segments one after the other.
 
     What is copied must be visible in order, or a broker would pass by the hole for good.
+
+    Args:
+        tasks: no more of them at once; None for as many as the session makes.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(batches)
 
-    ordered = ready.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "base_offset")
+    spread = ready.repartition(*PARTITION_KEY) if tasks is None else ready.repartition(tasks, *PARTITION_KEY)
+    ordered = spread.sortWithinPartitions(*PARTITION_KEY, "base_offset")
     return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, of_arrow(schema))

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.claims import ClaimedSegment
 from tiersnap.remote_storage.claims.process import Process
 from tiersnap.remote_storage.claims.record import Attempt, Claim
 from tiersnap.remote_storage.errors import InvalidKeyError
+from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord
 from tiersnap.remote_storage.layouts import chunk_index, rsm_manifest
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.lease import Holder
@@ -115,6 +116,11 @@ def parsers() -> list[Parser]:
             "claim",
             [CLAIM.encode(), CLAIM.released().encode(), CLAIM.finished_by_holder(None).encode()],
             lambda data: Claim.decode(SEGMENT, data, name="claim"),
+        ),
+        Parser(
+            "expire record",
+            [ExpireRecord(7, (Deleting(ID, 0, 5), Deleting(ID, 5, 9))).encode(), ExpireRecord().encode()],
+            lambda data: ExpireRecord.decode(data, name="expire.json"),
         ),
         Parser(
             "lease", [Holder("run-1", Process("a", 1, "2")).encode()], lambda data: Holder.decode(data, name="lease")

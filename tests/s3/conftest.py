@@ -2,8 +2,8 @@
 
 The server is moto's. What it cannot prove: it stores what it is sent whatever checksum came with it (S3 answers
 BadDigest), and HEAD then repeats the checksum of the request. So tests of damage do not rely on it: they change bytes
-or headers on the way (`fault_proxy`) or in the file of a directory store. With S3_ENDPOINT_FOR_TESTS=http://host:port
-another server is tested, which takes `testing` for access key and secret.
+or headers on the way (`fault_proxy`) or in the file of a directory store, or ask versitygw, which compares. With
+S3_ENDPOINT_FOR_TESTS=http://host:port another server is tested, which takes `testing` for access key and secret.
 """
 
 import os
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.s3 import versitygw
 from tests.s3.fault_proxy import FaultProxy
 from tiersnap.jobs.embedded_s3 import embedded_s3
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -72,11 +73,32 @@ def s3_store(endpoint: str, bucket: str) -> S3Store:
     return S3Store(bucket, "some/prefix/", settings_for(endpoint))
 
 
-@pytest.fixture(params=["directory", "s3", "s3-compat"])
+@pytest.fixture(scope="session")
+def comparing_endpoint(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that refuses content that has not the checksum which came with it."""
+    if not versitygw.PROGRAM.exists():
+        pytest.skip("no versitygw: `make test-s3` builds it where Go is at hand")
+    # Those of the other server, which may be in the environment already.
+    credentials = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    with versitygw.running(tmp_path_factory.mktemp("versitygw"), *credentials) as url:
+        yield url
+
+
+@pytest.fixture
+def comparing_store(comparing_endpoint: str) -> S3Store:
+    """A bucket of its own on that server."""
+    name, settings = f"bucket-{uuid.uuid4().hex}", settings_for(comparing_endpoint)
+    client_of(settings).create_bucket(Bucket=name)
+    return S3Store(name, "some/prefix/", settings)
+
+
+@pytest.fixture(params=["directory", "s3", "s3-compat", "versitygw"])
 def store(request: pytest.FixtureRequest, tmp_path) -> ObjectStore:
     """Every kind of store; the tests that take it are the contract."""
     if request.param == "directory":
         return DirectoryStore(tmp_path / "store")
+    if request.param == "versitygw":
+        return request.getfixturevalue("comparing_store")
     checksums = Checksums.COMPAT if request.param == "s3-compat" else Checksums.AWS
     bucket = request.getfixturevalue("bucket")
     return S3Store(bucket, "some/prefix/", settings_for(request.getfixturevalue("endpoint"), checksums=checksums))

@@ -89,6 +89,9 @@ CALLS: dict[str, Callable[[Place], list[object]]] = {
     "restore": lambda at: ["--from", at["remote"], "--to", at["target"], *ORDERS, "--cluster-id", CLUSTER],
     "restore --segments": lambda at: ["--from", at["remote"], "--to", at["target"], *ORDERS, "--cluster-id", CLUSTER],
     "fetch": lambda at: ["--from", at["remote"], *ORDERS, "--offset", "3"],
+    "expire": lambda at: [
+        *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
+    ],
     "transactions list": lambda at: [at["log"]],
     "transactions find-hanging": lambda at: [at["log"], "--all"],
     "producers": lambda at: [at["log"]],

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.unit
 
 TOPIC_ID, SEGMENT_ID = "MWJ6FHTfRYy67jzwZdeqSQ", "tqimKeZwStOEOwRzT3L5oQ"
 
-OURS_ALONE = {KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER, KeyKind.CLAIM, KeyKind.UNBLOCK}
+OURS_ALONE = {
+    *(KeyKind.SNAPSHOT, KeyKind.SNAPSHOT_MANIFEST, KeyKind.CLUSTER),
+    *(KeyKind.CLAIM, KeyKind.EXPIRE, KeyKind.UNBLOCK),
+}
 topics = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=60),
     # topics that look like other parts of a key
@@ -51,6 +54,7 @@ parsed_keys = st.one_of(
         offsets,
         st.integers(0, (1 << 31) - 1),
     ),
+    st.builds(lambda p: ParsedKey(KeyKind.EXPIRE, p), with_id),
     st.builds(lambda topic, topic_id: ParsedKey(KeyKind.UNBLOCK, TopicIdPartition(topic, topic_id, 0)), topics, uuids),
 )
 
@@ -93,7 +97,7 @@ def metadata(topic: str = "payments", offset: int = 1234) -> RemoteLogSegmentMet
 def test_the_examples_of_the_grammar_are_keys():
     text = keys_module.__doc__ or ""
     examples = re.findall(r"^    ((?:tiered/|kafka-tiered-storage/)\S*(?:payments|old\.topic)\S*)$", text, re.MULTILINE)
-    assert len(examples) == 9
+    assert len(examples) == 10
     for example in examples:
         keys = ObjectKeys("tiered/" if example.startswith("tiered/") else "")
         assert keys.format(keys.parse(example)) == example

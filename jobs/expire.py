@@ -1,0 +1,50 @@
+"""`tiersnap expire`: remote segments past their retention, of partitions that no broker manages."""
+
+from __future__ import annotations
+
+import click
+
+from tiersnap.jobs.expire_tell import exit_code_of, tell
+from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.cluster import managing_cluster_options
+from tiersnap.jobs.options.expire import Asked, expire_options
+from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.expire.delete import delete_expired
+from tiersnap.remote_storage.expire.find import find_expired
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.conditions import check_conditions
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode
+
+
+@click.command()
+@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@s3_options
+@expire_options
+@managing_cluster_options
+@click.option("--apply", is_flag=True, help="Delete; without it the plan is shown.")
+@params.output_option
+@click.pass_obj
+def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: Cluster | None, apply: bool) -> ExitCode:
+    """Delete remote segments past their retention, oldest first, of topics that no broker manages any more.
+
+    Brokers delete what they manage by themselves; such partitions are named and left to them. Others go by time, size
+    and log start as a broker would have it: a beginning of the log, up to the first segment that stays. Whether a
+    broker manages them the cluster is asked (--bootstrap-server); where there is none left to ask, say --unmanaged.
+
+    What goes is recorded first. Killed anywhere, the same command ends it. What an object lock holds is LOCKED, and
+    what is behind waits. docs/expire.md says more.
+    """
+    store = open_store(remote, s3)
+    plans = list(
+        find_expired(store, asked.wants, asked.retention(store.now()), cluster=cluster, unmanaged=asked.unmanaged)
+    )
+    asked.check_log_start(plans)
+    if apply and any(plan.going for plan in plans):
+        check_conditions(store, ObjectKeys())
+    done = [(plan, list(delete_expired(store, ObjectKeys(), plan)) if apply else []) for plan in plans]
+    tell(output, done, applied=apply)
+    return exit_code_of(done)

@@ -1,0 +1,97 @@
+"""What `expire` says: rows, errors, words for people, and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.expire.delete import Deleted
+from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment
+from tiersnap.remote_storage.expire.retention import Breach
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
+from tiersnap.snapshot.units import human_bytes
+
+COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")
+_REFUSED = {ExpireAction.REFUSE, ExpireAction.IN_USE}
+Done = Sequence[tuple[ExpirePlan, Sequence[Deleted]]]
+
+
+def tell(output: Output, done: Done, *, applied: bool) -> None:
+    """Rows, summary and errors; then what people should do."""
+    rows = [row for plan, deleted in done for row in _rows(plan, deleted)]
+    going = [each for plan, _ in done for each in plan.going]
+    summary = {
+        "partitions": dict(Counter(str(plan.action) for plan, _ in done)),
+        "segments": len(going),
+        "deleted": sum(each.state is SegmentState.DELETE_SEGMENT_FINISHED for _, some in done for each in some),
+        "bytes": sum(each.size for each in going),
+    }
+    errors = list(_errors(done))
+    output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors)
+    for plan, _ in done:
+        if plan.action is not ExpireAction.DELETE:
+            output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")
+    for _, deleted in done:
+        for each in deleted:
+            for left in each.failures:
+                output.warn(f"still there: {left.key}: {left.reason}")
+    if not going:
+        output.talk("nothing to delete")
+    elif not applied:
+        output.talk("nothing was deleted: give --apply")
+
+
+def exit_code_of(done: Done) -> ExitCode:
+    """PARTIAL for what could not be deleted; where all that was asked for is refused GATE_REFUSED; locks are no error.
+
+    What is left to brokers is as it should be.
+    """
+    actions = {plan.action for plan, _ in done}
+    if any(each.failures for _, deleted in done for each in deleted):
+        return ExitCode.PARTIAL
+    if not actions & _REFUSED:
+        return ExitCode.OK
+    if actions <= {ExpireAction.IN_USE, ExpireAction.LEAVE_TO_BROKERS}:
+        return ExitCode.TRANSIENT
+    return ExitCode.PARTIAL if ExpireAction.DELETE in actions else ExitCode.GATE_REFUSED
+
+
+def _rows(plan: ExpirePlan, deleted: Sequence[Deleted]) -> Iterator[dict[str, object]]:
+    at = plan.partition
+    where: dict[str, object] = {"topic": at.topic, "topic_id": at.topic_id, "partition": at.partition}
+    if plan.action is not ExpireAction.DELETE:
+        yield {**where, "action": str(plan.action), "reason": plan.reason}
+    became = {each.segment.segment_id: each for each in deleted}
+    for each in plan.segments:
+        yield where | _segment_row(each, became.get(each.segment_id), started=bool(deleted))
+
+
+def _segment_row(segment: ExpiringSegment, deleted: Deleted | None, *, started: bool) -> dict[str, object]:
+    is_recorded = segment.breach is Breach.BEGUN or (started and segment.action is ExpireAction.DELETE)
+    state = SegmentState.DELETE_SEGMENT_STARTED if is_recorded else SegmentState.COPY_SEGMENT_FINISHED
+    failures = () if deleted is None else deleted.failures
+    return {
+        "segment_id": segment.segment_id,
+        "base_offset": segment.start_offset,
+        "next_base_offset": segment.end_offset,
+        "max_timestamp": segment.max_timestamp,
+        "bytes": segment.size,
+        "size": human_bytes(segment.size),
+        "breach": str(segment.breach),
+        "action": str(segment.action),
+        "state": (state if deleted is None else deleted.state).name,
+        "reason": "; ".join(each.reason for each in failures) or segment.reason,
+        "keys": list(segment.keys),
+    }
+
+
+def _errors(done: Done) -> Iterator[TiersnapError]:
+    """What was refused, and what could not be deleted."""
+    for plan, deleted in done:
+        if plan.action in _REFUSED:
+            yield GateError(f"{plan.partition}: {plan.reason}")
+        for each in deleted:
+            for left in each.failures:
+                yield failure(f"{left.key}: {left.reason}", is_transient=False)

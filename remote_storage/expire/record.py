@@ -1,0 +1,116 @@
+"""What is being deleted of a partition, recorded before its first object goes: DELETE_SEGMENT_STARTED without a broker.
+
+    <prefix>claims/<topic>-<topic id>/<partition>/expire.json
+    {"version":1,"logStartOffset":200,"deleting":[{"segmentId":"…","startOffset":0,"endOffset":100}, …]}
+
+End offsets are exclusive. A segment that is deleted (DELETE_SEGMENT_FINISHED) is not named any more, as a broker's
+metadata cache forgets it; the log start offset stays. Each write replaces what was read and no other, so that of two
+runs at one partition the slower one stops.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.strict_json import below, has_version, parse_object, text, whole
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+
+VERSION = 1
+_MOST_BYTES = 64 << 20  # 100 bytes a segment
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """A segment in DELETE_SEGMENT_STARTED; `end_offset` is exclusive."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireRecord:
+    """The record of a partition; `etag` is None while there is no such object."""
+
+    log_start_offset: int = 0
+    deleting: tuple[Deleting, ...] = ()
+    etag: str | None = field(default=None, compare=False)
+
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        rows = [
+            {"segmentId": each.segment_id, "startOffset": each.start_offset, "endOffset": each.end_offset}
+            for each in self.deleting
+        ]
+        content = {"version": VERSION, "logStartOffset": self.log_start_offset, "deleting": rows}
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
+        """The inverse of `encode`, without an etag.
+
+        Raises:
+            NewerFormatError: a newer tiersnap wrote it.
+            CorruptDataError: not such a record.
+        """
+        try:
+            found = parse_object(data, name=name, limit=_MOST_BYTES)
+            if not has_version(found.get("version"), VERSION, name=name):
+                raise ValueError(f"version {found.get('version')!r}")  # noqa: TRY301
+            rows = below(found, "deleting")
+            if not isinstance(rows, list):
+                raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
+            return cls(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
+        except ValueError as error:
+            raise CorruptDataError(
+                f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
+                hint="look at it; what it names may be half deleted",
+            ) from error
+
+
+def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
+    """What is recorded of a partition.
+
+    Raises:
+        NewerFormatError: a newer tiersnap wrote it.
+        CorruptDataError: what is there is no such record.
+    """
+    key = keys.expire(partition)
+    try:
+        found = store.read(key, limit=_MOST_BYTES)
+    except ObjectNotFoundError:
+        return ExpireRecord()
+    return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
+
+
+def write_record(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, record: ExpireRecord
+) -> ExpireRecord:
+    """Write a record in the place of the one whose etag it has.
+
+    Raises:
+        ObjectChangedError: another run has written one since.
+    """
+    key, data = keys.expire(partition), record.encode()
+    try:
+        is_first = record.etag is None
+        written = store.put_if_absent(key, data) if is_first else store.replace_if(key, data, record.etag or "")
+    except (ObjectExistsError, ObjectChangedError) as error:
+        raise ObjectChangedError(
+            f"{store.uri}{key}: another run of tiersnap expire is at {partition}",
+            hint="wait for it, then run the same command again",
+        ) from error
+    return replace(record, etag=written.etag)
+
+
+def _deleting(row: object) -> Deleting:
+    segment_id = text(below(row, "segmentId"))
+    start, end = (whole(below(row, name), least=0) for name in ("startOffset", "endOffset"))
+    if not is_uuid(segment_id) or end <= start:
+        raise ValueError(f"no segment: {str(row)[:80]}")
+    return Deleting(segment_id, start, end)

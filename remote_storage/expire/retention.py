@@ -1,0 +1,111 @@
+"""Which remote segments of a partition retention has passed. Pure: metadata in, a prefix of the log out.
+
+As RemoteLogManager.RLMExpirationTask does it: in ascending offset, up to the first segment that stays,
+
+    log start   its end offset lies below the log start
+    time        its largest timestamp <= now - retention.ms
+    size        the log without it still has retention.bytes
+
+Two things differ, because no broker is there to ask. The lineage is that of the newest copy, and segments wholly below
+its first leader epoch are the oldest part of the log, judged like the rest: a broker deletes those unasked. A copy that
+contradicts the lineage (an unclean election left it) goes only when the log start has passed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.metadata.lineage import end_offset_for, outside_lineage
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+
+
+class Breach(StrEnum):
+    """What makes a segment go."""
+
+    LOG_START = "LOG_START"
+    TIME = "TIME"
+    SIZE = "SIZE"
+    OUTSIDE_LINEAGE = "OUTSIDE_LINEAGE"  # the log start has passed it, and it is not of this log
+    BEGUN = "BEGUN"  # DELETE_SEGMENT_STARTED is recorded already
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is to stay; None sets no limit.
+
+    Attributes:
+        now: ms, by the store's clock.
+        milliseconds: retention.ms.
+        size: retention.bytes, of segment files.
+        log_start_offset: first offset that is to stay.
+    """
+
+    now: int
+    milliseconds: int | None = None
+    size: int | None = None
+    log_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A segment that goes, and why."""
+
+    metadata: RemoteLogSegmentMetadata
+    breach: Breach
+
+
+def expired(
+    segments: Sequence[RemoteLogSegmentMetadata], lineage: LeaderEpochs, retention: Retention
+) -> tuple[Expired, ...]:
+    """The segments that go, ascending.
+
+    Args:
+        segments: complete copies, each with a largest timestamp that is not -1.
+        lineage: leader epochs of the newest copy, (epoch, start offset) ascending, at least one.
+    """
+    log_end = max((each.end_offset + 1 for each in segments), default=0)
+    in_log = {each.id for each in segments if _is_in_log(each, lineage, log_end)}
+    excess = (
+        None
+        if retention.size is None
+        else sum(each.segment_size for each in segments if each.id in in_log) - retention.size
+    )
+    found: list[Expired] = []
+    for each in sorted((each for each in segments if each.id in in_log), key=_order):
+        breach = _breach(each, retention, excess)
+        if breach is None:
+            break
+        found.append(Expired(each, breach))
+        excess = None if excess is None else excess - each.segment_size
+    log_start = max((each.metadata.end_offset + 1 for each in found), default=0)
+    epoch = max((epoch for epoch, start in lineage if start <= log_start), default=-1)
+    found += [
+        Expired(each, Breach.OUTSIDE_LINEAGE)
+        for each in segments
+        if each.id not in in_log and each.end_offset < log_start and each.segment_leader_epochs[-1][0] <= epoch
+    ]
+    return tuple(sorted(found, key=lambda each: _order(each.metadata)))
+
+
+def _breach(segment: RemoteLogSegmentMetadata, retention: Retention, excess: int | None) -> Breach | None:
+    if retention.log_start_offset is not None and segment.end_offset < retention.log_start_offset:
+        return Breach.LOG_START
+    if retention.milliseconds is not None and segment.max_timestamp <= retention.now - retention.milliseconds:
+        return Breach.TIME
+    if excess is not None and excess - segment.segment_size >= 0:
+        return Breach.SIZE
+    return None
+
+
+def _is_in_log(segment: RemoteLogSegmentMetadata, lineage: LeaderEpochs, log_end: int) -> bool:
+    start = lineage[0][1]
+    if segment.end_offset < start:
+        return True
+    return not outside_lineage(segment, end_offset_for(lineage, log_end), log_start_offset=start)
+
+
+def _order(segment: RemoteLogSegmentMetadata) -> tuple[int, int, str]:
+    return segment.start_offset, segment.end_offset, segment.id.segment_id

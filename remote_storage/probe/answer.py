@@ -1,0 +1,25 @@
+"""One line of what was asked of a store, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ProbeVerdict(StrEnum):
+    """How it stands."""
+
+    OK = "OK"
+    WARN = "WARN"  # works, and somebody should know
+    FAIL = "FAIL"  # not to be trusted with segments
+    UNKNOWN = "UNKNOWN"  # the store does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What a store answered; `next_step` is "" where there is nothing to do."""
+
+    probe: str
+    verdict: ProbeVerdict
+    message: str
+    next_step: str = ""

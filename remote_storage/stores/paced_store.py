@@ -1,0 +1,134 @@
+"""A store whose bodies pass no faster than a rate, whatever store it is; requests without a body are not slowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.stores.deadline import NO_DEADLINE, Deadline
+from tiersnap.remote_storage.stores.object_store import (
+    ByteSource,
+    DeleteFailure,
+    ObjectInfo,
+    ObjectStore,
+    PutResult,
+    ReadObject,
+    UnfinishedUpload,
+)
+from tiersnap.remote_storage.stores.pace import Pace, pace_of, shares
+
+
+def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
+    """The store at `rate` bytes a second in this process, or as it is where that is None."""
+    return store if rate is None else PacedStore(store, rate)
+
+
+def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int | None, ObjectStore]:
+    """Into how many tasks at most a job is divided, and the store at the share of the rate that each of them has.
+
+    Where there is no rate: None, and the store as it is.
+    """
+    if rate is None:
+        return None, store
+    count, share = shares(rate, tasks)
+    return count, PacedStore(store, share)
+
+
+@dataclass(frozen=True, slots=True)
+class PacedStore:
+    """ObjectStore around another; it can be pickled, and every process keeps the rate on its own."""
+
+    inner: ObjectStore
+    rate: int
+
+    @property
+    def uri(self) -> str:
+        """See ObjectStore."""
+        return self.inner.uri
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+        """See ObjectStore."""
+        pace_of(self.rate).wait_for(len(data))
+        return self.inner.put_if_absent(key, data, metadata)
+
+    def put_file_if_absent(
+        self,
+        key: str,
+        source: ByteSource,
+        size: int,
+        *,
+        crc32c: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+        deadline: Deadline = NO_DEADLINE,
+    ) -> PutResult:
+        """See ObjectStore; waits as the source is read."""
+        slow = _PacedSource(source, pace_of(self.rate))
+        return self.inner.put_file_if_absent(key, slow, size, crc32c=crc32c, metadata=metadata, deadline=deadline)
+
+    def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
+        """See ObjectStore."""
+        pace_of(self.rate).wait_for(len(data))
+        return self.inner.replace(key, data, metadata)
+
+    def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
+        """See ObjectStore."""
+        pace_of(self.rate).wait_for(len(data))
+        return self.inner.replace_if(key, data, etag, metadata)
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ObjectStore; what was read is waited for afterwards."""
+        return self.read(key, limit=limit).data
+
+    def read(self, key: str, *, limit: int | None = None) -> ReadObject:
+        """See ObjectStore; what was read is waited for afterwards."""
+        found = self.inner.read(key, limit=limit)
+        pace_of(self.rate).wait_for(len(found.data))
+        return found
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """See ObjectStore."""
+        data = self.inner.get_range(key, start, length)
+        pace_of(self.rate).wait_for(len(data))
+        return data
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """See ObjectStore."""
+        return self.inner.head(key)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See ObjectStore."""
+        return self.inner.list(prefix)
+
+    def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
+        """See ObjectStore."""
+        return self.inner.delete(keys)
+
+    def now(self) -> int:
+        """See ObjectStore."""
+        return self.inner.now()
+
+    def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
+        """See ObjectStore."""
+        return self.inner.unfinished_uploads(prefix)
+
+    def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """See ObjectStore."""
+        self.inner.abort_upload(upload)
+
+
+@dataclass(frozen=True, slots=True)
+class _PacedSource:
+    """A ByteSource that is read no faster than the pace."""
+
+    inner: ByteSource
+    pace: Pace
+
+    def read(self, nbytes: int, /) -> bytes:
+        """At most `nbytes` bytes, none at the end."""
+        data = self.inner.read(nbytes)
+        self.pace.wait_for(len(data))
+        return data
+
+    def seek(self, position: int, /) -> int:
+        """Go to a byte position."""
+        return self.inner.seek(position)

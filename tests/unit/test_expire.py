@@ -1,0 +1,297 @@
+"""`tiersnap expire`: only what no broker manages and nobody is at, recorded first, and ended wherever it is killed."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
+from tests.reference.log_builder import TIMESTAMP
+from tests.reference.planned import PARTITION
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim
+from tiersnap.remote_storage.cluster.begun import Begun, Records
+from tiersnap.remote_storage.errors import ObjectChangedError
+from tiersnap.remote_storage.expire.delete import delete_expired
+from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
+from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
+from tiersnap.remote_storage.expire.record import ExpireRecord, read_record, write_record
+from tiersnap.remote_storage.expire.retention import Breach, Retention
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
+from tiersnap.remote_storage.orphans.stored import list_stored
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+
+pytestmark = pytest.mark.unit
+
+NOBODY = Managed(Manager.NOBODY, "")
+DELETED = SegmentState.DELETE_SEGMENT_FINISHED
+
+
+@pytest.fixture(params=[AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)], ids=["aiven", "local"])
+def layout(request):
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def archive(store, layout, tmp_path):
+    """Three segments of ours, [0, 5), [5, 10) and [10, 15), two days old."""
+    tier_ours(store, layout, tmp_path / "logs")
+    make_old(store)
+    return store
+
+
+def plan(store, managed: Managed = NOBODY, **limits: int):
+    return plan_partition(store, KEYS, list_stored(store, KEYS, PARTITION), managed, Retention(store.now(), **limits))
+
+
+def left_of(store, layout) -> list[int]:
+    return [each.start_offset for each in finished(store, layout)]
+
+
+def test_what_retention_has_passed_goes_with_its_claims_and_snapshots_and_the_rest_stays_readable(archive, layout):
+    put_snapshots(archive, [5, 10, 15])
+    make_old(archive)
+    going = plan(archive, log_start_offset=10)
+    assert [(each.start_offset, each.breach) for each in going.segments] == [
+        (0, Breach.LOG_START),
+        (5, Breach.LOG_START),
+    ]
+    done = list(delete_expired(archive, KEYS, going))
+    assert {each.state for each in done} == {DELETED}
+    assert left_of(archive, layout) == [10]
+    (left,) = finished(archive, layout)
+    assert copies(archive) == {left.id.segment_id}, "no object of the others"
+    assert list(list_stored(archive, KEYS, PARTITION).claims) == [ClaimedSegment(PARTITION, 10, 0)]
+    assert sorted(list_stored(archive, KEYS, PARTITION).snapshots) == [10, 15]
+    assert read_record(archive, KEYS, PARTITION) == ExpireRecord(log_start_offset=10)
+    assert plan(archive, log_start_offset=10).segments == ()
+
+
+def test_all_segments_of_an_archive_go_when_all_are_old(archive, layout):
+    everything = plan(archive, milliseconds=archive.now() - TIMESTAMP - 100)
+    assert [each.breach for each in everything.segments] == [Breach.TIME] * 3
+    list(delete_expired(archive, KEYS, everything))
+    assert left_of(archive, layout) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, tmp_path):
+    put_snapshots(archive, [5, 10, 15])
+    make_old(archive)
+    kills = 0
+    while True:
+        store = DirectoryStore(tmp_path / f"killed-{kills}")
+        shutil.copytree(archive.root, store.root)
+        flaky = FlakyStore(store, {kills + 1: fault}, counted={"delete", "replace_if", "put_if_absent"})
+        try:
+            list(delete_expired(flaky, KEYS, plan(store, log_start_offset=10)))
+        except Crash:
+            kills += 1
+        else:
+            break
+        # Whatever lacks an object is recorded, so that the next run knows it, and the segment that stays is whole.
+        begun = {each.segment_id for each in read_record(store, KEYS, PARTITION).deleting}
+        assert {each.segment_id for each in list_stored(store, KEYS, PARTITION).attempts if each.missing} <= begun
+        assert 10 in left_of(store, layout)
+        list(delete_expired(store, KEYS, plan(store, log_start_offset=10)))
+        assert left_of(store, layout) == [10]
+        assert read_record(store, KEYS, PARTITION) == ExpireRecord(log_start_offset=10)
+        assert [each.missing for each in list_stored(store, KEYS, PARTITION).attempts] == [()]
+    assert kills >= 7, "two records, two requests a segment, what is left over"
+
+
+def test_a_deletion_that_was_begun_is_ended_whatever_retention_says_now(archive, layout):
+    (first, *_) = plan(archive, log_start_offset=10).segments
+    flaky = FlakyStore(archive, {2: Fault.CRASH_BEFORE}, counted={"delete"})
+    with pytest.raises(Crash):
+        list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    again = plan(archive, size=1 << 40)
+    assert [(each.start_offset, each.breach) for each in again.segments] == [(0, Breach.BEGUN), (5, Breach.BEGUN)]
+    assert again.segments[0].segment_id == first.segment_id
+    list(delete_expired(archive, KEYS, again))
+    assert left_of(archive, layout) == [10]
+
+
+def test_of_two_runs_at_one_partition_the_slower_one_stops_before_it_deletes_anything(archive, layout):
+    slow, quick = plan(archive, log_start_offset=10), plan(archive, log_start_offset=5)
+    list(delete_expired(archive, KEYS, quick))
+    with pytest.raises(ObjectChangedError, match="another run"):
+        list(delete_expired(archive, KEYS, slow))
+    assert left_of(archive, layout) == [5, 10]
+
+
+def test_an_object_that_may_not_be_deleted_ends_it_there_and_nothing_half_is_visible(archive, layout):
+    flaky = FlakyStore(archive, {1: Fault.FAIL_BEFORE}, counted={"delete"})
+    done = list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    assert [each.state for each in done] == [SegmentState.DELETE_SEGMENT_STARTED]
+    assert left_of(archive, layout) == [0, 5, 10]
+    assert len(read_record(archive, KEYS, PARTITION).deleting) == 2
+
+
+class Locking(FlakyStore):
+    """A store that holds what begins at some offset, as S3 Object Lock does."""
+
+    def __init__(self, inner, offset: int) -> None:
+        super().__init__(inner, {})
+        self.offset = offset
+
+    def head(self, key: str):
+        found = super().head(key)
+        is_locked = found is not None and f"{self.offset:020d}" in key
+        return replace(found, lock="locked until 2027-01-01T00:00:00Z") if is_locked else found
+
+
+def test_what_is_locked_and_all_behind_it_stays(archive, layout):
+    found = plan(Locking(archive, 5), log_start_offset=15)
+    actions = [each.action for each in found.segments]
+    assert actions == [ExpireAction.DELETE, ExpireAction.LOCKED, ExpireAction.WAIT]
+    assert found.segments[1].reason == "locked until 2027-01-01T00:00:00Z"
+    assert found.log_start_offset == 5
+    list(delete_expired(archive, KEYS, found))
+    assert left_of(archive, layout) == [5, 10]
+
+
+def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
+    flaky = FlakyStore(
+        archive, {2: Fault.FAIL_BEFORE}, counted={"delete"}
+    )  # of the first only what made it visible goes
+    list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    half = read_record(archive, KEYS, PARTITION).deleting[0].segment_id
+    locked = plan(Locking(archive, 0), log_start_offset=10)
+    assert [each.action for each in locked.segments] == [ExpireAction.LOCKED, ExpireAction.WAIT]
+    later = plan(Locking(archive, 5), log_start_offset=10)
+    assert [each.action for each in later.segments] == [ExpireAction.DELETE, ExpireAction.LOCKED]
+    list(delete_expired(archive, KEYS, later))
+    assert [each.start_offset for each in read_record(archive, KEYS, PARTITION).deleting] == [5]
+    assert half not in copies(archive)
+    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=0)))
+    assert left_of(archive, layout) == [10]
+
+
+def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):
+    elsewhere = Attempt(new_segment_id(), "run-2", process=Process("another-host", 1, "x"))
+    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), elsewhere)
+    held = plan(archive, log_start_offset=10)
+    assert (held.action, held.segments) == (ExpireAction.IN_USE, ())
+    assert "run-2" in held.reason
+    make_old(archive)  # no upload lasts so long
+    assert plan(archive, log_start_offset=10).action is ExpireAction.DELETE
+
+
+def test_a_copy_under_way_that_nobody_claimed_keeps_the_partition(archive, layout):
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    archive.put_if_absent(f"{folder}{15:020d}-{new_segment_id()}.log", b"half")
+    assert plan(archive, log_start_offset=10).action is ExpireAction.IN_USE
+    make_old(archive)
+    assert plan(archive, log_start_offset=10).action is ExpireAction.DELETE
+
+
+def test_copies_of_a_broker_go_like_ours(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    for info in list(store.list()):
+        (store.root / info.key).unlink()
+    tier(tmp_path / "logs" / "orders-0", store, layout=layout)
+    make_old(store)
+    list(delete_expired(store, KEYS, plan(store, log_start_offset=10)))
+    assert left_of(store, layout) == [10]
+
+
+def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
+    key = KEYS.expire(PARTITION)
+    for content, reason in (
+        (b'{"version":2}', "newer tiersnap"),
+        (b'{"version":1}', "not a record"),
+        (b"x", "not JSON"),
+    ):
+        archive.replace(key, content)
+        refused = plan(archive, log_start_offset=10)
+        assert refused.action is ExpireAction.REFUSE
+        assert reason in refused.reason
+
+
+def test_a_record_is_read_as_it_was_written_and_replaces_only_the_one_that_was_read(store):
+    first = write_record(store, KEYS, PARTITION, ExpireRecord(7))
+    write_record(store, KEYS, PARTITION, replace(first, log_start_offset=8))
+    assert read_record(store, KEYS, PARTITION).log_start_offset == 8
+    for stale in (first, ExpireRecord(9)):
+        with pytest.raises(ObjectChangedError):
+            write_record(store, KEYS, PARTITION, replace(stale, log_start_offset=10))
+
+
+def judged(told, *, cluster_id: str | None = CLUSTER, unblocking: bool = False, unmanaged: bool = False) -> Manager:
+    return manager_of(told, cluster_id, ["a"], unblocking=unblocking, unmanaged=unmanaged).manager
+
+
+def test_only_a_cluster_that_has_deleted_all_or_the_users_word_says_that_nobody_manages_a_partition(
+    store, layout, tmp_path
+):
+    tier_ours(store, layout, tmp_path / "logs")
+    records = finished(store, layout)
+    deleted = known(*(replace(each, state=DELETED) for each in records), log_start=None)
+    for unmanaged in (False, True):
+        word = Manager.NOBODY if unmanaged else Manager.UNKNOWN
+        assert judged(None, unmanaged=unmanaged) is word
+        assert judged(deleted, unmanaged=unmanaged) is Manager.NOBODY
+        assert judged(deleted, cluster_id=None, unmanaged=unmanaged) is word
+        assert judged(deleted, cluster_id="AnotherClusterAnother_", unmanaged=unmanaged) is word
+        assert judged(replace(deleted, metadata_start=7), unmanaged=unmanaged) is word
+        assert judged(known(log_start=None), unmanaged=unmanaged) is word, "never heard of, or not to be seen"
+        # What a cluster says counts more than the user's word.
+        assert judged(known(log_start=0), unmanaged=unmanaged) is Manager.BROKERS
+        assert judged(known(*records, log_start=None), unmanaged=unmanaged) is Manager.BROKERS
+        assert judged(replace(deleted, doubtful=frozenset({"a"})), unmanaged=unmanaged) is Manager.BROKERS
+        assert judged(None, unblocking=True, unmanaged=unmanaged) is Manager.BROKERS
+
+
+@pytest.mark.parametrize("manager", [Manager.BROKERS, Manager.UNKNOWN])
+def test_nothing_goes_of_what_brokers_manage_or_nobody_knows(archive, manager):
+    found = plan(archive, Managed(manager, "why"), log_start_offset=15)
+    assert found.segments == ()
+    assert list(delete_expired(archive, KEYS, found)) == []
+
+
+def expire(store, *words: str):
+    return tiersnap("expire", "--remote", str(store.root), "--topic", "orders", *words)
+
+
+def test_the_command_plans_refuses_without_a_word_and_deletes_when_told(archive, layout):
+    refused = expire(archive, "--log-start", "10", "--apply")
+    assert_said(refused, 4, "no cluster was asked", "--unmanaged")
+    assert refused.row(action="REFUSE")["topic"] == "orders"
+    planned = expire(archive, "--log-start", "10", "--unmanaged")
+    assert_said(planned, 0, "nothing was deleted: give --apply")
+    assert [row["state"] for row in planned.rows] == ["COPY_SEGMENT_FINISHED"] * 2
+    assert left_of(archive, layout) == [0, 5, 10]
+    done = expire(archive, "--log-start", "10", "--unmanaged", "--apply")
+    assert_said(done, 0)
+    assert [row["state"] for row in done.rows] == ["DELETE_SEGMENT_FINISHED"] * 2
+    assert left_of(archive, layout) == [10]
+    assert_said(expire(archive, "--log-start", "10", "--unmanaged", "--apply"), 0, "nothing to delete")
+
+
+def test_the_command_takes_sizes_and_says_what_it_needs(archive):
+    assert_said(expire(archive, "--unmanaged"), 2, "nothing says what is to go")
+    assert_said(expire(archive, "--retention-bytes", "10GB", "--unmanaged"), 2, "is not a size")
+    assert len(expire(archive, "--retention-bytes", "0", "--unmanaged").rows) == 3
+    assert expire(archive, "--retention-bytes", "10 GiB", "--unmanaged").rows == []
+    assert expire(archive, "--retention", "none", "--retention-bytes", "1TiB", "--unmanaged").rows == []
+
+
+def test_topics_that_unblock_has_begun_with_are_left_to_their_brokers(archive):
+    begun = Begun(CLUSTER, PARTITION.topic, PARTITION.topic_id, (0,), {"remote.log.copy.disable": None})
+    Records(archive).put(begun)
+    left = expire(archive, "--retention-bytes", "0", "--unmanaged", "--apply")
+    assert_said(left, 0, "unblock")
+    assert [row["action"] for row in left.rows] == ["LEAVE_TO_BROKERS"]
+    assert len(copies(archive)) == 3

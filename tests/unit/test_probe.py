@@ -1,0 +1,85 @@
+"""What `doctor --remote` makes of clocks and lifecycle rules, and of a directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tiersnap.remote_storage.probe.answer import ProbeVerdict
+from tiersnap.remote_storage.probe.lifecycle import judge_rules
+from tiersnap.remote_storage.probe.store import clock
+
+pytestmark = pytest.mark.unit
+
+ABORT = {"Status": "Enabled", "Filter": {}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}
+DELETES = {"ID": "x", "Status": "Enabled", "Filter": {"Prefix": "tiers/"}, "Expiration": {"Days": 30}}
+
+
+def verdicts(*rules: dict[str, object], prefix: str = "tiers/") -> list[str]:
+    return [str(each.verdict) for each in judge_rules(rules, prefix)]
+
+
+def test_rules_that_delete_segments_or_put_them_out_of_reach_fail_and_others_do_not():
+    assert verdicts(ABORT) == ["OK"]
+    assert verdicts() == ["WARN"]
+    assert verdicts(ABORT, DELETES) == ["FAIL"]
+    assert verdicts(ABORT, {**DELETES, "Status": "Disabled"}) == ["OK"]
+    assert verdicts(ABORT, {**DELETES, "Expiration": {"ExpiredObjectDeleteMarker": True}}) == ["OK"]
+    assert verdicts(ABORT, {**DELETES, "Expiration": {}, "NoncurrentVersionExpiration": {"NoncurrentDays": 1}}) == [
+        "OK"
+    ]
+    for storage, verdict in (("DEEP_ARCHIVE", "FAIL"), ("GLACIER", "FAIL"), ("GLACIER_IR", "OK")):
+        moves = {**DELETES, "Expiration": {}, "Transitions": [{"Days": 1, "StorageClass": storage}]}
+        assert verdicts(ABORT, moves) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reaches"),
+    [
+        ({"Prefix": ""}, True),
+        ({"Prefix": "tiers/orders-"}, True),
+        ({"Prefix": "ti"}, True),
+        ({"Prefix": "other/"}, False),
+        ({"And": {"Prefix": "tiers/", "ObjectSizeGreaterThan": 1}}, True),
+        ({"And": {"Prefix": "tiers/", "Tags": [{"Key": "a", "Value": "b"}]}}, False),
+        ({"Tag": {"Key": "a", "Value": "b"}}, False),
+    ],
+)
+def test_a_rule_counts_where_it_may_reach_an_object_of_ours(wanted, reaches):
+    assert verdicts(ABORT, {**DELETES, "Filter": wanted}) == (["FAIL"] if reaches else ["OK"])
+
+
+def test_a_rule_of_the_old_form_has_its_prefix_beside_the_filter():
+    old = {"Status": "Enabled", "Prefix": "other/", "Expiration": {"Days": 1}}
+    assert verdicts(ABORT, old) == ["OK"]
+    assert verdicts(ABORT, {**old, "Prefix": "tiers/"}) == ["FAIL"]
+
+
+@pytest.mark.parametrize(
+    ("there", "verdict"),
+    [(1_000_000, "OK"), (1_004_999, "OK"), (1_005_000, "WARN"), (995_000, "WARN"), (1_900_000, "FAIL"), (0, "UNKNOWN")],
+)
+def test_clocks_are_compared(there, verdict):
+    answer = clock(1_000_000, there)
+    assert answer.verdict is ProbeVerdict(verdict)
+    assert bool(answer.next_step) is (verdict in ("WARN", "FAIL"))
+
+
+def test_a_directory_is_asked_and_left_as_it_was(tmp_path: Path):
+    remote = tmp_path / "remote"
+    ran = tiersnap("doctor", "--remote", remote)
+    assert_said(ran, 0)
+    answered = json.loads(ran.out)["result"]["remote"]
+    assert {each["probe"]: each["verdict"] for each in answered} == {
+        "clock": "OK",
+        "conditional writes": "OK",
+        "checksums": "OK",
+    }
+    assert [path for path in remote.rglob("*") if path.is_file() and path.name != "lock"] == []
+
+
+def test_without_anything_to_look_at_it_says_what_it_takes():
+    assert_said(tiersnap("doctor"), 2, "nothing to look at")
