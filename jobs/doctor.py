@@ -38,8 +38,12 @@ def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3
     if not log_dirs and remote is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
     answers = [] if remote is None else list(probe_store(open_store(remote, s3)))
-    opened = open_log_dirs(log_dirs) if log_dirs else []
-    progress = Progress(output, "listing", count(opened, Selection()))
-    host = Host.of(opened, progress.watch(selected_of(opened, Selection())))
+    host = _look(output, log_dirs) if log_dirs else Host(())
     show(output, host, answers)
     return host.exit_code or exit_code_of(answers)
+
+
+def _look(output: Output, log_dirs: tuple[str, ...]) -> Host:
+    opened = open_log_dirs(log_dirs)
+    progress = Progress(output, "listing", count(opened, Selection()))
+    return Host.of(opened, progress.watch(selected_of(opened, Selection())))
