@@ -69,13 +69,15 @@ class Cluster:
         self.remote = self.root / "remote" / "tier"
         self.remote.mkdir()
         try:
-            self.controller = controller(self.root / "controller", ports[0])
-            self.controller.start()
+            self.controller, formatted = controller(self.root / "controller", ports[0])
+            self.controller.launch()
             for node_id, port in zip(NODES, ports[1:], strict=True):
                 folder = self.root / f"broker-{node_id}"
                 self.disks[node_id] = SmallDisk(folder / "small", 512)
-                self.brokers[node_id] = broker(folder, node_id, port, ports[0], self.remote)
-                self.brokers[node_id].start()
+                self.brokers[node_id] = broker(folder, formatted, node_id, port, ports[0], self.remote)
+                self.brokers[node_id].launch()
+            for node in self.brokers.values():
+                node.wait()
             wait_until(lambda: len(self._metadata().brokers) == len(NODES), "three brokers", seconds=120)
             for topic in TOPICS:
                 self.make(topic)

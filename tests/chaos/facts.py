@@ -36,13 +36,21 @@ class Reading:
 
 @dataclass
 class Partition:
-    """A topic's partition as it was in the end."""
+    """A topic's partition as it was in the end.
+
+    Attributes:
+        local_start, active: base offsets of the leader's first and last segment.
+        stable: the last stable offset.
+    """
 
     topic: str
     generation: int
     topic_id: str
     log_start: int
     log_end: int
+    local_start: int
+    active: int
+    stable: int
     epochs: list[tuple[int, int]]
 
     def holds(self, epoch: int, offset: int) -> bool:
@@ -112,8 +120,9 @@ class Facts:
             case "trimmed":
                 self.trimmed.append((event["at"], event["topic"], event["generation"], event["before"]))
             case "partition":
-                fields = (event[name] for name in ("topic", "generation", "topic_id", "log_start", "log_end"))
-                self.partitions[event["topic"]] = Partition(*fields, [(each[0], each[1]) for each in event["epochs"]])
+                names = ("topic", "generation", "topic_id", "log_start", "log_end", "local_start", "active", "stable")
+                epochs = [(epoch, start) for epoch, start in event["epochs"]]
+                self.partitions[event["topic"]] = Partition(*(event[name] for name in names), epochs)
                 self.counts[f"remote: offsets of {event['topic']}"] = event["local_start"] - event["log_start"]
             case "segment":
                 self.segments.append(event)

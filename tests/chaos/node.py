@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.broker.harness.disks import Disks, kraft_disks
+from tests.broker.harness.disks import CLUSTER_ID, Disks, kraft_disks
 from tests.broker.harness.ports import listens
 from tests.broker.harness.process import JavaProcess
 from tests.broker.harness.settings import broker_settings, write_properties
@@ -46,6 +49,24 @@ BROKER = {
 }
 
 
+class Formatted(NamedTuple):
+    """Disks as the one run of StorageTool left them; those of other nodes are copies, with ids of their own."""
+
+    disks: Disks
+
+    def copy(self, root: Path, node_id: int, data: tuple[str, ...]) -> Disks:
+        """Disks of a node with the log directories `data`, the first of them for the metadata log."""
+        disks = Disks(root, "kraft", data)
+        for number, folder in enumerate(disks.log_dirs):
+            shutil.copytree(self.disks.log_dir, folder)
+            directory_id = base64.urlsafe_b64encode(bytes([node_id, number] * 8)).decode().rstrip("=")
+            ids = {"version": "1", "cluster.id": CLUSTER_ID, "node.id": str(node_id), "directory.id": directory_id}
+            write_properties(folder / "meta.properties", ids)
+            if number:
+                (folder / "bootstrap.checkpoint").unlink()
+        return disks
+
+
 @dataclass
 class Node:
     """One process on disks of its own, started again on the same port."""
@@ -67,15 +88,28 @@ class Node:
 
     def start(self) -> None:
         """Start, and return when it listens."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start, and do not wait."""
         run = f"{self.node_id}-{next(_starts)}"
         output = self.disks.output_dir
         path = write_properties(output / f"{run}.properties", self.settings)
-        self.process = process = JavaProcess(
+        self.process = JavaProcess(
             VERSION, "kafka.Kafka", [str(path)], output / f"{run}.log", heap_megabytes=self.heap_megabytes
         )
 
+    def wait(self) -> None:
+        """Until it listens.
+
+        Raises:
+            ProcessEndedError, NotInTimeError: it does not.
+        """
+
         def listening() -> bool:
-            process.ensure_running()
+            assert self.process is not None
+            self.process.ensure_running()
             return listens(self.port)
 
         wait_until(listening, f"node {self.node_id} listens", seconds=START_SECONDS)
@@ -93,19 +127,20 @@ class Node:
             self.process.kill()
 
 
-def controller(root: Path, port: int) -> Node:
-    """The one controller; no fault is meant for it."""
+def controller(root: Path, port: int) -> tuple[Node, Formatted]:
+    """The one controller, which no fault is meant for, and its disks."""
     own = {"process.roles": "controller", "node.id": str(CONTROLLER_ID), "listeners": f"CONTROLLER://127.0.0.1:{port}"}
     own["controller.quorum.voters"] = f"{CONTROLLER_ID}@127.0.0.1:{port}"
-    disks = kraft_disks(root, VERSION, settings=own)
+    formatted = Formatted(kraft_disks(root / "formatted", VERSION, settings=own))
+    disks = formatted.copy(root, CONTROLLER_ID, ("data",))
     settings = broker_settings(disks, (0, port), {**own, "remote.log.storage.system.enable": "true"})
-    return Node(CONTROLLER_ID, disks, settings, port, 192)
+    return Node(CONTROLLER_ID, disks, settings, port, 192), formatted
 
 
-def broker(root: Path, node_id: int, port: int, controller_port: int, remote: Path) -> Node:
+def broker(root: Path, formatted: Formatted, node_id: int, port: int, controller_port: int, remote: Path) -> Node:
     """A broker with the log directories d1, with the metadata log, and d2 on what is a small disk where it can be."""
     own = {"process.roles": "broker", "node.id": str(node_id), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     own["controller.quorum.voters"] = f"{CONTROLLER_ID}@127.0.0.1:{controller_port}"
-    disks = kraft_disks(root, VERSION, data=("d1", "small/d2"), settings=own)
+    disks = formatted.copy(root, node_id, ("d1", "small/d2"))
     settings = broker_settings(disks, (port, 0), {**BROKER, **own, "rsm.config.dir": str(remote)})
     return Node(node_id, disks, settings, port, 320)

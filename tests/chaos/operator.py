@@ -79,23 +79,25 @@ class Operator(threading.Thread):
         while not self.stop.is_set():
             action = self._chance.choices((self.tier, self.publish, self.unblock, self.orphans), (5, 3, 3, 1))[0]
             kill_after = self._chance.uniform(0.8, 5.0) if self._chance.random() < 0.25 else None
-            action(self._chance.choice(NODES), kill_after)
+            action(self._chance.choice(NODES), kill_after=kill_after)
             time.sleep(self._chance.uniform(0.2, 1.5))
 
-    def tier(self, node: int, kill_after: float | None = None) -> None:
-        """One log directory; the clock may be two days off."""
+    def tier(self, node: int, *, now: bool = True, kill_after: float | None = None) -> None:
+        """Each log directory of a host; with `now` the clock may be two days off."""
         for source in self.cluster.log_dirs(node):
-            now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=self._chance.choice((0, 0, -2, 2)))
+            now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(
+                days=self._chance.choice((0, 0, -2, 2)) * now
+            )
             self._run("tier", source, *self._remote(), "--topic", OURS, "--now", now.isoformat(), kill_after=kill_after)
 
-    def publish(self, node: int, kill_after: float | None = None) -> None:
-        self._run("publish", *self._remote(), *self._server(node), "--topic", OURS, kill_after=kill_after)
+    def publish(self, node: int = 0, *, kill_after: float | None = None) -> None:
+        self._run("publish", *self._remote(), *self._server(), "--topic", OURS, kill_after=kill_after)
 
-    def unblock(self, node: int, kill_after: float | None = None) -> None:
+    def unblock(self, node: int, *, topics: str = COPIED, kill_after: float | None = None) -> None:
         sources = [word for log_dir in self.cluster.log_dirs(node) for word in ("--source", log_dir)]
-        self._run("unblock", *sources, *self._remote(), *self._server(node), "--topic", COPIED, kill_after=kill_after)
+        self._run("unblock", *sources, *self._remote(), *self._server(), "--topic", topics, kill_after=kill_after)
 
-    def orphans(self, node: int, kill_after: float | None = None) -> None:
+    def orphans(self, node: int = 0, *, kill_after: float | None = None) -> None:
         age(self.cluster.remote)
         words = (*_ORPHANS, "--remote", self.cluster.remote, "--bootstrap-server", self.cluster.bootstrap)
         run_command(self.history, *words, kill_after=kill_after)
@@ -106,5 +108,5 @@ class Operator(threading.Thread):
     def _remote(self) -> tuple[object, ...]:
         return ("--remote", self.cluster.remote, "--layout", "local-tiered-storage")
 
-    def _server(self, node: int) -> tuple[str, str]:
+    def _server(self) -> tuple[str, str]:
         return ("--bootstrap-server", self.cluster.bootstrap)

@@ -42,6 +42,16 @@ def missing(facts: Facts) -> Iterator[Violation]:
                 yield Violation("missing objects", f"{topic}: {_shown(each)} has {files.get(each['id'], 0)} files")
 
 
+def stuck(facts: Facts) -> Iterator[Violation]:
+    """With tiersnap beside them, copiers come to the active segment, and everything before it leaves the local disk."""
+    for topic, partition in facts.partitions.items() if facts.commands else ():
+        if partition.local_start < partition.active <= partition.stable:
+            where = f"from {partition.local_start} to {partition.active}"
+            yield Violation(
+                "stuck", f"{topic}: closed segments {where} are still local: they are not in remote storage"
+            )
+
+
 def _is_visible(segment: Event, partition: Partition) -> bool:
     """Whether readers are given it: finished, of this topic, in the lineage, not wholly below the log start."""
     if segment["state"] != "COPY_SEGMENT_FINISHED" or segment["topic_id"] != partition.topic_id:
@@ -63,4 +73,4 @@ def _shown(segment: Event) -> str:
     return f"{segment['id']} of {whose}, {segment['start']} to {segment['end']}, epochs {segment['epochs']}"
 
 
-RULES = (twice, unknown, missing)
+RULES = (twice, unknown, missing, stuck)

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException
 
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.waiting import NotInTimeError, wait_until
-from tests.chaos.cluster import SEGMENT_BYTES, TOPICS, Cluster
+from tests.chaos.cluster import TOPICS, Cluster
 from tests.chaos.history import History
-from tests.chaos.operator import Operator, age, run_command
+from tests.chaos.operator import COPIED, Operator, age, run_command
 from tests.chaos.readers import read_whole
 from tests.chaos.schedule import NODES
 from tiersnap.remote_storage.cluster.client import Cluster as Asked
@@ -41,8 +41,9 @@ def settle(cluster: Cluster, history: History, operator: Operator | None) -> Non
         cluster.alter(topic, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
     _wait_for_short_logs(cluster)
     if operator is not None:
-        for node in NODES:
-            operator.unblock(node)
+        for node in {cluster.state(topic).leader for topic in TOPICS}:
+            operator.unblock(node, topics=".*")
+        _wait_for_short_logs(cluster)
     _read(cluster, history, "final")
     named = ""
     if operator is not None:
@@ -78,14 +79,13 @@ def _read(cluster: Cluster, history: History, phase: str) -> None:
 
 
 def _finish(cluster: Cluster, operator: Operator) -> None:
-    """What was left in the middle is resumed: twice round, since another host may hold what one waits for."""
+    """What was left in the middle is resumed, by leaders' hosts alone, and published."""
     time.sleep(2)  # high watermarks come to the disks
-    for _ in range(2):
-        for node in NODES:
-            operator.tier(node)
-        operator.publish(NODES[0])
-    for node in NODES:
-        operator.unblock(node)
+    leaders = {cluster.state(topic).leader for topic in TOPICS}
+    for node in leaders:
+        operator.tier(node, now=False)
+    operator.publish()
+    operator.unblock(cluster.state(COPIED).leader)
 
 
 def _wait_for_short_logs(cluster: Cluster) -> None:
@@ -125,7 +125,6 @@ def _tell_partitions(cluster: Cluster, history: History) -> None:
             local_start=bases[0],
             active=bases[-1],
             epochs=[list(each) for each in parse_leader_epochs(path.read_text(), name=str(path))],
-            segment_bytes=SEGMENT_BYTES,
         )
 
 

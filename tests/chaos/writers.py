@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import random
 import threading
 import time
@@ -22,6 +23,11 @@ TRANSACTION_MS = 15_000
 # next start (producer.id.expiration.ms, 1 d), when what is sent again would be written again: Kafka's own.
 JUMPS_MS = (0, 0, 0, -60_000, -12 * 3_600_000, 40 * 60_000)
 _names = itertools.count(1)
+# A fatal error that comes while callbacks run is told as a SystemError.
+_ENDED = (KafkaException, SystemError)
+_SILENT = logging.getLogger("tests.chaos.silent")
+_SILENT.propagate = False
+_SILENT.addHandler(logging.NullHandler())
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Writer(threading.Thread):
                 time.sleep(0.1)
                 continue
             self.resting.clear()
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(*_ENDED):
                 _Instance(self).write()
             time.sleep(0.5)
         self.resting.set()
@@ -94,7 +100,7 @@ class _Instance:
         if writer.is_transactional:
             # One id for all instances: a transaction that is left open is ended by the next one.
             config |= {"transactional.id": f"{writer.topic}-{writer.seed}", "transaction.timeout.ms": TRANSACTION_MS}
-        self._producer = Producer(config)
+        self._producer = Producer(config, logger=_SILENT)
 
     def write(self) -> None:
         """Until told to rest, or an error after which this producer is not to be used."""
@@ -109,8 +115,9 @@ class _Instance:
                 else:
                     self._batch("")
         finally:
-            self._producer.purge()
-            self._producer.flush(1)
+            with contextlib.suppress(*_ENDED):
+                self._producer.purge()
+                self._producer.flush(1)
             self._tell_acked()
 
     def _transaction(self, name: str) -> None:
@@ -124,10 +131,10 @@ class _Instance:
             else:
                 self._producer.abort_transaction(FLUSH_SECONDS)
                 end = "aborted"
-        except KafkaException as error:
+        except _ENDED as error:
             # Aborted or not, and what of it: the next instance fences this one, and nothing is claimed.
             self.failed = True
-            self.writer.history.tell("trouble", producer=self.name, error=str(error.args[0]))
+            self.writer.history.tell("trouble", producer=self.name, error=str(error.args[0])[:300])
         finally:
             self.writer.history.tell("ended", transaction=name, end=end)
 

@@ -39,8 +39,10 @@ def reading(name: str, phase: str, *records: list[object], committed: bool = Fal
     ]
 
 
-def partition(*, log_start: int = 0, log_end: int = 3, epochs: tuple[tuple[int, int], ...] = ((0, 0),)) -> Event:
-    offsets = {"log_start": log_start, "log_end": log_end, "local_start": 0}
+def partition(
+    *, log_start: int = 0, log_end: int = 3, epochs: tuple[tuple[int, int], ...] = ((0, 0),), active: int = 2
+) -> Event:
+    offsets = {"log_start": log_start, "log_end": log_end, "local_start": 2, "active": active, "stable": 3}
     return {"type": "partition", "topic": "t", "generation": 1, "topic_id": ID, "epochs": list(epochs), **offsets}
 
 
@@ -193,6 +195,12 @@ def test_a_file_of_no_known_segment_is_found_unless_it_is_named():
 
 def test_a_visible_segment_without_all_its_files_is_found():
     assert rules([*honest(), segment("bare", 2, 2), *files("bare", 2)]) == {"missing objects"}
+
+
+def test_closed_segments_that_stay_local_are_found_where_tiersnap_was_at_work():
+    left = [partition(active=3) if each["type"] == "partition" else each for each in honest()]
+    assert rules(left) == {"stuck"}
+    assert rules([each for each in left if each["type"] != "ran"]) == set(), "a control run: Kafka's own"
 
 
 @pytest.mark.parametrize(
