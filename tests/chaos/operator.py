@@ -82,13 +82,12 @@ class Operator(threading.Thread):
             action(self._chance.choice(NODES), kill_after=kill_after)
             time.sleep(self._chance.uniform(0.2, 1.5))
 
-    def tier(self, node: int, *, now: bool = True, kill_after: float | None = None) -> None:
-        """Each log directory of a host; with `now` the clock may be two days off."""
+    def tier(self, node: int, *, jumps: bool = True, kill_after: float | None = None) -> None:
+        """Each log directory of a host; where the clock `jumps` it may be two days off."""
         for source in self.cluster.log_dirs(node):
-            now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(
-                days=self._chance.choice((0, 0, -2, 2)) * now
-            )
-            self._run("tier", source, *self._remote(), "--topic", OURS, "--now", now.isoformat(), kill_after=kill_after)
+            off = datetime.timedelta(days=self._chance.choice((0, 0, -2, 2)) if jumps else 0)
+            now = (datetime.datetime.now(datetime.UTC) + off).isoformat()
+            self._run("tier", source, *self._remote(), "--topic", OURS, "--now", now, kill_after=kill_after)
 
     def publish(self, node: int = 0, *, kill_after: float | None = None) -> None:
         self._run("publish", *self._remote(), *self._server(), "--topic", OURS, kill_after=kill_after)

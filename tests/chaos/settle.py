@@ -83,7 +83,7 @@ def _finish(cluster: Cluster, operator: Operator) -> None:
     time.sleep(2)  # high watermarks come to the disks
     leaders = {cluster.state(topic).leader for topic in TOPICS}
     for node in leaders:
-        operator.tier(node, now=False)
+        operator.tier(node, jumps=False)
     operator.publish()
     operator.unblock(cluster.state(COPIED).leader)
 
