@@ -65,7 +65,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         ports = free_ports(4)
-        self.remote_disk = SmallDisk(self.root / "remote", 2048)
+        self.remote_disk = SmallDisk(self.root / "remote", 1024)
         self.remote = self.root / "remote" / "tier"
         self.remote.mkdir()
         try:
@@ -73,7 +73,7 @@ class Cluster:
             self.controller.launch()
             for node_id, port in zip(NODES, ports[1:], strict=True):
                 folder = self.root / f"broker-{node_id}"
-                self.disks[node_id] = SmallDisk(folder / "small", 512)
+                self.disks[node_id] = SmallDisk(folder / "small", 384)
                 self.brokers[node_id] = broker(folder, formatted, node_id, port, ports[0], self.remote)
                 self.brokers[node_id].launch()
             for node in self.brokers.values():

@@ -22,6 +22,7 @@ COPIED = "|".join(topic for topic in TOPICS if topic not in OURS.split("|"))
 HANGS_AFTER = 300.0  # seconds, on a loaded machine
 _SETTLED, _OLD = 30.0, 3 * 86_400.0  # seconds
 _ORPHANS = ("maintain", "remove-orphans", "--older-than", "1d", "--apply")
+_running: set[subprocess.Popen[str]] = set()
 
 
 def run_command(
@@ -31,12 +32,15 @@ def run_command(
     command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *map(str, words)]
     began, killed, hung = time.monotonic(), False, False
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        _running.add(process)
         try:
             out, err = process.communicate(timeout=kill_after or HANGS_AFTER)
         except subprocess.TimeoutExpired:
             killed, hung = True, kill_after is None
             process.kill()
             out, err = process.communicate()
+        finally:
+            _running.discard(process)
     history.tell(
         "ran",
         words=[str(word) for word in words],
@@ -48,6 +52,12 @@ def run_command(
         error=err[-2000:],
     )
     return (None if killed else process.returncode), out
+
+
+def end_running() -> None:
+    """Kill the commands that still run, when the run itself is cut short."""
+    for process in tuple(_running):
+        process.kill()
 
 
 def age(folder: Path) -> None:

@@ -18,7 +18,7 @@ from tests.chaos.check import judge
 from tests.chaos.cluster import TOPICS, UNCLEAN, Cluster
 from tests.chaos.faults import Storm
 from tests.chaos.history import History
-from tests.chaos.operator import Operator
+from tests.chaos.operator import Operator, end_running
 from tests.chaos.readers import Reader
 from tests.chaos.schedule import schedule
 from tests.chaos.settle import settle
@@ -56,6 +56,33 @@ def storm(cluster: Cluster, history: History, seed: int, minutes: float, *, is_c
     settle(cluster, history, operator)
 
 
+def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False) -> bool:
+    """Whether the history keeps every promise and the run came to its end; `folder` is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"seed {seed}, {minutes:g} minutes: {folder}/history.jsonl", flush=True)
+    history = History(folder / "history.jsonl")
+    began = time.monotonic()
+    failure = ""
+    try:
+        with Cluster(folder / "cluster") as cluster:
+            storm(cluster, history, seed, minutes, is_control=is_control)
+    except Exception as error:  # the history up to here is judged all the same
+        failure = f"{type(error).__name__}: {error}"
+        history.tell("failed", error=failure)
+    finally:
+        end_running()
+    history.close()
+    found = judge(history.path)
+    if failure:
+        print(f"the run came to no end: {failure}")
+    is_good = not failure and not found
+    if is_good:
+        shutil.rmtree(folder / "cluster", ignore_errors=True)
+    print(f"{time.monotonic() - began:.0f} s; seed {seed}: {'passed' if is_good else 'FAILED'}")
+    return is_good
+
+
 def main() -> int:
     """1 if the history breaks a promise, or the run came to no end."""
     options = argparse.ArgumentParser()
@@ -66,26 +93,7 @@ def main() -> int:
     given = options.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = given.folder.resolve() / f"{given.seed}{'-control' * given.control}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    print(f"seed {given.seed}, {given.minutes:g} minutes: {folder}/history.jsonl", flush=True)
-    history = History(folder / "history.jsonl")
-    began = time.monotonic()
-    failure = ""
-    try:
-        with Cluster(folder / "cluster") as cluster:
-            storm(cluster, history, given.seed, given.minutes, is_control=given.control)
-    except Exception as error:  # the history up to here is judged all the same
-        failure = f"{type(error).__name__}: {error}"
-        history.tell("failed", error=failure)
-    history.close()
-    found = judge(history.path)
-    if failure:
-        print(f"the run came to no end: {failure}")
-    if not failure and not found:
-        shutil.rmtree(folder / "cluster", ignore_errors=True)
-    print(f"{time.monotonic() - began:.0f} s; seed {given.seed}: {'FAILED' if failure or found else 'passed'}")
-    return int(bool(failure or found))
+    return int(not run(folder, given.seed, given.minutes, is_control=given.control))
 
 
 if __name__ == "__main__":
