@@ -83,6 +83,7 @@ class Facts:
     partitions: dict[str, Partition] = field(default_factory=dict)
     segments: list[Event] = field(default_factory=list)
     objects: list[Event] = field(default_factory=list)
+    snapshots: list[Event] = field(default_factory=list)
     commands: list[Event] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -126,6 +127,10 @@ class Facts:
                 self.counts[f"remote: offsets of {event['topic']}"] = event["local_start"] - event["log_start"]
             case "segment":
                 self.segments.append(event)
+            case "snapshot":
+                self.snapshots.append(event)
+                if not event["ours"] and event["folded"] not in (None, event["entries"]):
+                    self.counts["snapshots of brokers that are not what the log says"] += 1
             case "object":
                 self.objects.append(event)
             case "ran":

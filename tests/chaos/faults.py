@@ -180,10 +180,12 @@ class Storm:
         """A broker that lost a log directory to a full disk has to be started again."""
         disk = self.cluster.disks[fault.node]
         if disk.is_small:
-            disk.fill()
-            time.sleep(3 + fault.seconds)
-            disk.empty()
-            self.cluster.brokers[fault.node].kill()
+            try:
+                disk.fill()
+                time.sleep(3 + fault.seconds)
+            finally:
+                disk.empty()
+                self.cluster.brokers[fault.node].kill()
 
     def fill_remote(self, fault: Fault) -> None:
         if self.cluster.remote_disk.is_small:

@@ -11,6 +11,7 @@
     partition topic, generation, topic_id, log_start, log_end, local_start, epochs [[epoch, start]]: at the end
     segment   topic, topic_id, id, start, end (inclusive), state, epochs, ours (a claim names it)
     object    topic, topic_id, id, key, claimed, named (by `maintain remove-orphans`)
+    snapshot  topic, id, ours, offset, entries, folded: rows of a file, and of the fold of the remote logs up to it
     ran       words, exit_code, killed, hung, seconds, error: one command of tiersnap
     fault     name, and what it needs to be understood
 

@@ -93,9 +93,9 @@ class Operator(threading.Thread):
             time.sleep(self._chance.uniform(0.2, 1.5))
 
     def tier(self, node: int, *, jumps: bool = True, kill_after: float | None = None) -> None:
-        """Each log directory of a host; where the clock `jumps` it may be two days off."""
+        """Each log directory of a host; where the clock `jumps` it may be two days slow, or six hours fast."""
         for source in self.cluster.log_dirs(node):
-            off = datetime.timedelta(days=self._chance.choice((0, 0, -2, 2)) if jumps else 0)
+            off = datetime.timedelta(days=self._chance.choice((0, 0, -2, 0.25)) if jumps else 0)
             now = (datetime.datetime.now(datetime.UTC) + off).isoformat()
             self._run("tier", source, *self._remote(), "--topic", OURS, "--now", now, kill_after=kill_after)
 

@@ -16,7 +16,7 @@ from tests.chaos.violation import Violation
 def twice(facts: Facts) -> Iterator[Violation]:
     """No copy of tiersnap's has offsets that another visible one has altogether, or the other way round."""
     for topic, partition in facts.partitions.items():
-        visible = [each for each in facts.segments if each["topic"] == topic and _is_visible(each, partition)]
+        visible = [each for each in facts.segments if each["topic"] == topic and is_visible(each, partition)]
         for number, one in enumerate(visible):
             for other in visible[number + 1 :]:
                 if (one["ours"] or other["ours"]) and (_within(one, other) or _within(other, one)):
@@ -38,8 +38,20 @@ def missing(facts: Facts) -> Iterator[Violation]:
         files[each["id"]] = files.get(each["id"], 0) + 1
     for topic, partition in facts.partitions.items():
         for each in facts.segments:
-            if each["topic"] == topic and _is_visible(each, partition) and files.get(each["id"], 0) < 5:
+            if each["topic"] == topic and is_visible(each, partition) and files.get(each["id"], 0) < 5:
                 yield Violation("missing objects", f"{topic}: {_shown(each)} has {files.get(each['id'], 0)} files")
+
+
+def wrong_snapshot(facts: Facts) -> Iterator[Violation]:
+    """What tiersnap tiered has the producers of the log, and may know more, from before the first remote offset."""
+    for each in facts.snapshots:
+        if not each["ours"] or each["folded"] is None:
+            continue
+        there = {entry[0]: entry for entry in each["entries"]}
+        for entry in each["folded"]:
+            if there.get(entry[0]) != entry:
+                where = f"{each['topic']} {each['id']} at {each['offset']}"
+                yield Violation("wrong snapshot", f"{where}: {there.get(entry[0])}, and the log says {entry}")
 
 
 def stuck(facts: Facts) -> Iterator[Violation]:
@@ -52,7 +64,7 @@ def stuck(facts: Facts) -> Iterator[Violation]:
             )
 
 
-def _is_visible(segment: Event, partition: Partition) -> bool:
+def is_visible(segment: Event, partition: Partition) -> bool:
     """Whether readers are given it: finished, of this topic, in the lineage, not wholly below the log start."""
     if segment["state"] != "COPY_SEGMENT_FINISHED" or segment["topic_id"] != partition.topic_id:
         return False
@@ -73,4 +85,4 @@ def _shown(segment: Event) -> str:
     return f"{segment['id']} of {whose}, {segment['start']} to {segment['end']}, epochs {segment['epochs']}"
 
 
-RULES = (twice, unknown, missing, stuck)
+RULES = (twice, unknown, missing, wrong_snapshot, stuck)

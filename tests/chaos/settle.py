@@ -11,10 +11,12 @@ from confluent_kafka import KafkaException
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.waiting import NotInTimeError, wait_until
 from tests.chaos.cluster import TOPICS, Cluster
-from tests.chaos.history import History
+from tests.chaos.facts import Partition
+from tests.chaos.history import Event, History
 from tests.chaos.operator import COPIED, Operator, age, run_command
 from tests.chaos.readers import read_whole
 from tests.chaos.schedule import NODES
+from tests.chaos.snapshots import tell_snapshots
 from tiersnap.remote_storage.cluster.client import Cluster as Asked
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -52,8 +54,12 @@ def settle(cluster: Cluster, history: History, operator: Operator | None) -> Non
         words = ("--remote", cluster.remote, "--bootstrap-server", cluster.bootstrap)
         run_command(history, "maintain", "remove-orphans", *words, "--apply")
         _, named = run_command(history, "maintain", "remove-orphans", *words)
-    _tell_partitions(cluster, history)
-    _tell_segments_and_objects(cluster, history, named)
+    partitions = _tell_partitions(cluster, history)
+    segments = _tell_segments_and_objects(cluster, history, named)
+    for partition in partitions:
+        tell_snapshots(
+            cluster.remote, history, partition, [each for each in segments if each["topic"] == partition.topic]
+        )
 
 
 def _is_whole(cluster: Cluster, topic: str) -> bool:
@@ -108,27 +114,23 @@ def _local_start(cluster: Cluster, topic: str) -> int:
     return segment_bases(_leader_folder(cluster, topic))[0]
 
 
-def _tell_partitions(cluster: Cluster, history: History) -> None:
+def _tell_partitions(cluster: Cluster, history: History) -> list[Partition]:
+    found = []
     for topic in TOPICS:
         start, end, stable = cluster.offsets(topic)
         folder = _leader_folder(cluster, topic)
         path = folder / "leader-epoch-checkpoint"
         bases = segment_bases(folder)
-        history.tell(
-            "partition",
-            topic=topic,
-            generation=cluster.generations[topic],
-            topic_id=cluster.state(topic).topic_id,
-            log_start=start,
-            log_end=end,
-            stable=stable,
-            local_start=bases[0],
-            active=bases[-1],
-            epochs=[list(each) for each in parse_leader_epochs(path.read_text(), name=str(path))],
-        )
+        epochs = list(parse_leader_epochs(path.read_text(), name=str(path)))
+        topic_id = cluster.state(topic).topic_id
+        generation = cluster.generations[topic]
+        partition = Partition(topic, generation, topic_id, start, end, bases[0], bases[-1], stable, epochs)
+        history.tell("partition", **vars(partition))
+        found.append(partition)
+    return found
 
 
-def _tell_segments_and_objects(cluster: Cluster, history: History, named: str) -> None:
+def _tell_segments_and_objects(cluster: Cluster, history: History, named: str) -> list[Event]:
     """Remote segments as the records of the metadata topic tell them, files as they lie there."""
     claims = "".join(path.read_text(errors="replace") for path in cluster.remote.glob("claims/**/*.json"))
     files: dict[TopicIdPartition, list[Path]] = {}
@@ -137,23 +139,26 @@ def _tell_segments_and_objects(cluster: Cluster, history: History, named: str) -
         files.setdefault(TopicIdPartition(name.rpartition("-")[0], topic_id, 0), []).append(path)
     for topic in TOPICS:
         files.setdefault(TopicIdPartition(topic, cluster.state(topic).topic_id, 0), [])
+    segments: list[Event] = []
     topic_of_metadata = MetadataTopic.of(Asked(cluster.bootstrap))
     with topic_of_metadata.read(files) as reader:
         cache = reader.read_to_end()
     for partition, paths in files.items():
         of = {"topic": partition.topic, "topic_id": partition.topic_id}
         for segment in cache.segments(partition).values():
-            history.tell(
-                "segment",
+            told: Event = {
                 **of,
-                id=segment.id.segment_id,
-                start=segment.start_offset,
-                end=segment.end_offset,
-                state=segment.state.name,
-                epochs=[list(each) for each in segment.segment_leader_epochs],
-                ours=segment.id.segment_id in claims,
-            )
+                "id": segment.id.segment_id,
+                "start": segment.start_offset,
+                "end": segment.end_offset,
+                "state": segment.state.name,
+                "epochs": [list(each) for each in segment.segment_leader_epochs],
+                "ours": segment.id.segment_id in claims,
+            }
+            history.tell("segment", **told)
+            segments.append(told)
         for path in paths:
             segment_id = path.name[_BASE + 1 : _BASE + 1 + _ID]
             is_named = segment_id in named or f"{partition.topic_id}" in named
             history.tell("object", **of, id=segment_id, key=path.name, claimed=segment_id in claims, named=is_named)
+    return segments

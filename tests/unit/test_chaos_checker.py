@@ -197,6 +197,15 @@ def test_a_visible_segment_without_all_its_files_is_found():
     assert rules([*honest(), segment("bare", 2, 2), *files("bare", 2)]) == {"missing objects"}
 
 
+def test_a_snapshot_of_ours_that_lacks_a_producer_of_the_log_is_wrong():
+    known, older = [7, 0, 19, 19, 19, 5, -1, -1], [3, 0, 4, 4, 4, 5, -1, -1]
+    snapshot = {"type": "snapshot", "topic": "t", "id": "one", "ours": True, "offset": 2, "folded": [known]}
+    assert rules([*honest(), {**snapshot, "entries": [known, older]}]) == set()
+    for wrong in ([], [[*known[:2], 18, *known[3:]]]):
+        assert rules([*honest(), {**snapshot, "entries": wrong}]) == {"wrong snapshot"}
+        assert rules([*honest(), {**snapshot, "entries": wrong, "ours": False}]) == set(), "Kafka's own"
+
+
 def test_closed_segments_that_stay_local_are_found_where_tiersnap_was_at_work():
     left = [partition(active=3) if each["type"] == "partition" else each for each in honest()]
     assert rules(left) == {"stuck"}
