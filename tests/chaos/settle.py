@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
 
@@ -47,13 +48,14 @@ def settle(cluster: Cluster, history: History, operator: Operator | None) -> Non
             operator.unblock(node, topics=".*")
         _wait_for_short_logs(cluster)
     _read(cluster, history, "final")
-    named = ""
+    named: set[str] = set()
     if operator is not None:
         age(cluster.remote)
         time.sleep(1)
         words = ("--remote", cluster.remote, "--bootstrap-server", cluster.bootstrap)
         run_command(history, "maintain", "remove-orphans", *words, "--apply")
-        _, named = run_command(history, "maintain", "remove-orphans", *words)
+        _, out = run_command(history, "maintain", "remove-orphans", *words)
+        named = {key for row in json.loads(out)["result"]["rows"] for key in row["keys"]}
     partitions = _tell_partitions(cluster, history)
     segments = _tell_segments_and_objects(cluster, history, named)
     for partition in partitions:
@@ -130,7 +132,7 @@ def _tell_partitions(cluster: Cluster, history: History) -> list[Partition]:
     return found
 
 
-def _tell_segments_and_objects(cluster: Cluster, history: History, named: str) -> list[Event]:
+def _tell_segments_and_objects(cluster: Cluster, history: History, named: set[str]) -> list[Event]:
     """Remote segments as the records of the metadata topic tell them, files as they lie there."""
     claims = "".join(path.read_text(errors="replace") for path in cluster.remote.glob("claims/**/*.json"))
     files: dict[TopicIdPartition, list[Path]] = {}
@@ -159,6 +161,6 @@ def _tell_segments_and_objects(cluster: Cluster, history: History, named: str) -
             segments.append(told)
         for path in paths:
             segment_id = path.name[_BASE + 1 : _BASE + 1 + _ID]
-            is_named = segment_id in named or f"{partition.topic_id}" in named
-            history.tell("object", **of, id=segment_id, key=path.name, claimed=segment_id in claims, named=is_named)
+            key = str(path.relative_to(cluster.remote))
+            history.tell("object", **of, id=segment_id, key=key, claimed=segment_id in claims, named=key in named)
     return segments

@@ -16,7 +16,7 @@ from tests.chaos.history import History, Key
 
 BATCH = 20
 VALUE_BYTES = 500
-PAUSE = 0.25  # seconds between batches, so that two processors have time for the rest
+PAUSE = 0.4  # seconds between batches, so that two processors have time for the rest
 FLUSH_SECONDS = 20.0
 TRANSACTION_MS = 15_000
 # Batches may be stamped in the past, as by a clock that jumped; not so far that a broker forgets the producer at its
