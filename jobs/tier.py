@@ -117,15 +117,15 @@ def _tell(
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     columns = ("partition", "segments", "tiered", "verdicts", "findings")
-    findings = [*of_log_dir, *findings_of(done)]
-    output.rows("tier", rows, columns=columns, summary=summary, findings=findings, errors=errors_of(done))
+    findings, errors = [*of_log_dir, *findings_of(done)], errors_of(done)
+    output.rows("tier", rows, columns=columns, summary=summary, findings=findings, errors=errors)
     tell_failures(output, done)
     for line in next_steps(_verdicts(done)):
         output.talk(line)
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
-        output.talk("nothing to do: no object was written")
+        output.talk("no object was written" if errors else "nothing to do: no object was written")
 
 
 def findings_of(done: Sequence[HostPartition]) -> list[Finding]:
