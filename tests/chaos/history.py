@@ -24,6 +24,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,9 @@ class Key(NamedTuple):
         return f"{self.generation}|{self.producer}|{self.number}|{self.transaction}"
 
     @classmethod
+    @cache
     def decode(cls, text: str) -> Key:
+        """The same object for the same text: a record is read many times."""
         generation, producer, number, transaction = text.split("|")
         return cls(int(generation), producer, int(number), transaction)
 

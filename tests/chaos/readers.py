@@ -13,7 +13,7 @@ from tests.chaos.history import History
 
 _names = itertools.count(1)
 _BATCH, _POLL_SECONDS = 2000, 0.5
-FROM_THE_START_AGAIN = 40.0  # seconds
+FROM_THE_START_AGAIN = 75.0  # seconds
 
 
 class Reading:
@@ -70,7 +70,7 @@ class Reading:
 
 @dataclass
 class Reader(threading.Thread):
-    """Reads some topics in one isolation level until `stop`, from the start again every 40 s."""
+    """Reads some topics in one isolation level until `stop`, from the start again every 75 s."""
 
     history: History
     bootstrap: str
