@@ -12,6 +12,7 @@ NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TI
 
 PASSING = NO_CONNECTION | {
     "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
+    "_DESTROY_BROKER",  # another one has its address since
     "_WAIT_CACHE",
     "_WAIT_COORD",
     "LEADER_NOT_AVAILABLE",
