@@ -13,6 +13,9 @@ NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TI
 PASSING = NO_CONNECTION | {
     "_UNKNOWN_PARTITION",  # also of a topic that is there, as long as nobody leads it
     "_DESTROY_BROKER",  # another one has its address since
+    "_UNKNOWN_BROKER",
+    "_UNKNOWN_TOPIC",
+    "_RETRY",
     "_WAIT_CACHE",
     "_WAIT_COORD",
     "LEADER_NOT_AVAILABLE",
