@@ -40,7 +40,7 @@ TOPICS = {
     # The same, deleted and made again.
     "again": _COPIED_BY_US,
 }
-MADE_AGAIN, UNCLEAN = "again", "unclean"
+MADE_AGAIN, UNCLEAN, STUCK = "again", "unclean", "copied"
 
 
 class State(NamedTuple):
@@ -49,6 +49,7 @@ class State(NamedTuple):
     topic_id: str
     leader: int
     isr: list[int]
+    preferred: int
 
 
 @dataclass
@@ -129,7 +130,7 @@ class Cluster:
         (partition,) = found.partitions
         leader = partition.leader.id if partition.leader is not None else -1
         topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")
-        return State(topic_id, leader, sorted(node.id for node in partition.isr))
+        return State(topic_id, leader, sorted(node.id for node in partition.isr), partition.replicas[0].id)
 
     def _leader(self, topic: str) -> int:
         with contextlib.suppress(KafkaException, TimeoutError):

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 
-from tests.broker.harness.damage import drop_index, drop_snapshot, drop_time_index, forget_clean_shutdown, offsets
+from tests.broker.harness.damage import (
+    drop_index,
+    drop_snapshot,
+    drop_snapshots_but_newest,
+    drop_time_index,
+    forget_clean_shutdown,
+    offsets,
+)
 from tests.broker.harness.waiting import NotInTimeError, wait_until
-from tests.chaos.cluster import MADE_AGAIN, SEGMENT_BYTES, TOPICS, UNCLEAN, Cluster
+from tests.chaos.cluster import MADE_AGAIN, SEGMENT_BYTES, STUCK, TOPICS, UNCLEAN, Cluster
 from tests.chaos.history import History
 from tests.chaos.operator import run_command
 from tests.chaos.replica_move import move_replica
@@ -95,6 +102,30 @@ class Storm:
             if kill_after:
                 run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node)
 
+    def stick(self, fault: Fault) -> None:
+        """The problem that tiersnap is for: the leader has closed segments to copy, and no snapshots of them."""
+        preferred = self.cluster.state(STUCK).preferred
+        self._let_copy(STUCK, is_on=False)
+        try:
+            time.sleep(6 + fault.seconds)
+            node = self.cluster.brokers[preferred]
+            node.stop()
+            folder = self.cluster.folder(preferred, STUCK)
+            gone = drop_snapshots_but_newest(folder, 1) if folder else []
+            self.history.tell("fault", name="files are gone", node=preferred, files=len(gone))
+            node.start()
+
+            def leads() -> bool:
+                self.cluster.elect(STUCK)
+                return self.cluster.state(STUCK).leader == preferred
+
+            self._until(leads, "the preferred replica leads")
+        finally:
+            self._let_copy(STUCK, is_on=True)
+
+    def _let_copy(self, topic: str, *, is_on: bool) -> None:
+        self._set(topic, {"remote.log.copy.disable": "false" if is_on else "true"})
+
     def unclean_election(self, fault: Fault) -> None:
         """The two followers miss what the leader is told; then it dies, and one of them leads."""
         self._until(lambda: self.cluster.state(UNCLEAN).leader in NODES, "there is a leader")
@@ -130,16 +161,18 @@ class Storm:
         topic = _drawn(fault, ["copied", "published", "unclean"])
         self.cluster.alter(topic, {"retention.bytes": str(6 * SEGMENT_BYTES)})
         time.sleep(5 + fault.seconds)
-        self._endless(topic)
+        self._set(topic, {"retention.bytes": "-1"})
 
-    def _endless(self, topic: str) -> None:
-        def set_back() -> bool:
+    def _set(self, topic: str, settings: dict[str, str]) -> None:
+        """Until a controller has taken it."""
+
+        def is_set() -> bool:
             with contextlib.suppress(KafkaException, TimeoutError):
-                self.cluster.alter(topic, {"retention.bytes": "-1"})
+                self.cluster.alter(topic, settings)
                 return True
             return False
 
-        wait_until(set_back, f"{topic} has endless retention again", seconds=120)
+        wait_until(is_set, f"{topic} has {settings}", seconds=120)
 
     def make_topic_again(self, fault: Fault) -> None:
         writers = [writer for writer in self.writers if writer.topic == MADE_AGAIN]

@@ -14,6 +14,7 @@ FAULTS = {
     "restart": 2,
     "lose_snapshots": 4,
     "lose_indexes": 2,
+    "stick": 3,
     "unclean_election": 2,
     "trim": 3,
     "shorten_retention": 2,
