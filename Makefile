@@ -39,7 +39,7 @@ demo: install ## The main job on bundled real logs against an embedded S3, endin
 # Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
 AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --python $(PYTHON) .cache/airflow; } && \
   .venv-tools/bin/uv pip sync -q --python .cache/airflow/bin/python tests/airflow/requirements.txt
-.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-browser
+.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-chaos test-browser
 test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 
 test-unit: install ## No JVM, no network
@@ -66,17 +66,25 @@ test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central,
 	$(BIN)/python -m tests.broker.harness.jars
 	$(PYTEST) tests/broker
 
+test-chaos: install ## A short storm over three brokers and tiersnap, with a fixed seed: see chaos
+	$(BIN)/python -m tests.broker.harness.jars 4.3.1
+	$(PYTEST) tests/chaos -rP
+
 test-browser: install ## The report in a real Chromium, skipped where there is none
 	$(PYTEST) tests/browser
 
 ##@ Trust
-.PHONY: mutate soak audit
+.PHONY: mutate soak chaos audit
 mutate: install ## Break what the rest relies on, place by place; fails below 90 % noticed. SAMPLE=10 a module, SEED=1
 	$(BIN)/python -m tests.mutation.run --sample $(or $(SAMPLE),0) --seed $(or $(SEED),1)
 
 soak: install ## 100,000 generated logs by three folds, a million mutated inputs; FIRST=0 LOGS=100000 INPUTS=1000000
 	$(BIN)/python -m tests.broker.harness.jars 4.1.1 || echo "no Kafka here: its classes are left out"
 	$(BIN)/python -m tests.soak --first $(or $(FIRST),0) --logs $(or $(LOGS),100000) --inputs $(or $(INPUTS),1000000)
+
+chaos: install ## A storm over three brokers and tiersnap, its history judged: docs/chaos.md; SEED=n MINUTES=20 CONTROL=1
+	$(BIN)/python -m tests.broker.harness.jars 4.3.1
+	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control)
 
 audit: install ## Known vulnerabilities of what uv.lock names, asked of osv.dev
 	$(UV) audit --frozen --preview-features audit-command

@@ -36,7 +36,7 @@ def show(
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
-        output.talk("nothing to do: no object was written")
+        output.talk("no object was written" if done.errors else "nothing to do: no object was written")
 
 
 def tell_failures(output: Output, done: HostOutcome) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 
@@ -182,11 +183,9 @@ class Cluster:
 
     def to_error(self, what: str, error: Any) -> TiersnapError:  # noqa: ANN401
         """A KafkaError as one of ours."""
-        codes = self._kafka.KafkaError
-        local = {codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._TIMED_OUT, codes._RESOLVE}
-        if error.code() in local or error.retriable():
+        if error.name() in PASSING or error.retriable():
             self._client().poll(0)
-            why = self._last_trouble if error.code() in local else ""
+            why = self._last_trouble if error.name() in NO_CONNECTION else ""
             return BrokerUnavailableError(
                 f"{self.bootstrap_server}: {what}: {why or error.str()}",
                 hint="is it a broker's address, and does --command-config say how to log in? Else: run it again",

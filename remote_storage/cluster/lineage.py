@@ -13,7 +13,7 @@ from functools import cache
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection, can_speak
-from tiersnap.remote_storage.errors import LeaderEpochLineageError, UnknownTopicError
+from tiersnap.remote_storage.errors import BrokerUnavailableError, LeaderEpochLineageError, UnknownTopicError
 from tiersnap.remote_storage.metadata.lineage import EndOffsetFor, end_offset_for
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.log.log_dir import LogDir, open_log_dir, read_partition
@@ -42,6 +42,11 @@ class LeaderLineage(ExitStack):
     def _connection(self, broker: int) -> RawConnection:
         if broker not in self._connections:
             self._brokers = self._brokers or self._cluster.brokers()
+            if broker not in self._brokers:
+                raise BrokerUnavailableError(
+                    f"{self._cluster.bootstrap_server}: broker {broker} is not there, and it is to lead a partition",
+                    hint="run the same command again once the partition has a leader",
+                )
             host, port = self._brokers[broker]
             self._connections[broker] = self.enter_context(RawConnection(host, port, self._cluster.properties))
         return self._connections[broker]

@@ -161,6 +161,7 @@ def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:
         raise SegmentHoleError(
             f"{segment.id.topic_id_partition}: segment {segment.start_offset} is next, but remote storage ends at "
             f"{next_offset}: the offsets between would never be copied",
-            hint="tier the earlier segments first: tiersnap tier --apply, and see what holds them with tiersnap scan",
+            hint="tier the earlier segments first, on the leader's host: tiersnap tier --apply. Where it says "
+            "GAP_IN_REMOTE let brokers copy (remote.log.copy.disable=false), then tiersnap maintain remove-orphans",
             next_offset=next_offset,
         )

@@ -65,7 +65,13 @@ class KnownPartition:
         if self.metadata_start > 0:
             return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: what it said is lost"
         if not self.records:
-            return "the cluster knows nothing of its remote segments: tiersnap publish tells it of them"
+            known = "the cluster knows nothing of its remote segments"
+            if self.is_live:
+                return f"{known}: tiersnap publish tells it of them"
+            # They may be all that is left of a cluster that was made anew under its old id.
+            return (
+                f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
+            )
         if not self.is_live and any(each.state is not _DELETED for each in self.records.values()):
             return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
         return "" if self.has_leader else "it has no leader now"

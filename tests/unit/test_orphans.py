@@ -158,7 +158,8 @@ def test_what_a_killed_attempt_left_goes(store, layout, tmp_path):
 REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
-    "nothing is known": ({"records": {}, "log_start": 99}, "knows nothing"),
+    "nothing is known": ({"records": {}, "log_start": 99}, "tiersnap publish tells it of them"),
+    "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
     "topic is hidden": ({"log_start": None}, "no right to describe it"),
     "no leader": ({"has_leader": False}, "no leader"),
 }

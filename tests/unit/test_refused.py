@@ -62,3 +62,14 @@ def test_a_host_that_may_not_read_a_file_says_so_and_ends_with_partial(tmp_path:
     done = run_obeying_modes("-m", "tests.reference.tiersnap", *words)
     assert done.returncode == 6, done.stderr
     assert "1 segments UNREADABLE_SEGMENT: read it as the user that runs the broker" in done.stderr
+
+
+def test_a_host_whose_uploads_failed_does_not_say_that_there_was_nothing_to_do(tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs")
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    (remote / "kafka-tiered-storage").write_bytes(b"a file where folders must be made, as good as a full disk")
+    options = ("--layout", "local-tiered-storage", "--apply")
+    ran = tiersnap("tier", tmp_path / "logs", "--remote", remote, *options)
+    assert_said(ran, 6, "failed: ", "no object was written")
+    assert "nothing to do" not in ran.err

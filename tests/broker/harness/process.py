@@ -15,7 +15,7 @@ from tests.broker.harness import jars
 # C1 and the serial collector: a broker here lives for ten seconds.
 LOG4J1 = Path(__file__).parent / "log4j.properties"
 JVM_FLAGS = (
-    *("-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"),
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:cds=error", "-Xlog:cds+dynamic=error"),
     f"-Dlog4j.configuration={LOG4J1.as_uri()}",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -56,11 +56,18 @@ class JavaProcess:
     """
 
     def __init__(
-        self, version: str, main: str, args: Sequence[str], log: Path, *, archive_classes: bool = False
+        self,
+        version: str,
+        main: str,
+        args: Sequence[str],
+        log: Path,
+        *,
+        archive_classes: bool = False,
+        heap_megabytes: int = 700,
     ) -> None:
         self._archive = jars.folder(version) / f"{main}.jsa"
         self._partial_archive = self._archive.with_suffix(f".{os.getpid()}.partial")
-        flags = list(JVM_FLAGS)
+        flags = [f"-Xmx{heap_megabytes}m", *JVM_FLAGS]
         if self._archive.exists():
             flags.append(f"-XX:SharedArchiveFile={self._archive}")
         elif archive_classes:

@@ -1,0 +1,121 @@
+"""tiersnap beside the cluster: real commands in processes of their own, again and again, some of them killed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.cluster import TOPICS, Cluster
+from tests.chaos.history import History
+from tests.chaos.schedule import NODES
+
+OURS = "|".join(topic for topic, settings in TOPICS.items() if "remote.log.copy.disable" in settings)
+COPIED = "|".join(topic for topic in TOPICS if topic not in OURS.split("|"))
+HANGS_AFTER = 300.0  # seconds, on a loaded machine
+_SETTLED, _OLD = 30.0, 3 * 86_400.0  # seconds
+_ORPHANS = ("maintain", "remove-orphans", "--older-than", "1d", "--apply")
+_running: set[subprocess.Popen[str]] = set()
+
+
+def run_command(
+    history: History, *words: object, kill_after: float | None = None, node: int | None = None
+) -> tuple[int | None, str]:
+    """Exit code (None if it was killed) and stdout of `tiersnap --output json WORDS`; told as `ran`."""
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *map(str, words)]
+    began, killed, hung = time.monotonic(), False, False
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        _running.add(process)
+        try:
+            out, err = process.communicate(timeout=kill_after or HANGS_AFTER)
+        except subprocess.TimeoutExpired:
+            killed, hung = True, kill_after is None
+            process.kill()
+            out, err = process.communicate()
+        finally:
+            _running.discard(process)
+    history.tell(
+        "ran",
+        words=[str(word) for word in words],
+        node=node,
+        exit_code=None if killed else process.returncode,
+        killed=killed and not hung,
+        hung=hung,
+        seconds=round(time.monotonic() - began, 2),
+        error=err[-2000:],
+    )
+    return (None if killed else process.returncode), out
+
+
+def end_running() -> None:
+    """Kill the commands that still run, when the run itself is cut short."""
+    for process in tuple(_running):
+        process.kill()
+
+
+def age(folder: Path) -> None:
+    """Let remote storage's clock jump by three days for all that has been there for half a minute."""
+    before = time.time() - _SETTLED
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_mtime < before:
+                os.utime(path, (before - _OLD, before - _OLD))
+
+
+@dataclass
+class Operator(threading.Thread):
+    """Somebody who types commands of the hosts' way until `stop`; a fault's own repair waits for nothing here."""
+
+    history: History
+    cluster: Cluster
+    seed: int
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+        self._chance = random.Random(self.seed)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            action = self._chance.choices((self.tier, self.publish, self.unblock, self.orphans), (5, 3, 3, 1))[0]
+            kill_after = self._chance.uniform(0.8, 5.0) if self._chance.random() < 0.25 else None
+            action(self._chance.choice(NODES), kill_after=kill_after)
+            time.sleep(self._chance.uniform(0.2, 1.5))
+
+    def tier(self, node: int, *, jumps: bool = True, kill_after: float | None = None) -> None:
+        """Each log directory of a host; where the clock `jumps` it may be two days slow, or six hours fast."""
+        for source in self.cluster.log_dirs(node):
+            off = datetime.timedelta(days=self._chance.choice((0, 0, -2, 0.25)) if jumps else 0)
+            now = (datetime.datetime.now(datetime.UTC) + off).isoformat()
+            self._run("tier", source, *self._remote(), "--topic", OURS, "--now", now, kill_after=kill_after)
+
+    def publish(self, node: int = 0, *, kill_after: float | None = None) -> None:
+        self._run("publish", *self._remote(), *self._server(), "--topic", OURS, kill_after=kill_after)
+
+    def unblock(self, node: int, *, topics: str = COPIED, kill_after: float | None = None) -> None:
+        sources = [word for log_dir in self.cluster.log_dirs(node) for word in ("--source", log_dir)]
+        self._run("unblock", *sources, *self._remote(), *self._server(), "--topic", topics, kill_after=kill_after)
+
+    def orphans(self, node: int = 0, *, kill_after: float | None = None) -> None:
+        age(self.cluster.remote)
+        words = (*_ORPHANS, "--remote", self.cluster.remote, "--bootstrap-server", self.cluster.bootstrap)
+        run_command(self.history, *words, kill_after=kill_after)
+
+    def _run(self, *words: object, kill_after: float | None) -> None:
+        run_command(self.history, *words, "--apply", kill_after=kill_after)
+
+    def _remote(self) -> tuple[object, ...]:
+        return ("--remote", self.cluster.remote, "--layout", "local-tiered-storage")
+
+    def _server(self) -> tuple[str, str]:
+        return ("--bootstrap-server", self.cluster.bootstrap)
