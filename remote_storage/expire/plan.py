@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, ClaimedSegment, read_claim
-from tiersnap.remote_storage.claims.process import is_gone
+from tiersnap.remote_storage.expire.in_use import in_use
 from tiersnap.remote_storage.expire.manager import Managed, Manager
 from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention, expired
@@ -18,7 +17,7 @@ from tiersnap.remote_storage.orphans.stored import StoredPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects
 from tiersnap.remote_storage.presence.copies import RemoteCopy, read_copy
 from tiersnap.remote_storage.presence.finished import largest_timestamp
-from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, REQUESTS_AT_ONCE
+from tiersnap.remote_storage.presence.partition import REQUESTS_AT_ONCE
 from tiersnap.remote_storage.restore.remote_copies import read_lineage
 from tiersnap.remote_storage.restore.segment_chain import newest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -98,9 +97,9 @@ def plan_partition(
     try:
         record = read_record(store, keys, stored.partition)
         begun = {each.segment_id for each in record.deleting}
-        in_use = _in_use(store, keys, stored, begun, retention.now)
-        if in_use:
-            return ExpirePlan(stored.partition, ExpireAction.IN_USE, in_use)
+        somebody = in_use(store, keys, stored, begun, retention.now)
+        if somebody:
+            return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
         segments = _expiring(store, stored, begun, retention)
     except TransientError:
         raise
@@ -112,26 +111,6 @@ def plan_partition(
     looked = _up_to_the_first_lock(store, ordered)
     log_start = max([record.log_start_offset, *(each.end_offset for each in looked if each.moves_log_start)])
     return ExpirePlan(stored.partition, ExpireAction.DELETE, managed.reason, looked, log_start, record)
-
-
-def _in_use(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, begun: Container[str], now: int) -> str:
-    """Who may be copying segments of the partition, "" if nobody; a claim that is older than any upload is nobody's."""
-    young = [each for each, info in stored.claims.items() if now - info.modified <= STALE_AFTER_MS]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        for segment, holder in zip(young, pool.map(lambda each: _live_holder(store, keys, each), young), strict=True):
-            if holder:
-                return f"{segment} is claimed by {holder}, which may be at work"
-    for each in stored.attempts:
-        if each.segment_id not in begun and not each.is_visible and now - each.modified <= COPY_GRACE_MS:
-            return f"the segment {each.segment_id} at {each.start_offset} is being copied"
-    return ""
-
-
-def _live_holder(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> str:
-    claim = read_claim(store, keys, segment)
-    if claim is None or claim.finished is not None or claim.holder.ended or is_gone(claim.holder.process):
-        return ""
-    return f"run {claim.holder.run_id} (host {claim.holder.process.host}, process {claim.holder.process.pid})"
 
 
 def _expiring(

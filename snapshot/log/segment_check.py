@@ -90,8 +90,10 @@ class SegmentCheck:
         pending += view[:taken]
         view = view[taken:]
         if len(pending) >= wanted:
-            walked = self._step(memoryview(bytes(pending)))
-            del pending[:walked]
+            # Not a copy, which a large batch would double; and whose memory is looked at cannot shrink.
+            self._pending = bytearray()
+            walked = self._step(memoryview(pending))
+            self._pending += memoryview(pending)[walked:]
         return view
 
     def _step(self, view: memoryview) -> int:
