@@ -124,7 +124,9 @@ class Storm:
             self._let_copy(STUCK, is_on=True)
 
     def _let_copy(self, topic: str, *, is_on: bool) -> None:
-        self._set(topic, {"remote.log.copy.disable": "false" if is_on else "true"})
+        # While copying rests, Kafka takes no local retention of the topic's own.
+        local = TOPICS[topic]["local.retention.bytes"] if is_on else "-2"
+        self._set(topic, {"remote.log.copy.disable": "false" if is_on else "true", "local.retention.bytes": local})
 
     def unclean_election(self, fault: Fault) -> None:
         """The two followers miss what the leader is told; then it dies, and one of them leads."""
