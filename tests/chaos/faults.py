@@ -21,10 +21,12 @@ from tests.broker.harness.damage import (
 from tests.broker.harness.waiting import NotInTimeError, wait_until
 from tests.chaos.cluster import MADE_AGAIN, SEGMENT_BYTES, STUCK, TOPICS, UNCLEAN, Cluster
 from tests.chaos.history import History
-from tests.chaos.operator import run_command
+from tests.chaos.operator import run_command, unblock_words
 from tests.chaos.replica_move import move_replica
 from tests.chaos.schedule import NODES, Fault
 from tests.chaos.writers import Writer
+
+STUCK_SECONDS = 10.0  # until a copier that tries every 2 s has failed often enough to be called stuck
 
 
 @dataclass
@@ -122,9 +124,17 @@ class Storm:
             self._until(leads, "the preferred replica leads")
         finally:
             self._let_copy(STUCK, is_on=True)
+        time.sleep(STUCK_SECONDS)
+        if not self.is_control:
+            words = unblock_words(self.cluster, preferred, STUCK)
+            if fault.draw < 0.5:
+                run_command(self.history, *words, node=preferred, kill_after=2 + 6 * fault.draw)
+            run_command(self.history, *words, node=preferred)
 
     def _let_copy(self, topic: str, *, is_on: bool) -> None:
-        self._set(topic, {"remote.log.copy.disable": "false" if is_on else "true"})
+        # While copying rests, Kafka takes no local retention of the topic's own.
+        local = TOPICS[topic]["local.retention.bytes"] if is_on else "-2"
+        self._set(topic, {"remote.log.copy.disable": "false" if is_on else "true", "local.retention.bytes": local})
 
     def unclean_election(self, fault: Fault) -> None:
         """The two followers miss what the leader is told; then it dies, and one of them leads."""

@@ -69,6 +69,13 @@ def age(folder: Path) -> None:
                 os.utime(path, (before - _OLD, before - _OLD))
 
 
+def unblock_words(cluster: Cluster, node: int, topics: str) -> tuple[object, ...]:
+    """`unblock` for the replicas of one host."""
+    sources = [word for log_dir in cluster.log_dirs(node) for word in ("--source", log_dir)]
+    where = ("--remote", cluster.remote, "--layout", "local-tiered-storage", "--bootstrap-server", cluster.bootstrap)
+    return ("unblock", *sources, *where, "--topic", topics, "--apply")
+
+
 @dataclass
 class Operator(threading.Thread):
     """Somebody who types commands of the hosts' way until `stop`; a fault's own repair waits for nothing here."""
@@ -103,8 +110,7 @@ class Operator(threading.Thread):
         self._run("publish", *self._remote(), *self._server(), "--topic", OURS, kill_after=kill_after)
 
     def unblock(self, node: int, *, topics: str = COPIED, kill_after: float | None = None) -> None:
-        sources = [word for log_dir in self.cluster.log_dirs(node) for word in ("--source", log_dir)]
-        self._run("unblock", *sources, *self._remote(), *self._server(), "--topic", topics, kill_after=kill_after)
+        run_command(self.history, *unblock_words(self.cluster, node, topics), kill_after=kill_after)
 
     def orphans(self, node: int = 0, *, kill_after: float | None = None) -> None:
         age(self.cluster.remote)

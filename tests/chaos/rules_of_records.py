@@ -2,7 +2,8 @@
 
 Kafka itself loses what an unclean election cuts off, so of a topic that had one less is asked: what some consumer read
 under a leader epoch must stay as long as the lineage in the end has that epoch at that offset. And a producer may send
-twice there what it does not know to be lost, so duplicates are looked for in clean topics alone.
+twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor does a replica that
+is elected so know how far the log was trimmed, if it died before it had written that to its checkpoint.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def torn(facts: Facts) -> Iterator[Violation]:
 
 
 def came_back(facts: Facts) -> Iterator[Violation]:
-    """What was trimmed, or was of a deleted topic, is not read by who begins afterwards."""
+    """What was of a deleted topic, or was trimmed off a clean one, is not read by who begins afterwards."""
     for reading in facts.readings.values():
         starts = [each for each in facts.trimmed if each[1] == reading.topic and each[0] < reading.at]
         newest = max((each[2] for each in facts.made if each[1] == reading.topic and each[0] < reading.at), default=0)
@@ -141,7 +142,7 @@ def came_back(facts: Facts) -> Iterator[Violation]:
             if key.generation < newest:
                 yield Violation("came back", f"{_where(reading)}: {key.encode()} of a topic that was deleted")
             before = max((each[3] for each in starts if each[2] == key.generation), default=0)
-            if offset < before:
+            if offset < before and reading.topic in facts.clean:
                 yield Violation("came back", f"{_where(reading)}: {offset}, and all before {before} was deleted")
 
 

@@ -169,6 +169,8 @@ def test_what_was_trimmed_before_a_reader_began_does_not_come_back():
     trimmed = {"type": "trimmed", "at": 50, "topic": "t", "generation": 1, "before": 2}
     assert rules([*honest(), trimmed]) == {"came back"}
     assert rules([*honest(), {**trimmed, "at": 150}]) == set(), "readers that had begun may have had it"
+    unclean = [{**each, "clean": False} if each["type"] == "topic" else each for each in [*honest(), trimmed]]
+    assert rules(unclean) == set(), "the replica that was elected did not know"
 
 
 def test_what_was_of_a_deleted_topic_does_not_come_back():
