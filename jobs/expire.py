@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.expire_tell import exit_code_of, tell
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import managing_cluster_options
 from tiersnap.jobs.options.expire import Asked, expire_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.tell.expire import exit_code_of, tell
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.expire.delete import delete_expired
 from tiersnap.remote_storage.expire.find import find_expired
