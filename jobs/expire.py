@@ -9,10 +9,11 @@ from tiersnap.jobs.options.cluster import managing_cluster_options
 from tiersnap.jobs.options.expire import Asked, expire_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.expire import exit_code_of, tell
+from tiersnap.jobs.tell.expire import tell
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.expire.delete import delete_expired
 from tiersnap.remote_storage.expire.find import find_expired
+from tiersnap.remote_storage.expire.outcome import exit_code_of
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store

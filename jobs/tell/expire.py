@@ -1,4 +1,4 @@
-"""What `expire` says: rows, errors, words for people, and the exit code."""
+"""What `expire` says: rows, errors, and words for people."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.expire.delete import Deleted
+from tiersnap.remote_storage.expire.outcome import Done, errors_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment
 from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 from tiersnap.snapshot.units import human_bytes
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")
-_REFUSED = {ExpireAction.REFUSE, ExpireAction.IN_USE}
-Done = Sequence[tuple[ExpirePlan, Sequence[Deleted]]]
 
 
 def tell(output: Output, done: Done, *, applied: bool) -> None:
@@ -28,8 +26,7 @@ def tell(output: Output, done: Done, *, applied: bool) -> None:
         "deleted": sum(each.state is SegmentState.DELETE_SEGMENT_FINISHED for _, some in done for each in some),
         "bytes": sum(each.size for each in going),
     }
-    errors = list(_errors(done))
-    output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors)
+    output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors_of(done))
     for plan, _ in done:
         if plan.action is not ExpireAction.DELETE:
             output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")
@@ -41,21 +38,6 @@ def tell(output: Output, done: Done, *, applied: bool) -> None:
         output.talk("nothing to delete")
     elif not applied:
         output.talk("nothing was deleted: give --apply")
-
-
-def exit_code_of(done: Done) -> ExitCode:
-    """PARTIAL for what could not be deleted; where all that was asked for is refused GATE_REFUSED; locks are no error.
-
-    What is left to brokers is as it should be.
-    """
-    actions = {plan.action for plan, _ in done}
-    if any(each.failures for _, deleted in done for each in deleted):
-        return ExitCode.PARTIAL
-    if not actions & _REFUSED:
-        return ExitCode.OK
-    if actions <= {ExpireAction.IN_USE, ExpireAction.LEAVE_TO_BROKERS}:
-        return ExitCode.TRANSIENT
-    return ExitCode.PARTIAL if ExpireAction.DELETE in actions else ExitCode.GATE_REFUSED
 
 
 def _rows(plan: ExpirePlan, deleted: Sequence[Deleted]) -> Iterator[dict[str, object]]:
@@ -85,13 +67,3 @@ def _segment_row(segment: ExpiringSegment, deleted: Deleted | None, *, started: 
         "reason": "; ".join(each.reason for each in failures) or segment.reason,
         "keys": list(segment.keys),
     }
-
-
-def _errors(done: Done) -> Iterator[TiersnapError]:
-    """What was refused, and what could not be deleted."""
-    for plan, deleted in done:
-        if plan.action in _REFUSED:
-            yield GateError(f"{plan.partition}: {plan.reason}")
-        for each in deleted:
-            for left in each.failures:
-                yield failure(f"{left.key}: {left.reason}", is_transient=False)
