@@ -42,7 +42,7 @@ def transactions(
     output: Output, question: str, sources: tuple[str, ...], asked: TransactionsRequest, form: str | None
 ) -> int:
     """Rows are those of snapshot.transactions.rows."""
-    chosen, timeout = chosen_form(output, form), asked.timeout(Question(question), sources)
+    chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), sources)
     log_dirs = open_of_one_cluster(sources)
     findings = [finding for log_dir in log_dirs for finding in log_dir.findings]
     as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc

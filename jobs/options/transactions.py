@@ -60,7 +60,7 @@ class TransactionsRequest:
     as_of: int
     check_crc: bool
 
-    def timeout(self, question: Question, sources: Sequence[str]) -> int:
+    def checked_timeout(self, question: Question, sources: Sequence[str]) -> int:
         """The transaction timeout, ms, of a request that fits the question.
 
         Raises:
