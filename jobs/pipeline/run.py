@@ -323,8 +323,7 @@ class _Run:
             ready = tiering.ending_before(ready, self._settings.until)
             if ready.isEmpty():
                 return False
-        most = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        tasks, store = in_shares(self._store, self._settings.rate, most)
+        tasks, store = in_shares(self._store, self._settings.rate, tiering.most_tasks(ready))
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
