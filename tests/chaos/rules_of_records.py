@@ -2,8 +2,8 @@
 
 Kafka itself loses what an unclean election cuts off, so of a topic that had one less is asked: what some consumer read
 under a leader epoch must stay as long as the lineage in the end has that epoch at that offset. And a producer may send
-twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor does a replica that
-is elected so know how far the log was trimmed, if it died before it had written that to its checkpoint.
+twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor does a replica
+that is elected so know how far the log was trimmed, if it died before it had written that to its checkpoint.
 """
 
 from __future__ import annotations
