@@ -208,7 +208,7 @@ class _Job:
             )
         except TiersnapError as error:
             left = bool(error.attrs.get("left_behind"))
-            if isinstance(error, ClaimLostError):
+            if self._is_lost(claimed, error):
                 yield from self._undone(segment, segment_id, None, left=left)
                 return error
             if not left:
@@ -291,6 +291,15 @@ class _Job:
                 left -= _POLL_SECONDS
         except TiersnapError as trouble:
             return self.row(segment, error=trouble)
+
+    def _is_lost(self, claimed: Claim, error: TiersnapError) -> bool:
+        """Whether `error` came of another attempt, which deletes what it finds of those whose claim it took."""
+        if isinstance(error, ClaimLostError):
+            return True
+        try:
+            return not claims.is_still_ours(self.store, self.keys, claimed)
+        except TiersnapError:
+            return False
 
     def _check_ours(self, claimed: Claim) -> None:
         if not claims.is_still_ours(self.store, self.keys, claimed):

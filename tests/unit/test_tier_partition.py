@@ -18,6 +18,7 @@ from tests.reference.planned import BASES, PARTITION, planned, with_snapshot, wr
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -283,6 +284,25 @@ def test_an_attempt_whose_claim_was_taken_by_one_that_died_takes_it_back(store, 
     rows = run(TakenWhileItCopies(store, {}), layout, segments, replace(ME, wait=10, pause=paused.append))
     assert taken, "the claim was taken over"
     assert sum(paused) >= 10, "it waited for the copy of the other"
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    assert_tiered_once(store, layout, name)
+
+
+def test_an_attempt_whose_objects_another_one_deleted_takes_the_copy_of_that_one(store, layout, name, segments):
+    """Who takes a claim over deletes what it finds of the attempt before, which may be at work still."""
+    others = []
+
+    class OvertakenWhileItCopies(FlakyStore):
+        def put_file_if_absent(self, key, *args, **options):
+            put = self.inner.put_file_if_absent(key, *args, **options)
+            if others:
+                return put
+            others.append(None)
+            others[0] = run(self.inner, layout, segments[:1])
+            raise ObjectNotFoundError(f"{key}: there is no such object", key=key)
+
+    rows = run(OvertakenWhileItCopies(store, {}), layout, segments)
+    assert [row["error"] for row in others[0]] == [None] * len(others[0])
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert_tiered_once(store, layout, name)
 
