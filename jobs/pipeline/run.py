@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.disks import disks_below
+from tiersnap.jobs.pipeline import counted
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
@@ -23,7 +22,6 @@ from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.conditions import check_conditions
@@ -34,16 +32,13 @@ from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import failure
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
-from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -52,7 +47,6 @@ from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
-MOST_TOLD = 20
 Talk = Callable[[str], None]
 
 
@@ -150,7 +144,7 @@ class _Run:
     def _list(self) -> DataFrame:
         found = discover(self._settings.sources, self._settings.topics)
         self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
-        self._outcome.findings = list(found.findings[:MOST_TOLD])
+        self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
         topics = {folder.rpartition("-")[0] for _, folder in found.folders}
         self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
@@ -235,7 +229,7 @@ class _Run:
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = count
-        self._note_carried()
+        counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(f"carried {count} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
 
     def _check_store(self) -> None:
@@ -243,29 +237,6 @@ class _Run:
         if not self._is_store_checked:
             check_conditions(self._store, ObjectKeys())
             self._is_store_checked = True
-
-    def _note_carried(self) -> None:
-        """What this run's facts say of its own work."""
-        facts = self._warehouse.read("partitions").where(F.col("run") == self._number)
-        counts = facts.agg(
-            F.count_if(F.col("written_by") == self._number).alias("written"),
-            F.count_if(F.col("kind") == str(FactKind.FINDING)).alias("findings"),
-            F.count_if(F.col("kind") == str(FactKind.ERROR)).alias("errors"),
-            F.every(F.coalesce("is_transient", F.lit(True))).alias("is_transient"),
-        ).collect()[0]
-        self._outcome.counts.snapshots_written = counts.written
-        self._outcome.finding_count += counts.findings
-        self._outcome.error_count += counts.errors
-        self._outcome.is_transient &= counts.is_transient
-        if counts.findings or counts.errors:
-            kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
-            few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-            for row in few.select("kind", "finding_kind", "path", "position", "message", "is_transient").collect():
-                if row.kind == FactKind.ERROR:
-                    self._outcome.errors.append(failure(row.message, is_transient=bool(row.is_transient)))
-                else:
-                    kind = FindingKind(row.finding_kind)
-                    self._outcome.findings.append(Finding(kind, row.path, row.position, row.message))
 
     def _remember_remote(self, listed: DataFrame, copies: int) -> None:
         """Bring `remote_log_segments` to what was found: a first run may have nothing to say."""
@@ -327,34 +298,15 @@ class _Run:
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
-        self._note_tiered()
+        counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
+        self._talk(f"tiered {self._outcome.counts.segments_tiered} segments")
         return True
-
-    def _note_tiered(self) -> None:
-        rows = self._warehouse.read("remote_log_segments").where((F.col("run") == self._number) & F.col("is_ours"))
-        finished = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name
-        counts = rows.agg(
-            F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
-            F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
-            F.count_if(F.col("error").isNotNull()).alias("errors"),
-            F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
-        ).collect()[0]
-        done = self._outcome.counts
-        done.segments_tiered, done.bytes_tiered = counts.segments, counts.bytes
-        self._outcome.error_count += counts.errors
-        if counts.errors:
-            self._outcome.is_transient &= counts.is_transient
-            failed = rows.where("error is not null").orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
-            self._outcome.errors += [
-                failure(row.error, is_transient=bool(row.is_transient))
-                for row in failed.select("error", "is_transient").collect()
-            ]
-        self._talk(f"tiered {counts.segments} segments")
 
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings
         if self._warehouse.commits:
-            self._record()
+            row = counted.row_of_runs(outcome, settings, self._number, self._collected_log_dirs)
+            self._warehouse.append("runs", self._spark.createDataFrame(row), run_id=settings.run_id)
         outcome.info = RunInfo(
             run_id=settings.run_id,
             started_at=settings.now,
@@ -372,21 +324,3 @@ class _Run:
             options=settings.options,
         )
         outcome.report = summary.to_report(readiness.drop("copy"), outcome.info)
-
-    def _record(self) -> None:
-        """One row in `runs`."""
-        outcome, settings = self._outcome, self._settings
-        counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
-        row = {
-            "run": self._number,
-            "run_id": settings.run_id,
-            "tool": f"tiersnap {__version__}",
-            "settings": json.dumps({**settings.as_dict(), "collected": self._collected_log_dirs}, default=str),
-            "started_at": settings.now,
-            "finished_at": int(time.time() * 1000),
-            "partitions_carried": outcome.partitions_carried,
-            **counts,
-            "errors": outcome.error_count,
-        }
-        rows = self._spark.createDataFrame(pa.Table.from_pylist([row], schema=RUNS))
-        self._warehouse.append("runs", rows, run_id=settings.run_id)

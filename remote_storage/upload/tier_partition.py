@@ -40,9 +40,8 @@ from tiersnap.snapshot.gate.coverage import coverage_of
 
 _POLL_SECONDS = 2.0
 # An attempt that loses its claim waits for the copy of the one that took it, for so many times as long as its own took;
-# that one may have died, so then it claims the segment again.
+# that one may have died, so then it claims the segment again, once.
 _PATIENCE = 3
-_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def tier_partition(
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """Another attempt has the claim; `seconds` is how long the copy took that this one had made."""
+    """Another attempt has the claim; `seconds` is how long this one had copied, 0 where it never had the claim."""
 
     error: TiersnapError
     seconds: float
@@ -151,16 +150,17 @@ class _Job:
         except TiersnapError as error:
             yield self.row(segment, error=error)
             return
-        for tried in range(1, _ATTEMPTS + 1):
-            lost = yield from self._attempt(segment, ready)
-            if lost is None:
+        lost = yield from self._attempt(segment, ready)
+        if lost is None:
+            return
+        row = self._wait_for_other(segment, lost)
+        if row is None:
+            again = yield from self._attempt(segment, ready)
+            if again is None:
                 return
-            row = self._wait_for_other(segment, lost)
-            if row is not None:
-                yield row
-                return
-            if tried == _ATTEMPTS:
-                yield self.row(segment, error=lost.error)
+            # Whoever still holds the claim was waited for before.
+            row = self._wait_for_other(segment, again) if again.seconds else None
+        yield row or self.row(segment, error=lost.error)
 
     def row(
         self,

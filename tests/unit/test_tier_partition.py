@@ -251,12 +251,14 @@ def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, 
     held = ClaimedSegment(PARTITION, 0, 0)
     other = Attempt(new_segment_id(), "run-other", process=replace(claims.this_process(), host="elsewhere"))
     claims.claim(store, KEYS, held, other)
-    (row,) = run(store, layout, segments)
+    paused = []
+    (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))
     assert row["error_type"] == "ClaimedError"
     assert row["is_transient"]
     assert present(store, layout).copies == ()
+    assert sum(paused) == 10, "waited for once"
 
-    paused = []
+    paused.clear()
 
     def other_finishes(seconds: float) -> None:
         paused.append(seconds)
