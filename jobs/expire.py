@@ -9,7 +9,7 @@ from tiersnap.jobs.options.cluster import managing_cluster_options
 from tiersnap.jobs.options.expire import Asked, expire_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.expire import tell
+from tiersnap.jobs.tell.expire import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.expire.delete import delete_expired
 from tiersnap.remote_storage.expire.find import find_expired
@@ -47,5 +47,5 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     if apply and any(plan.going for plan in plans):
         check_conditions(store, ObjectKeys())
     done = [(plan, list(delete_expired(store, ObjectKeys(), plan)) if apply else []) for plan in plans]
-    tell(output, done, applied=apply)
+    show(output, done, applied=apply)
     return exit_code_of(done)

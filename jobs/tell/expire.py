@@ -16,7 +16,7 @@ from tiersnap.snapshot.units import human_bytes
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")
 
 
-def tell(output: Output, done: Done, *, applied: bool) -> None:
+def show(output: Output, done: Done, *, applied: bool) -> None:
     """Rows, summary and errors; then what people should do."""
     rows = [row for plan, deleted in done for row in _rows(plan, deleted)]
     going = [each for plan, _ in done for each in plan.going]

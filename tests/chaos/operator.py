@@ -76,7 +76,7 @@ def unblock_words(cluster: Cluster, node: int, topics: str) -> tuple[object, ...
     return ("unblock", *sources, *where, "--topic", topics, "--apply")
 
 
-@dataclass
+@dataclass(eq=False)
 class Operator(threading.Thread):
     """Somebody who types commands of the hosts' way until `stop`; a fault's own repair waits for nothing here."""
 
@@ -88,9 +88,6 @@ class Operator(threading.Thread):
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
         self._chance = random.Random(self.seed)
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def run(self) -> None:
         while not self.stop.is_set():

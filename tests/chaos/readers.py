@@ -68,7 +68,7 @@ class Reading:
         self._consumer.close()
 
 
-@dataclass
+@dataclass(eq=False)
 class Reader(threading.Thread):
     """Reads some topics in one isolation level until `stop`, from the start again every 75 s."""
 
@@ -80,9 +80,6 @@ class Reader(threading.Thread):
 
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def run(self) -> None:
         readings: dict[str, tuple[Reading, float]] = {}

@@ -30,7 +30,7 @@ _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
 
 
-@dataclass
+@dataclass(eq=False)
 class Writer(threading.Thread):
     """Writes to `topic` until `stop`; rests while `pause` is set, and `resting` says that it does.
 
@@ -50,9 +50,6 @@ class Writer(threading.Thread):
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
         self._chance = random.Random(self.seed)
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def run(self) -> None:
         while not self.stop.is_set():

@@ -42,7 +42,7 @@ def speculation(events: Path) -> dict[str, str]:
     }
 
 
-@dataclass
+@dataclass(eq=False)
 class WorkerThatDies(threading.Thread):
     """Holds up a copy that is under way until Spark has begun it a second time, and then ends one of the two workers.
 
@@ -55,9 +55,6 @@ class WorkerThatDies(threading.Thread):
 
     def __post_init__(self) -> None:
         super().__init__(daemon=True)
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def run(self) -> None:
         end = time.monotonic() + 600
