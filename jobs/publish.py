@@ -11,6 +11,7 @@ from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.remote import layout_option, s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.publish import show
+from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import exit_code_of, plan_segments_of, publish_plans
@@ -61,13 +62,14 @@ def publish(
     unblock.
     """
     metadata_topic = MetadataTopic.of(cluster)
-    segments = finished_segments(open_store(remote, s3), layout, lambda name: matches_topic(name, topic))
+    store = open_store(remote, s3)
+    segments = finished_segments(store, layout, lambda name: matches_topic(name, topic))
     if not segments:
         raise SourceNotFoundError(
             f"{remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    plans = plan_segments_of(cluster, metadata_topic, segments, log_dirs)
+    plans = plan_segments_of(cluster, metadata_topic, segments, log_dirs, Records(store))
     published = publish_plans(metadata_topic, plans, broker_id) if apply else 0
     show(output, plans, metadata_topic, segments=len(segments), published=published, applied=apply)
     return exit_code_of(plans)

@@ -26,11 +26,13 @@ def unblock(
     """Free partitions whose tiering is stuck, without a restart.
 
     Looks in --source for partitions whose copier begins the same segment again and again, for want of a producer
-    snapshot. Their segments are tiered with computed snapshots and published; then remote.log.copy.disable is set true
-    and false again, so that the copier looks anew and goes on behind them. No file in the log directory is touched.
+    snapshot. Their segments are tiered with computed snapshots; then remote.log.copy.disable is set true, they are
+    published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
+    directory is touched.
 
-    While copying is off, about two seconds, a local retention of the topic's own is put aside as well. What was set
-    before is recorded in remote storage first: killed at any point, the same command puts it back and finishes.
+    While copying is off, about three seconds, a local retention of the topic's own is put aside as well. What was set
+    before is recorded in remote storage first: killed at any point, the same command puts it back and finishes. Runs at
+    the same topic wait for each other.
 
     Where the cluster refuses that setting (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.

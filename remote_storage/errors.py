@@ -25,6 +25,10 @@ class LeaseLostError(TransientError):
     """Raised when another run has taken over a warehouse: this one was not heard of for too long."""
 
 
+class UnblockHeldError(TransientError):
+    """Raised when another run of `unblock` is at a topic: only one may switch its copying off and on."""
+
+
 class ClaimedError(TransientError):
     """Raised when another attempt holds the claim of a segment; names it."""
 

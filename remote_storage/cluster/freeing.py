@@ -11,7 +11,7 @@ from tiersnap.remote_storage.cluster.copier import Progress, Watched
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.gate.readiness import Verdict
 
 
@@ -39,6 +39,7 @@ class Freeing:
         tier: segments behind those that brokers have tiered, which tiersnap has tiered, or may tier.
         publish: finished segments that brokers do not know.
         next_offset: where remote storage ends once they do; exclusive.
+        may_pass: a refusal of now, as without a leader.
     """
 
     stuck: StuckPartition
@@ -48,6 +49,7 @@ class Freeing:
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
+    may_pass: bool = False
 
     @property
     def name(self) -> tuple[str, int]:
@@ -74,16 +76,32 @@ class Freeing:
         counted = done if applied else [row for row in waiting if row["verdict"] in {*clearable, Verdict.GAP_BEFORE}]
         self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
         if plan is not None:
-            self.publish = plan.count(PublishAction.PUBLISH) + plan.count(PublishAction.FINISH)
-            ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not PublishAction.DELETED]
-            self.next_offset = max([self.stuck.next_offset, *ends])
+            self.take(plan)
         if plan is not None and plan.refusal is not None:
-            self.end, self.reason, self.hint = End.REFUSED, plan.refusal.message, plan.refusal.hint
+            self.refuse(plan.refusal)
         elif not self.publish and not self.stuck.has_not_looked and (applied or is_stopped):
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED
             self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
             self.hint = first["next_step"] if first else ""
+
+    def refuse(self, refusal: TiersnapError) -> None:
+        """What was tiered may not be published."""
+        self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
+        self.may_pass = isinstance(refusal, TransientError)
+
+    def take(self, plan: PartitionPlan) -> None:
+        """What is published, or would be, and where remote storage ends then."""
+        self.publish = plan.count(PublishAction.PUBLISH) + plan.count(PublishAction.FINISH)
+        ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not PublishAction.DELETED]
+        self.next_offset = max([self.stuck.next_offset, *ends])
+
+    def leave(self, plan: PartitionPlan) -> None:
+        """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
+        self.publish = 0
+        known = {PublishAction.KNOWN, PublishAction.COVERED}
+        ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action in known]
+        self.next_offset = max([self.stuck.next_offset, *ends])
 
     def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
         """Whether it lies in a gap below the offset where the copier is."""
@@ -120,8 +138,11 @@ class Freeing:
 
 
 def exit_code_of(freeings: Iterable[Freeing]) -> ExitCode:
-    """OK, GATE_REFUSED where nothing could be done of any partition, PARTIAL where of some."""
-    ends = {each.end for each in freeings}
+    """OK; PARTIAL where something was done; where nothing was TRANSIENT, if all of that may pass, or GATE_REFUSED."""
+    found = list(freeings)
+    ends = {each.end for each in found}
     if ends <= {End.PLANNED, End.FREED}:
         return ExitCode.OK
-    return ExitCode.GATE_REFUSED if ends <= _UNTOUCHED else ExitCode.PARTIAL
+    if not ends <= _UNTOUCHED:
+        return ExitCode.PARTIAL
+    return ExitCode.TRANSIENT if all(each.may_pass for each in found) else ExitCode.GATE_REFUSED

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.errors import UnblockHeldError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.errors import ExitCode, TransientError
 
@@ -19,15 +22,29 @@ def plan_segments_of(
     metadata_topic: MetadataTopic,
     segments: Sequence[RemoteLogSegmentMetadata],
     log_dirs: Sequence[str],
+    unblocking: Records,
 ) -> list[PartitionPlan]:
     """What is to be told of finished segments, by what `__remote_log_metadata` says now.
 
     Args:
         log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
+        unblocking: what `unblock` has begun: it switches a topic's copying off for a moment only.
     """
     partitions = {segment.id.topic_id_partition for segment in segments}
     with metadata_topic.read(partitions) as reader, open_lineage(cluster, log_dirs) as lineage:
-        return plan_publication(cluster, reader.read_to_end(), lineage, segments)
+        plans = plan_publication(cluster, reader.read_to_end(), lineage, segments)
+    return [plan if plan.is_done else _refuse_beside(unblocking, plan) for plan in plans]
+
+
+def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
+    partition = plan.partition
+    if plan.refusal is not None or not unblocking.is_begun(partition.topic, partition.topic_id or ""):
+        return plan
+    refusal = UnblockHeldError(
+        f"tiersnap unblock has begun with {partition.topic} and has not ended: copying is off for a moment only",
+        hint="wait for it, or run tiersnap unblock --apply again if it was killed; then run the same command again",
+    )
+    return replace(plan, refusal=refusal)
 
 
 def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan], broker_id: int | None) -> int:

@@ -34,7 +34,9 @@ def can_speak(properties: Mapping[str, str]) -> bool:
 
 
 class RawConnection:
-    """One connection to one broker; a context that closes it.
+    """One connection to one broker, made anew once where the broker has closed it; a context that closes it.
+
+    Brokers close what was idle for ten minutes (connections.max.idle.ms), and whatever is open when they restart.
 
     Raises:
         BrokerUnavailableError: no connection or no answer; also from every method.
@@ -42,17 +44,20 @@ class RawConnection:
     """
 
     def __init__(self, host: str, port: int, properties: Mapping[str, str]) -> None:
+        self._host, self._port, self._properties = host, port, properties
         self._name = f"{host}:{port}"
         self._correlation = 0
+        self._socket = self._connect()
+
+    def _connect(self) -> socket.socket:
         try:
-            plain = socket.create_connection((host, port), _SECONDS)
+            plain = socket.create_connection((self._host, self._port), _SECONDS)
         except OSError as error:
-            raise BrokerUnavailableError(f"{self._name}: {error}", hint="run the same command again") from error
-        if properties.get("security.protocol", "plaintext").lower() != "ssl":
-            self._socket: socket.socket = plain
-            return
+            raise self._unavailable(error) from error
+        if self._properties.get("security.protocol", "plaintext").lower() != "ssl":
+            return plain
         try:
-            self._socket = _ssl_context(properties).wrap_socket(plain, server_hostname=host)
+            return _ssl_context(self._properties).wrap_socket(plain, server_hostname=self._host)
         except (OSError, ssl.SSLError) as error:
             plain.close()
             raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
@@ -76,16 +81,29 @@ class RawConnection:
         self._correlation += 1
         request = struct.pack(">hhi", _API, _VERSION, self._correlation) + _string(_HEADER_CLIENT) + body
         try:
-            self._socket.sendall(struct.pack(">i", len(request)) + request)
-            (length,) = struct.unpack(">i", self._read(4))
-            if not 4 <= length <= _LONGEST:
-                raise BrokerUnavailableError(f"{self._name}: an answer of {length} bytes is not Kafka's")
-            answer = self._read(length)
+            answer = self._exchange(request)
+        except (ConnectionError, ssl.SSLError):
+            self.close()
+            self._socket = self._connect()
+            try:
+                answer = self._exchange(request)
+            except OSError as error:
+                raise self._unavailable(error) from error
         except OSError as error:
-            raise BrokerUnavailableError(f"{self._name}: {error}", hint="run the same command again") from error
+            raise self._unavailable(error) from error
         if struct.unpack_from(">i", answer) != (self._correlation,):
             raise BrokerUnavailableError(f"{self._name}: an answer to another request")
         return answer[4:]
+
+    def _exchange(self, request: bytes) -> bytes:
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        (length,) = struct.unpack(">i", self._read(4))
+        if not 4 <= length <= _LONGEST:
+            raise BrokerUnavailableError(f"{self._name}: an answer of {length} bytes is not Kafka's")
+        return self._read(length)
+
+    def _unavailable(self, error: OSError) -> BrokerUnavailableError:
+        return BrokerUnavailableError(f"{self._name}: {error}", hint="run the same command again")
 
     def _read(self, length: int) -> bytes:
         data = bytearray()

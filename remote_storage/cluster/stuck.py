@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.cluster.copier import (
     STUCK_AFTER,
     Progress,
@@ -22,7 +22,8 @@ from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
 from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class StuckPartition:
         attempts: that failed, there or at what has been finished since.
         has_not_looked: all may be published already, and the copier does not know: a run was cut short, or nobody has
             switched it off and on.
+        fails_at: start offsets of copies that were begun and not finished; empty where the copier may be well.
+        seen: ids of all segments that were known when this was found.
     """
 
     partition: TopicIdPartition
@@ -41,21 +44,35 @@ class StuckPartition:
     next_offset: int
     attempts: int
     has_not_looked: bool = False
+    fails_at: frozenset[int] = frozenset()
+    seen: frozenset[str] = frozenset()
+
+    def is_at_work(self, cache: MetadataCache) -> bool:
+        """Whether somebody copies this partition, by what is known now: then nothing more may be published of it.
+
+        A copier that is stuck begins what it has begun before and finishes nothing. One that was freed meanwhile, by a
+        restart, a new leader or another run, begins or finishes something else.
+        """
+        new = (each for name, each in cache.segments(self.partition).items() if name not in self.seen)
+        is_moving = any(
+            each.state is not SegmentState.COPY_SEGMENT_STARTED or each.start_offset not in self.fails_at
+            for each in new
+        )
+        return not self.fails_at or is_moving
 
 
-def tiered_topics(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Mapping[str, Setting]]]:
-    """Those of `names` whose copier is on, and their settings."""
+def tiered_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic]:
+    """Those of `names` whose copier is on."""
     topics: dict[str, Topic] = {}
-    settings: dict[str, Mapping[str, Setting]] = {}
     for name, topic in cluster.topics(names).items():
-        found = cluster.settings(name)
+        settings = cluster.settings(name)
         try:
-            check_settings(name, found)
+            check_settings(name, settings)
         except (TieringOffError, CopyingOffError):
             continue
-        if not is_copying_off(found):
-            topics[name], settings[name] = topic, found
-    return topics, settings
+        if not is_copying_off(settings):
+            topics[name] = topic
+    return topics
 
 
 def find_stuck(
@@ -77,12 +94,25 @@ def find_stuck(
         why_outside = partial(outside_lineage, end_offset_for=lineage.of(each, leader), log_start_offset=start)
         ends[each] = first_offset_missing(cache.segments(each).values(), start, why_outside)
     blind = {each: len(blind_attempts(cache, each)) for each in candidates}
-    not_looked = set(resumed) | _still_failing(cluster, reader, candidates, ends, blind)
+    still_failing = _still_failing(cluster, reader, candidates, ends, blind)
+    not_looked = still_failing.union(resumed)
     found = []
     for each, leader in candidates.items():
         failed = len(attempts(cache, each, ends[each]))
         if each in not_looked or failed >= STUCK_AFTER:
-            found.append(StuckPartition(each, leader, ends[each], failed + blind[each], each in not_looked))
+            is_failing = each in still_failing or failed >= STUCK_AFTER
+            begun = cache.in_state(each, SegmentState.COPY_SEGMENT_STARTED) if is_failing else ()
+            found.append(
+                StuckPartition(
+                    each,
+                    leader,
+                    ends[each],
+                    failed + blind[each],
+                    each in not_looked,
+                    frozenset(segment.start_offset for segment in begun),
+                    frozenset(cache.segments(each)),
+                )
+            )
     return found
 
 

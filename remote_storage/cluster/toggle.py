@@ -56,6 +56,9 @@ def own_values(settings: Mapping[str, Setting], names: Mapping[str, str]) -> dic
 def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the settings to `off`, call `while_off`, and put those of `begun` back.
 
+    Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read
+    what was published before its next copier asks how far remote storage reaches.
+
     Raises:
         TransientError: a broker went away; where copying could not be switched on again the hint says so.
     """
@@ -67,6 +70,7 @@ def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off:
             # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
             time.sleep(SETTLE_SECONDS)
             while_off()
+            time.sleep(SETTLE_SECONDS)
         finally:
             # Also where the first request failed: its answer may be what was lost.
             _put_back(cluster, begun)

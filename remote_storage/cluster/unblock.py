@@ -1,14 +1,21 @@
-"""Partitions whose copier is stuck, freed while their broker runs: tiered, published, and the copier made to look."""
+"""Partitions whose copier is stuck, freed while their broker runs: tiered, published, and the copier made to look.
+
+What was tiered is published while copying is off, by what the records say then: whatever made the copier go on since it
+was found stuck, a restart, a new leader or another run, no segment becomes visible twice.
+"""
 
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 from tiersnap.remote_storage.cluster.begun import Begun, Records
-from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.lineage import Lineage, open_lineage
@@ -19,8 +26,8 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.cluster.toggle import own_values, restore, settings_while_off, toggle
-from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError, UnblockHeldError
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_of
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostTier
@@ -30,6 +37,9 @@ from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic, named
 
 _ROUNDS = 3
+_OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
+_POLL_SECONDS = 2.0
+T = TypeVar("T")
 
 
 @dataclass
@@ -78,6 +88,7 @@ class Unblock:
     broker_id: int | None
     talk: Callable[[str], None]
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
+    _segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)
     _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,10 +101,11 @@ class Unblock:
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
+            UnblockHeldError: another run was at a topic for longer than it should take.
         """
         names = self._partitions_in_sources()
         resumed = self._restore_what_was_left({topic for topic, _ in names})
-        topics, settings = tiered_topics(self.cluster, {topic for topic, _ in names})
+        topics = tiered_topics(self.cluster, {topic for topic, _ in names})
         candidates = {
             TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
             for topic, number in names
@@ -106,7 +118,6 @@ class Unblock:
                 return Unblocked(len(candidates))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
-            self._plan_toggles(settings)
             tiered = self._free(reader, lineage)
         return Unblocked(len(candidates), tuple(self._freeings.values()), tiered)
 
@@ -125,7 +136,8 @@ class Unblock:
 
     def _restore_what_was_left(self, names: set[str]) -> list[TopicIdPartition]:
         """Partitions that an earlier run was at; with --apply what it put aside is put back."""
-        left = self._records.find({name: topic.topic_id for name, topic in self.cluster.topics(names).items()})
+        topic_ids = {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}
+        left = self._when_no_other_is_at_it(lambda: self._records.find(topic_ids))
         for begun in left:
             if not self.host.apply:
                 self.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
@@ -133,42 +145,36 @@ class Unblock:
                 self.talk(f"{begun.topic}: a run was cut short; copying is switched on again")
         return [TopicIdPartition(begun.topic, begun.topic_id, number) for begun in left for number in begun.partitions]
 
-    def _plan_toggles(self, settings: Mapping[str, Mapping[str, Setting]]) -> None:
-        """Ask the cluster whether it would take the settings."""
-        cluster_id = self.cluster.cluster_id()
-        for topic in sorted({topic for topic, _ in self._freeings}):
-            stuck = [each.stuck.partition for each in self._of(topic)]
-            off = settings_while_off(settings[topic])
-            numbers = tuple(each.partition for each in stuck)
-            begun = Begun(cluster_id, topic, stuck[0].topic_id or "", numbers, own_values(settings[topic], off))
+    def _when_no_other_is_at_it(self, act: Callable[[], T]) -> T:
+        deadline, told = time.monotonic() + _OTHERS_SECONDS, False
+        while True:
             try:
-                self.cluster.change_settings(topic, off, validate_only=True)
-                self._toggles[topic] = Toggle(begun, off)
-            except ClusterRefusedError as refused:
-                for each in self._of(topic):
-                    each.needs_restart(refused.message)
+                return act()
+            except UnblockHeldError as held:
+                if time.monotonic() > deadline:
+                    raise
+                if not told:
+                    self.talk(f"{held.message}: waiting for it")
+                told = True
+                time.sleep(_POLL_SECONDS)
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host
-        if host.apply:
-            for each in self._toggles.values():
-                self._records.put(each.begun)
         tiered = self._tier()
-        plans = {(plan.partition.topic, plan.partition.partition): plan for plan in self._plan(reader, lineage)}
+        stuck = [each.stuck.partition for each in self._freeings.values()]
+        self._segments = [each for partition in stuck for each in finished_of(host.store, host.layout, partition)]
+        for topic in sorted({topic for topic, _ in self._freeings}):
+            self._plan_toggle(topic)
+        plans = self._plan(reader, lineage, self._freeings.values())
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)
         if host.apply:
-            publish_plans(self._metadata_topic, list(plans.values()), self.broker_id)
-            still_stuck = self._toggle_and_watch(reader)
-            for topic, each in self._toggles.items():
-                if topic not in still_stuck:
-                    self._records.drop(each.begun)
-            if still_stuck:
-                raise StillStuckError(
-                    f"{', '.join(still_stuck)}: the copier goes on failing at what is published",
-                    hint="restart the leader: its copier then goes on behind what was published",
-                )
+            waiting = [
+                plans[name] for name, each in self._freeings.items() if each.end is End.RESTART and name in plans
+            ]
+            publish_plans(self._metadata_topic, waiting, self.broker_id)
+            self._toggle_and_watch(reader, lineage)
         return tiered
 
     def _tier(self) -> HostOutcome:
@@ -180,29 +186,93 @@ class Unblock:
         )
         return HostOutcome(tuple(tiered))
 
-    def _plan(self, reader: MetadataReader, lineage: Lineage) -> list[PartitionPlan]:
-        host, stuck = self.host, [each.stuck.partition for each in self._freeings.values()]
-        segments = [segment for partition in stuck for segment in finished_of(host.store, host.layout, partition)]
-        return plan_publication(self.cluster, reader.read_to_end(), lineage, segments, stuck=stuck)
+    def _plan_toggle(self, topic: str) -> None:
+        """Ask the cluster whether it would take the settings."""
+        toggle_ = self._toggle_of(topic)
+        try:
+            self.cluster.change_settings(topic, toggle_.off, validate_only=True)
+            self._toggles[topic] = toggle_
+        except ClusterRefusedError as refused:
+            for each in self._of(topic):
+                each.needs_restart(refused.message)
 
-    def _toggle_and_watch(self, reader: MetadataReader) -> list[str]:
-        """Switch copying off and on until the copiers have looked; returns topics of those that have not."""
+    def _toggle_of(self, topic: str) -> Toggle:
+        settings = self.cluster.settings(topic)
+        stuck, off = [each.stuck.partition for each in self._of(topic)], settings_while_off(settings)
+        numbers = tuple(each.partition for each in stuck)
+        before = own_values(settings, off)
+        return Toggle(Begun(self.cluster.cluster_id(), topic, stuck[0].topic_id or "", numbers, before), off)
+
+    def _plan(
+        self, reader: MetadataReader, lineage: Lineage, freeings: Iterable[Freeing]
+    ) -> dict[TopicPartition, PartitionPlan]:
+        stuck = {each.stuck.partition for each in freeings}
+        segments = [each for each in self._segments if each.id.topic_id_partition in stuck]
+        plans = plan_publication(self.cluster, reader.read_to_end(), lineage, segments, stuck=stuck)
+        return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
+
+    def _toggle_and_watch(self, reader: MetadataReader, lineage: Lineage) -> None:
+        """Switch copying off, publish, and switch it on, until the copiers have looked."""
         pending = [topic for topic in self._toggles if self._planned(topic)]
         leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
         quiet = quiet_seconds(self.cluster, leaders)
-        for _ in range(_ROUNDS):
-            for topic in pending:
-                settings = self._toggles[topic]
-                toggle(self.cluster, settings.begun, settings.off, while_off=reader.read_to_end)
-                self.talk(f"{topic}: copying was switched off and on again")
-            planned = [each for topic in pending for each in self._planned(topic)]
-            if planned:
-                self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
-            found = watch(reader, [each.watched(reader.cache) for each in planned], quiet)
-            for each in planned:
-                each.conclude(found[each.stuck.partition])
-            pending = [topic for topic in pending if self._planned(topic)]
-        return pending
+        try:
+            for _ in range(_ROUNDS):
+                self._toggle_once(pending, reader, lineage)
+                planned = [each for topic in pending for each in self._planned(topic)]
+                if planned:
+                    self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
+                found = watch(reader, [each.watched(reader.cache) for each in planned], quiet)
+                for each in planned:
+                    each.conclude(found[each.stuck.partition])
+                pending = [topic for topic in pending if self._planned(topic)]
+            for topic, toggle_ in self._toggles.items():
+                if topic not in pending:
+                    self._records.drop(toggle_.begun)
+        finally:
+            self._records.leave()
+        if pending:
+            raise StillStuckError(
+                f"{', '.join(pending)}: the copier goes on failing at what is published",
+                hint="restart the leader: its copier then goes on behind what was published",
+            )
+
+    def _toggle_once(self, topics: Iterable[str], reader: MetadataReader, lineage: Lineage) -> None:
+        for topic in topics:
+            toggle_ = self._when_no_other_is_at_it(partial(self._record, topic))
+            while_off = partial(self._publish, topic, reader, lineage)
+            toggle(self.cluster, toggle_.begun, toggle_.off, while_off=while_off)
+            self.talk(f"{topic}: copying was switched off and on again")
+
+    def _record(self, topic: str) -> Toggle:
+        """Note what the topic has set, before it is changed; nobody else changes it from then on."""
+        toggle_ = self._toggle_of(topic)
+        self._records.put(toggle_.begun)
+        # Another run may have put its settings back between the two.
+        now = self._toggle_of(topic)
+        if now != toggle_:
+            self._records.put(now.begun)
+        self._toggles[topic] = now
+        return now
+
+    def _publish(self, topic: str, reader: MetadataReader, lineage: Lineage) -> None:
+        """Publish what is still to be published now that no copier is at work; what others freed is left to them."""
+        planned = self._planned(topic)
+        plans = self._plan(reader, lineage, planned)
+        mine = []
+        for freeing in planned:
+            plan = plans.get(freeing.name)
+            if plan is None:
+                continue
+            if plan.refusal is not None:
+                freeing.refuse(plan.refusal)
+            elif plan.leader != freeing.stuck.leader or freeing.stuck.is_at_work(reader.cache):
+                freeing.leave(plan)
+            else:
+                freeing.take(plan)
+                mine.append(plan)
+        publish_plans(self._metadata_topic, mine, self.broker_id)
+        reader.read_to_end()
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for (name, _), each in self._freeings.items() if name == topic]

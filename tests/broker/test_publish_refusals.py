@@ -23,6 +23,7 @@ from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -202,6 +203,22 @@ def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
     assert (code, row["refused"], row["publish"]) == (4, "CopyingOnError", CLOSED)
     assert "remote.log.copy.disable=true" in said and "tiersnap unblock" in said
     assert states(site.broker, "held")["COPY_SEGMENT_FINISHED"] == 0
+
+
+def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothing_is_published(site, publish):
+    remote, before = site.tier("ledger"), site.records()
+    (topic_id,) = (path.name.removeprefix("ledger-0-") for path in remote.glob("kafka-tiered-storage/ledger-0-*"))
+    begun = Begun("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
+    records = Records(DirectoryStore(remote))
+    records.put(begun)
+    try:
+        code, row, said = publish(remote, "--apply")
+    finally:
+        records.drop(begun)
+
+    assert (code, row["refused"]) == (3, "UnblockHeldError")
+    assert "unblock --apply again if it was killed" in said
+    assert site.records() == before
 
 
 def test_both_layouts_tell_the_same(site, publish):

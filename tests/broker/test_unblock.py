@@ -27,6 +27,7 @@ from tests.broker.harness.topics import admin_client, alter_topic, wait_for_lead
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.remote_storage.cluster.client import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
@@ -120,6 +121,68 @@ def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finis
         assert own_settings(broker) == before
         assert not list(tier.directory.glob("claims/*/unblock.json"))
         assert tier.complete_bases(TOPIC) == tuple(bases[:10])
+
+
+def test_what_others_freed_at_the_last_moment_is_left_to_them(current_disks, copy_of, tmp_path, capsys, monkeypatch):
+    """The broker is restarted with its snapshot while the run is about to switch copying off."""
+    disks = copy_of(current_disks)
+    folder = disks.partition(TOPIC)
+    bases = segment_bases(folder)
+    (snapshot,) = folder.glob(f"{bases[5]:020d}.snapshot")
+    content = snapshot.read_bytes()
+    snapshot.unlink()
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        wait_for_leader(broker, TOPIC)
+        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        change_settings = Cluster.change_settings
+        restarts = []
+
+        def after_a_restart(cluster, topic, settings, *, validate_only=False):
+            if not validate_only and not restarts:
+                assert finished_logs(tier, bases[4]) == 1, "it is tiered, and not published yet"
+                restarts.append(1)
+                broker.stop()
+                snapshot.write_bytes(content)
+                broker.start()
+                wait_for_leader(broker, TOPIC)
+                wait_until(lambda: states(broker, TOPIC).get("COPY_SEGMENT_FINISHED") == 10, "it copies", seconds=60)
+            change_settings(cluster, topic, settings, validate_only=validate_only)
+
+        monkeypatch.setattr(Cluster, "change_settings", after_a_restart)
+        code, rows = unblock(broker, capsys, "--apply")
+        assert restarts == [1]
+        assert (code, rows[0]["outcome"], rows[0]["tier"], rows[0]["publish"]) == (0, "FREED", 6, 0), rows
+        assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 10, "none became visible twice"
+        assert finished_logs(tier, bases[4]) == 2, "ours is left over: maintain remove-orphans removes it"
+        assert own_settings(broker).get("remote.log.copy.disable") is None
+
+
+def finished_logs(tier: LocalTier, base: int) -> int:
+    """Logs of a segment in remote storage."""
+    return len(list(tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-*/{base:020d}-*.log")))
+
+
+def test_two_runs_at_one_topic_wait_for_each_other(current_disks, copy_of, tmp_path):
+    disks = copy_of(current_disks)
+    bases = segment_bases(disks.partition(TOPIC))
+    drop_snapshot(disks.partition(TOPIC), bases[3])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        wait_for_leader(broker, TOPIC)
+        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
+        with (
+            subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as one,
+            subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as other,
+        ):
+            said = [process.communicate(timeout=120)[1] for process in (one, other)]
+        assert (one.returncode, other.returncode) == (0, 0), said
+        assert own_settings(broker).get("remote.log.copy.disable") is None
+        assert not list(tier.directory.glob("claims/*/unblock.json"))
+        wait_until(lambda: states(broker, TOPIC).get("COPY_SEGMENT_FINISHED") == 10, "all is remote", seconds=30)
 
 
 def own_settings(broker: Broker) -> dict[str, str]:

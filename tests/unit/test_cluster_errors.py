@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
+
 import pytest
 from confluent_kafka import KafkaError
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import LeaderLineage
 from tiersnap.remote_storage.cluster.passing_errors import PASSING
+from tiersnap.remote_storage.cluster.raw_connection import RawConnection
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode
@@ -39,3 +44,28 @@ class WithoutBrokers(Cluster):
 def test_a_leader_that_has_gone_is_waited_for():
     with LeaderLineage(WithoutBrokers(NOBODY)) as lineage, pytest.raises(BrokerUnavailableError, match="broker 2"):
         lineage.of(TopicIdPartition("t", "A" * 22, 0), 2)(0)
+
+
+def answer_one_request_a_connection(server: socket.socket) -> None:
+    """OffsetForLeaderEpoch of t-0: epoch 4 ends at 70."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            _, _, correlation = struct.unpack_from(">hhi", connection.recv(length, socket.MSG_WAITALL))
+            body = struct.pack(">iiih1sihiiq", correlation, 0, 1, 1, b"t", 1, 0, 0, 4, 70)
+            connection.sendall(struct.pack(">i", len(body)) + body)
+
+
+def test_a_connection_that_the_broker_closed_meanwhile_is_made_anew():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_one_request_a_connection, args=(server,), daemon=True).start()
+        with RawConnection(*server.getsockname(), {}) as connection:
+            assert [connection.end_offset_for("t", 0, 4) for _ in range(3)] == [(4, 70)] * 3
+            server.shutdown(socket.SHUT_RDWR)
+            server.close()
+            with pytest.raises(BrokerUnavailableError):
+                connection.end_offset_for("t", 0, 4)

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tiersnap.jobs.options.cluster import read_properties
+from tiersnap.remote_storage.claims import Process, this_process
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Setting
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests
-from tiersnap.remote_storage.errors import CopyingOnError, ObjectChangedError
+from tiersnap.remote_storage.errors import CopyingOnError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
@@ -67,24 +68,51 @@ def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
     records.put(BEGUN)
     assert (tmp_path / f"claims/a.b-c-{TOPIC_ID}/unblock.json").is_file()
     later = Records(store)
-    assert later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID}) == [BEGUN]
+    (found,) = later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID})
+    assert (replace(found, process=None), found.process) == (BEGUN, this_process())
     assert later.find({"a.b-c": OTHER_ID}) == [], "a topic that was made anew"
     fewer = replace(BEGUN, partitions=(7,))
     later.put(fewer)
-    assert Records(store).find({"a.b-c": TOPIC_ID}) == [fewer]
+    assert [each.partitions for each in Records(store).find({"a.b-c": TOPIC_ID})] == [(7,)]
     later.drop(fewer)
     assert Records(store).find({"a.b-c": TOPIC_ID}) == []
 
 
-def test_what_another_run_has_recorded_is_not_overwritten(tmp_path):
-    first, second = Records(DirectoryStore(tmp_path)), Records(DirectoryStore(tmp_path))
+HERE = this_process()
+ELSEWHERE = Process("another-host", 7, "")
+GONE = replace(HERE, pid=2**22 + 1)  # above the largest pid of Linux
+
+
+def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
+    first, second = Records(DirectoryStore(tmp_path), process=ELSEWHERE), Records(DirectoryStore(tmp_path))
     first.put(BEGUN)
-    with pytest.raises(ObjectChangedError, match=r"another run of tiersnap unblock is at a\.b-c"):
+    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap unblock is at a\.b-c"):
         second.put(replace(BEGUN, partitions=(1,)))
-    assert second.find({"a.b-c": TOPIC_ID}) == [BEGUN]
+    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
+        second.find({"a.b-c": TOPIC_ID})
+    assert caught.value.exit_code is ExitCode.TRANSIENT
     first.put(replace(BEGUN, partitions=(2,)))
-    with pytest.raises(ObjectChangedError):
-        second.put(replace(BEGUN, partitions=(1,)))
+    first.drop(BEGUN)
+    second.put(replace(BEGUN, partitions=(1,)))
+    first.drop(BEGUN)
+    assert [each.partitions for each in second.find({"a.b-c": TOPIC_ID})] == [(1,)], "what is another's is not dropped"
+
+
+def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_heard_of_for_long(tmp_path, monkeypatch):
+    for name, process in (("said so", ELSEWHERE), ("gone", GONE), ("old", ELSEWHERE)):
+        store = DirectoryStore(tmp_path / name)
+        left, later = Records(store, process=process), Records(store)
+        left.put(BEGUN)
+        if name == "said so":
+            left.leave()
+        if name == "old":
+            monkeypatch.setattr("tiersnap.remote_storage.cluster.begun.STALE_AFTER_MS", -1)
+        assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID})] == [BEGUN], name
+        later.put(replace(BEGUN, partitions=(1,)))
+        left.leave()
+        with pytest.raises(UnblockHeldError):
+            left.put(BEGUN)
+        assert [each.partitions for each in later.find({"a.b-c": TOPIC_ID})] == [(1,)], name
 
 
 @pytest.mark.parametrize(
