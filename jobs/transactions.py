@@ -47,12 +47,12 @@ def transactions(
     findings = [finding for log_dir in log_dirs for finding in log_dir.findings]
     as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc
     if question == Question.FIND_HANGING:
-        search = HangingSearch(log_dirs, count, timeout, as_of, check_crc=check_crc)
+        search = HangingSearch(log_dirs, count, timeout, as_of, check_crc=check_crc, stops_at_unknown=asked.before_4_3)
         judged, log = search.judged(partitions_of(log_dirs, sources, asked.topic, asked.partition))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         show_hanging(output, chosen, outcome, as_of=as_of, everything=asked.everything)
         return outcome.exit_code
-    log = read_transaction_log(log_dirs, partition_count=count, check_crc=check_crc)
+    log = read_transaction_log(log_dirs, partition_count=count, check_crc=check_crc, stops_at_unknown=asked.before_4_3)
     findings += [*log.findings, *([] if log.missing_finding is None else [log.missing_finding])]
     if asked.transactional_id is not None:
         known = [described(log, asked.transactional_id)]

@@ -48,6 +48,7 @@ class TransactionsRequest:
         max_transaction_timeout: ms, the brokers' transaction.max.timeout.ms.
         everything: also open transactions that do not hang.
         partition_count: of `__transaction_state`; None to tell it from where the transactional ids are.
+        before_4_3: what brokers before 4.3 make of values of a version that they do not know.
         as_of: epoch ms.
     """
 
@@ -57,6 +58,7 @@ class TransactionsRequest:
     max_transaction_timeout: int | None
     everything: bool
     partition_count: int | None
+    before_4_3: bool
     as_of: int
     check_crc: bool
 
@@ -97,6 +99,12 @@ transactions_options = as_one(
         "--partition-count",
         type=click.IntRange(min=1),
         help="Partitions of __transaction_state in the cluster.  [default: told from where the transactional ids are]",
+    ),
+    click.option(
+        "--before-4.3",
+        "before_4_3",
+        is_flag=True,
+        help="As coordinators before Kafka 4.3 see it: nothing of a partition behind a value of an unknown version.",
     ),
     as_of_option,
     params.crc_option,

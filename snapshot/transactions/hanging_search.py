@@ -30,11 +30,12 @@ class HangingSearch:
         as_of: int,
         *,
         check_crc: bool = True,
+        stops_at_unknown: bool = False,
     ) -> None:
         """Arguments as those of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
         self._log_dirs, self._partition_count = log_dirs, partition_count
         self._max_transaction_timeout, self._as_of = max_transaction_timeout, as_of
-        self._check_crc = check_crc
+        self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
         self.findings: list[Finding] = []
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
@@ -44,7 +45,12 @@ class HangingSearch:
             for log_dir, partition in partitions
             for transaction in self._opened(log_dir, partition)
         ]
-        log = read_transaction_log(self._log_dirs, partition_count=self._partition_count, check_crc=self._check_crc)
+        log = read_transaction_log(
+            self._log_dirs,
+            partition_count=self._partition_count,
+            check_crc=self._check_crc,
+            stops_at_unknown=self._stops_at_unknown,
+        )
         judged = []
         looked_again: dict[str, set[tuple[int, int]]] = {}
         for log_dir, partition, transaction in seen:

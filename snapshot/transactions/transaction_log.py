@@ -74,15 +74,25 @@ class TransactionLog:
 
 
 def read_transaction_log(
-    log_dirs: Sequence[LogDir], *, partition_count: int | None = None, check_crc: bool = True
+    log_dirs: Sequence[LogDir],
+    *,
+    partition_count: int | None = None,
+    check_crc: bool = True,
+    stops_at_unknown: bool = False,
 ) -> TransactionLog:
     """Read every partition of `__transaction_state` in these directories.
 
     Args:
         partition_count: the topic's (transaction.state.log.num.partitions); None infers it from where the ids are.
+        stops_at_unknown: read a partition up to the first value of an unknown version alone, as brokers before 4.3 do.
     """
     found = [
-        _read_partition(log_dir.filesystem, read_partition(log_dir.filesystem, path, log_dir.checkpoints), check_crc)
+        _read_partition(
+            log_dir.filesystem,
+            read_partition(log_dir.filesystem, path, log_dir.checkpoints),
+            check_crc,
+            stops_at_unknown=stops_at_unknown,
+        )
         for log_dir in log_dirs
         for path in _folders(log_dir)
     ]
@@ -122,7 +132,9 @@ class _ReadPartition:
     hides_states: bool = False
 
 
-def _read_partition(filesystem: fs.FileSystem, partition: Partition, check_crc: bool) -> _ReadPartition:
+def _read_partition(
+    filesystem: fs.FileSystem, partition: Partition, check_crc: bool, *, stops_at_unknown: bool
+) -> _ReadPartition:
     """Decode the newest record of each key, and the newest whose version nobody knows.
 
     Ids are few and their records many, so that all others are looked at in passing only.
@@ -135,7 +147,11 @@ def _read_partition(filesystem: fs.FileSystem, partition: Partition, check_crc: 
         for record in records:
             kept = newest if has_known_version(record.value) else unknown
             kept[record.key] = record, segment.log.path
+            if unknown and stops_at_unknown:
+                break
         read.findings += records.findings
+        if unknown and stops_at_unknown:
+            break
     problems: list[Finding] = []
     for record, path in (*newest.values(), *unknown.values()):
         decoded = read_record(record, partition.partition, path)

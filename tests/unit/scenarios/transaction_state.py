@@ -24,7 +24,12 @@ LISTED = (("orders", 0), ("orders", 2), ("__consumer_offsets", 12))
 
 def read(tmp_path: Path, *records: tuple[bytes | None, bytes | None], partition: int = 0, count: int = 1):
     write_states(tmp_path, partition, *records)
-    return read_transaction_log([open_log_dir(str(tmp_path))], partition_count=count)
+    return reread(tmp_path, count)
+
+
+def reread(tmp_path: Path, count: int = 1, *, stops_at_unknown: bool = False):
+    opened = open_log_dir(str(tmp_path))
+    return read_transaction_log([opened], partition_count=count, stops_at_unknown=stops_at_unknown)
 
 
 def kinds(log: TransactionLog) -> list[FindingKind]:
@@ -86,6 +91,9 @@ def _(tmp_path: Path) -> None:
     # Brokers from 4.3 on pass this one record by; what an older one makes of the id nobody can say.
     assert {name: each.value.producer_id for name, each in log.states.known.items()} == {"a": 1, "b": 2}
     assert (log.states.unreadable, log.is_current("a"), log.is_current("b")) == ({"a"}, False, True)
+    older = reread(tmp_path, stops_at_unknown=True)
+    assert kinds(older) == [FindingKind.UNKNOWN_VERSION]
+    assert list(older.states.known) == ["a"], "before 4.3 a coordinator knows nothing of what is behind"
 
 
 @scenario("T07")
