@@ -34,7 +34,10 @@ def show(output: Output, done: Done, *, applied: bool) -> None:
         for each in deleted:
             for left in each.failures:
                 output.warn(f"still there: {left.key}: {left.reason}")
-    if not going:
+    if not done:
+        # As it is once all of a topic has gone; or its name was mistyped.
+        output.warn("nothing to delete: there are no remote segments of a topic and partition that was asked for")
+    elif not going:
         output.talk("nothing to delete")
     elif not applied:
         output.talk("nothing was deleted: give --apply")

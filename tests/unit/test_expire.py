@@ -278,6 +278,8 @@ def test_the_command_plans_refuses_without_a_word_and_deletes_when_told(archive,
     assert [row["state"] for row in done.rows] == ["DELETE_SEGMENT_FINISHED"] * 2
     assert left_of(archive, layout) == [10]
     assert_said(expire(archive, "--log-start", "10", "--unmanaged", "--apply"), 0, "nothing to delete")
+    mistyped = tiersnap("expire", "--remote", str(archive.root), "--topic", "order", "--retention", "1d", "--unmanaged")
+    assert_said(mistyped, 0, "no remote segments of a topic and partition that was asked for")
 
 
 def test_the_command_takes_sizes_and_says_what_it_needs(archive):
