@@ -1,7 +1,8 @@
 """The main job in a process of its own, for the memory of its driver: `python -m tests.perf.fleet fixed|segments …`.
 
-Prints one JSON object. CPU seconds are those of all processes of the job (driver, JVM, workers), from /proc; memory of
-Python is its peak, memory of the JVM the most that its heap held after a collection and before one, from its log.
+Prints one JSON object. CPU seconds are those of all processes of the job (driver, JVM, executors, workers), from /proc;
+memory of Python is its peak. `segments` runs on a standalone cluster of one worker, because in local mode tasks share
+the JVM of the driver; its heap is collected in full every three seconds, and what is left then is what is counted.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from pyspark.sql import SparkSession
 
 from tests.perf.make_log import LogShape
 from tests.perf.measure import peak_bytes
+from tests.spark.clusters import standalone
+from tiersnap.jobs import delta_jars
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.session import open_session
 
-_COLLECTED = re.compile(r"GC\(\d+\) Pause .* (\d+)M->(\d+)M\(")
+_COLLECTED = re.compile(r"Pause Full .* \d+M->(\d+)M\(")
+_COLLECT = "-XX:+UseG1GC -XX:G1PeriodicGCInterval=3000 -XX:-G1PeriodicGCInvokesConcurrent"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,13 +81,9 @@ def cpu_of_tree() -> float:
     return sum(ticks[number] for number in ours) / _TICKS
 
 
-def heap(log: Path) -> dict[str, int]:
-    """Bytes of the heap: the most that a collection found, and the most that it left."""
-    found = [(int(before), int(after)) for before, after in _COLLECTED.findall(log.read_text())]
-    return {
-        "before": max((before for before, _ in found), default=0) << 20,
-        "after": max((after for _, after in found), default=0) << 20,
-    }
+def heap(log: Path) -> int:
+    """Bytes: the most that a full collection left."""
+    return max(map(int, _COLLECTED.findall(log.read_text())), default=0) << 20
 
 
 def fixed(session: Callable[[], SparkSession], source: str, work: Path) -> list[Ran]:
@@ -108,15 +108,22 @@ def segments(session: Callable[[], SparkSession], source: str, work: Path, shape
 def main(kind: str, source: str, folder: str, *shape: str) -> None:
     work = Path(folder)
     log = work / "gc.log"
-    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:gc:file={log}:uptime:filecount=0"
-
-    def session() -> SparkSession:
-        return open_session("local[2]", {"spark.driver.extraJavaOptions": flags})
-
     if kind == "fixed":
-        runs = fixed(session, source, work)
-    else:
-        runs = segments(session, source, work, LogShape(**json.loads(shape[0])))
+        runs = fixed(lambda: open_session("local[2]", {}), source, work)
+        print(json.dumps({"runs": [asdict(each) for each in runs]}))
+        return
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = delta_jars.jars()
+    conf = {
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {_COLLECT} -Xlog:gc:file={log}:uptime:filecount=0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.jars": ",".join(jars),
+        "spark.executor.memory": "900m",
+    }
+    with standalone(work / "cluster", workers=1, cores=2) as cluster:
+        runs = segments(lambda: open_session(cluster.url, conf), source, work, LogShape(**json.loads(shape[0])))
+        SparkSession.builder.getOrCreate().stop()
     print(json.dumps({"runs": [asdict(each) for each in runs], "python": peak_bytes(), "heap": heap(log)}))
 
 

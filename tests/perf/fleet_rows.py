@@ -64,7 +64,7 @@ def rows(scale: Scale) -> Iterator[Row]:
         )
     memories = (
         ("Python's peak", _PYTHON, lambda each: each["python"]),
-        ("JVM heap after collections", _HEAP, lambda each: each["heap"]["after"]),
+        ("JVM heap after full collections", _HEAP, lambda each: each["heap"]),
     )
     for name, limit, memory in memories:
         small, large = memory(found[least]), memory(found[most])
@@ -76,7 +76,6 @@ def rows(scale: Scale) -> Iterator[Row]:
             f"{small // MIB} MiB ({least:,} segments)",
             growth,
             growth <= _GROWTH and large <= limit,
-            f"heap before collections {found[most]['heap']['before'] // MIB} MiB" if "heap" in name else "",
         )
 
 
