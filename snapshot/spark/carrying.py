@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.spark.grouping import by_key
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
-from tiersnap.snapshot.tasks.partition_input import Source
+from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 
 _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
 
@@ -77,9 +75,4 @@ def input_columns(source: Source, offset: Column, part: Column, **filled: list[s
 
 def carry(rows: DataFrame, task: CarryPartition) -> DataFrame:
     """INPUT -> PARTITIONS, one partition at a time; the snapshots are put from the tasks."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    ordered = rows.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "source", "offset", "part")
-    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.PARTITIONS)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.PARTITIONS)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.spark.carrying import input_columns
+from tiersnap.snapshot.spark.grouping import by_key
 from tiersnap.snapshot.spark.remote import current
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
-from tiersnap.snapshot.tasks.partition_input import Source
+from tiersnap.snapshot.tasks.partition_input import INPUT_ORDER, Source
 
 
 def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> DataFrame:
@@ -25,9 +23,4 @@ def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> 
     known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
     found = input_columns(Source.COPIES, F.col("start_offset"), F.lit(0), copy=schemas.REMOTE_LOG_SEGMENTS.names)
     rows = facts.select(*known).unionByName(ours.select(*found))
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    ordered = rows.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "source", "offset", "part")
-    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.JUDGED)
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)

@@ -13,10 +13,11 @@ from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.spark.batches import SEGMENT_OF_BATCH
+from tiersnap.snapshot.spark.grouping import by_key
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
-from tiersnap.snapshot.tasks.partition_input import HEADER, SURVEY_INPUT, Source
+from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, SURVEY_INPUT, Source
 
 _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -76,9 +77,4 @@ def _columns(source: Source, offset: Column, part: Column, filled: str) -> list[
 
 def surveyed(rows: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
     """SURVEY_INPUT -> what the task says of each partition, one partition at a time."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    ordered = rows.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "source", "offset", "part")
-    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, schemas.of_arrow(schema))
+    return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.of_arrow(schema))

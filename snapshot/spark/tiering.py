@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.spark.grouping import by_key
 from tiersnap.snapshot.spark.listing import listed_segments
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
@@ -64,10 +65,5 @@ def tier(
     Args:
         tasks: no more of them at once; None for as many as the session makes.
     """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    spread = ready.repartition(*PARTITION_KEY) if tasks is None else ready.repartition(tasks, *PARTITION_KEY)
-    ordered = spread.sortWithinPartitions(*PARTITION_KEY, "base_offset")
-    return ordered.groupBy(*PARTITION_KEY).applyInArrow(run, of_arrow(schema))
+    function = lambda _, batches: task(batches)  # noqa: E731
+    return by_key(ready, PARTITION_KEY, ["base_offset"], function, of_arrow(schema), tasks=tasks)

@@ -16,8 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.spark import schemas
+from tiersnap.snapshot.spark.grouping import by_key
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
 from tiersnap.snapshot.tables import schemas as tables
+from tiersnap.snapshot.tasks.groups import Key
 
 ENTRIES = pa.schema(
     [
@@ -32,12 +34,7 @@ _PARTITION = ("log_dir", "topic", "partition")
 
 def fold(batches: DataFrame) -> DataFrame:
     """`record_batches` -> `producer_deltas`: one run a segment, folded in offset order."""
-    ordered = batches.repartition(*_SEGMENT).sortWithinPartitions(*_SEGMENT, "base_offset")
-    return (
-        ordered.groupBy(*_SEGMENT)
-        .applyInArrow(_fold_segment, schemas.PRODUCER_DELTAS)
-        .select(*tables.PRODUCER_DELTAS.names)
-    )
+    return by_key(batches, _SEGMENT, ["base_offset"], _fold_segment, schemas.PRODUCER_DELTAS)
 
 
 def carry(deltas: DataFrame) -> DataFrame:
@@ -46,10 +43,7 @@ def carry(deltas: DataFrame) -> DataFrame:
     `end_offset` is the base offset of the next segment that holds producers; the last one of a partition has none after
     it and gives no rows.
     """
-    ordered = deltas.repartition(*_PARTITION).sortWithinPartitions(*_PARTITION, "run_offset", "producer_id")
-    return (
-        ordered.groupBy(*_PARTITION).applyInArrow(_carry_partition, from_arrow_schema(ENTRIES)).select(*ENTRIES.names)
-    )
+    return by_key(deltas, _PARTITION, ["run_offset", "producer_id"], _carry_partition, from_arrow_schema(ENTRIES))
 
 
 def relevant(deltas: DataFrame, *, as_of: int, expiration: int) -> DataFrame:
@@ -84,7 +78,7 @@ def segment_summary(batches: DataFrame) -> DataFrame:
     )
 
 
-def _fold_segment(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _fold_segment(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     producers = ProducerFold()
     last = -1
     for batch in batches:
@@ -100,7 +94,7 @@ def _fold_segment(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch])
     yield pa.RecordBatch.from_arrays([*constants, *columns], schema=tables.PRODUCER_DELTAS)
 
 
-def _carry_partition(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _carry_partition(key: Key, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     state = ProducerFold()
     current: int | None = None
     for batch in batches:
@@ -124,7 +118,7 @@ def _to_deltas(batch: pa.RecordBatch) -> np.ndarray:
     return deltas
 
 
-def _entries(key: tuple[pa.Scalar, ...], end_offset: int, state: ProducerFold) -> pa.RecordBatch:
+def _entries(key: Key, end_offset: int, state: ProducerFold) -> pa.RecordBatch:
     entries = state.entries()
     constants = [pa.repeat(value, entries.size) for value in (*key, pa.scalar(end_offset, pa.int64()))]
     columns = [pa.array(np.ascontiguousarray(entries[name])) for name in ENTRY_DTYPE.names or ()]
@@ -132,7 +126,7 @@ def _entries(key: tuple[pa.Scalar, ...], end_offset: int, state: ProducerFold) -
 
 
 def _require_order(values: np.ndarray, last: int, name: str, *, strictly: bool = True) -> None:
-    """Sorting before groupBy is kept by the plan of Spark 4.1 and promised by nobody, so it is checked."""
+    """A fold in another order is another fold, so the order is checked."""
     steps = np.diff(values, prepend=last)
     if (steps < (1 if strictly else 0)).any():
         raise ValueError(f"{name} does not ascend within a group: Spark did not keep the order of the sort")

@@ -28,12 +28,13 @@ def to_lists(many: list[np.ndarray]) -> pa.ListArray:
 
 
 def from_lists(lists: pa.ListArray) -> list[np.ndarray]:
-    """The inverse of `to_lists`; null gives no deltas."""
-    values = lists.values
+    """The inverse of `to_lists`, also of a slice; null gives no deltas."""
+    ends = lists.offsets.to_numpy()
+    values = lists.values.slice(ends[0], ends[-1] - ends[0])
+    ends = ends - ends[0]
     flat = np.empty(len(values), DELTA_DTYPE)
     for name, _ in DELTA_FIELDS:
         flat[name] = values.field(name).to_numpy(zero_copy_only=False)
-    ends = lists.offsets.to_numpy()
     return [
         flat[start:end] if is_valid else NO_DELTAS
         for start, end, is_valid in zip(ends[:-1], ends[1:], lists.is_valid().to_pylist(), strict=True)

@@ -7,8 +7,8 @@
     DECODES   rows of `segments`, ascending in base offset and part
     BATCHES   of a survey: headers of the newest batches of each producer, ascending in offset
 
-Rows come sorted by (source, offset, part). Spark sorts them before it groups; nobody promises that grouping keeps the
-order, so it is checked here.
+Rows come sorted by INPUT_ORDER, by which Spark sorts them; a carry in another order is another carry, so it is checked
+here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, REMOTE_LOG_SEGMENTS, SEGMENTS
+
+INPUT_ORDER = ("source", "offset", "part")
 
 
 class Source(IntEnum):
