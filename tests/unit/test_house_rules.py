@@ -22,6 +22,7 @@ pytestmark = pytest.mark.unit
         "from pandas import DataFrame",
         "for row in frame.collect():",
         "frame.toArrow()",
+        "rows.groupBy('topic').applyInArrow(f, schema)",
     ],
 )
 def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
