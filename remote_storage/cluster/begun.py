@@ -13,10 +13,12 @@ maintain remove-orphans` then removes the object.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tiersnap.remote_storage.claims.process import Process, is_gone, this_process
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
@@ -28,6 +30,9 @@ from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, Transi
 
 _LARGEST_RECORD = 1 << 20  # bytes
 _REQUESTS_AT_ONCE = 8
+_OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
+_POLL_SECONDS = 2.0
+T = TypeVar("T")
 STALE_AFTER_MS = 600_000
 """Longer than any topic is switched off, and than any round of switching and watching."""
 
@@ -150,6 +155,21 @@ class Records:
             hint="wait for it, then run the same command again; if it is dead, its record counts for "
             f"{max(STALE_AFTER_MS - age, 0) // 1000} s more",
         )
+
+
+def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T:
+    """What `act` gives, as soon as it does not raise UnblockHeldError; raised after three minutes."""
+    deadline, told = time.monotonic() + _OTHERS_SECONDS, False
+    while True:
+        try:
+            return act()
+        except UnblockHeldError as held:
+            if time.monotonic() > deadline:
+                raise
+            if not told:
+                talk(f"{held.message}: waiting for it")
+            told = True
+            time.sleep(_POLL_SECONDS)
 
 
 def decode_begun(data: bytes, topic: str, topic_id: str, *, name: str) -> Begun:

@@ -102,6 +102,8 @@ class Freeing:
         known = {PublishAction.KNOWN, PublishAction.COVERED}
         ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action in known]
         self.next_offset = max([self.stuck.next_offset, *ends])
+        if self.end is End.RESTART:
+            self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
 
     def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
         """Whether it lies in a gap below the offset where the copier is."""

@@ -1,0 +1,166 @@
+"""Stuck partitions that are tiered, released: copying off, published, copying on, and the copiers watched.
+
+What was tiered is published while copying is off, by what the records say then: whatever made the copier go on since it
+was found stuck, a restart, a new leader or another run, no segment becomes visible twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from tiersnap.remote_storage.cluster.begun import Begun, Records, when_nobody_is_at_it
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
+from tiersnap.remote_storage.cluster.freeing import End, Freeing
+from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.planner import plan_publication
+from tiersnap.remote_storage.cluster.publish import publish_plans
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off, toggle
+from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+
+_ROUNDS = 3
+
+Plans = Mapping[TopicPartition, PartitionPlan]
+
+
+@dataclass(frozen=True)
+class Toggle:
+    """How a topic is switched off and on: what it had, and what it has in between."""
+
+    begun: Begun
+    off: Mapping[str, str]
+
+
+@dataclass
+class ReleaseTopics:
+    """The topics of some stuck partitions.
+
+    Attributes:
+        records: what must be put back, and who is at it.
+        freeings: told what is planned and what became of them.
+        segments: finished copies of their partitions.
+        broker_id: named in records; None for each partition's leader.
+        talk: told what is done, and what takes a while.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    reader: MetadataReader
+    lineage: Lineage
+    records: Records
+    freeings: Sequence[Freeing]
+    segments: Sequence[RemoteLogSegmentMetadata]
+    broker_id: int | None
+    talk: Callable[[str], None]
+    _toggles: dict[str, Toggle] = field(default_factory=dict)
+
+    def ask_settings(self) -> None:
+        """Ask the cluster whether copying may be switched off; partitions of other topics wait for a restart."""
+        for topic in sorted({each.name[0] for each in self.freeings}):
+            asked = self._toggle_of(topic)
+            try:
+                self.cluster.change_settings(topic, asked.off, validate_only=True)
+                self._toggles[topic] = asked
+            except ClusterRefusedError as refused:
+                for each in self._of(topic):
+                    each.needs_restart(refused.message)
+
+    def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PartitionPlan]:
+        """What is to be published of them, by what the records say now."""
+        stuck = {each.stuck.partition for each in freeings}
+        segments = [each for each in self.segments if each.id.topic_id_partition in stuck]
+        plans = plan_publication(self.cluster, self.reader.read_to_end(), self.lineage, segments, stuck=stuck)
+        return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
+
+    def run(self, plans: Plans) -> None:
+        """Publish, with copying off where it can be, until the copiers have looked.
+
+        Raises:
+            StillStuckError: copiers go on failing at what is published; the records of their topics stay.
+            UnblockHeldError: another run was at a topic for longer than it should take.
+        """
+        waiting = [each for each in self.freeings if each.end is End.RESTART]
+        self._publish(waiting, {each.name: plans[each.name] for each in waiting if each.name in plans})
+        pending = [topic for topic in self._toggles if self._planned(topic)]
+        leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
+        quiet = quiet_seconds(self.cluster, leaders)
+        try:
+            for _ in range(_ROUNDS):
+                for topic in pending:
+                    self._switch_off_and_on(topic)
+                self._watch([each for topic in pending for each in self._planned(topic)], quiet)
+                pending = [topic for topic in pending if self._planned(topic)]
+            for topic, each in self._toggles.items():
+                if topic not in pending:
+                    self.records.drop(each.begun)
+        finally:
+            self.records.leave()
+        if pending:
+            raise StillStuckError(
+                f"{', '.join(pending)}: the copier goes on failing at what is published",
+                hint="restart the leader: its copier then goes on behind what was published",
+            )
+
+    def _switch_off_and_on(self, topic: str) -> None:
+        noted = when_nobody_is_at_it(partial(self._note, topic), self.talk)
+
+        def publish() -> None:
+            planned = self._planned(topic)
+            self._publish(planned, self.plan(planned))
+            self.reader.read_to_end()
+
+        toggle(self.cluster, noted.begun, noted.off, while_off=publish)
+        self.talk(f"{topic}: copying was switched off and on again")
+
+    def _note(self, topic: str) -> Toggle:
+        """Record what the topic has set, before it is changed; nobody else changes it from then on."""
+        noted = self._toggle_of(topic)
+        self.records.put(noted.begun)
+        # Another run may have put its settings back between the two.
+        now = self._toggle_of(topic)
+        if now != noted:
+            self.records.put(now.begun)
+        self._toggles[topic] = now
+        return now
+
+    def _publish(self, freeings: Iterable[Freeing], plans: Plans) -> None:
+        """Publish what still is to be published; what others freed since is left to them."""
+        mine = []
+        for freeing in freeings:
+            plan = plans.get(freeing.name)
+            if plan is None:
+                continue
+            if plan.refusal is not None:
+                freeing.refuse(plan.refusal)
+            elif plan.leader != freeing.stuck.leader or freeing.stuck.is_at_work(self.reader.cache):
+                freeing.leave(plan)
+            else:
+                freeing.take(plan)
+                mine.append(plan)
+        publish_plans(self.metadata_topic, mine, self.broker_id)
+
+    def _watch(self, freeings: Sequence[Freeing], quiet: float) -> None:
+        if freeings:
+            self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
+        found = watch(self.reader, [each.watched(self.reader.cache) for each in freeings], quiet)
+        for each in freeings:
+            each.conclude(found[each.stuck.partition])
+
+    def _toggle_of(self, topic: str) -> Toggle:
+        settings = self.cluster.settings(topic)
+        stuck, off = [each.stuck.partition for each in self._of(topic)], settings_while_off(settings)
+        numbers = tuple(each.partition for each in stuck)
+        before = own_values(settings, off)
+        return Toggle(Begun(self.cluster.cluster_id(), topic, stuck[0].topic_id or "", numbers, before), off)
+
+    def _of(self, topic: str) -> list[Freeing]:
+        return [each for each in self.freeings if each.name[0] == topic]
+
+    def _planned(self, topic: str) -> list[Freeing]:
+        return [each for each in self._of(topic) if each.end is End.PLANNED]
