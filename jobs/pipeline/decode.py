@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.counted import MOST_TOLD
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -20,7 +21,6 @@ from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
-MOST_TOLD = 20
 TABLE = "record_batches"
 
 
