@@ -19,7 +19,7 @@ _KEPT = (FactKind.CARRIED, FactKind.STATE, FactKind.BOUNDARY)
 def partition_input(
     listed: DataFrame, changes: DataFrame, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
 ) -> DataFrame:
-    """INPUT rows of the partitions that changed.
+    """INPUT rows of the partitions that changed, without `copy`, which none of them has.
 
     Args:
         listed: LISTED rows.
@@ -55,7 +55,7 @@ def partition_input(
         .select(*input_columns(Source.WINDOW, F.col("base_offset"), F.col("part"), decode=schemas.SEGMENTS.names))
     )
     rows = ours.select(*listings).unionByName(facts.select(*known)).unionByName(decodes.select(*decoded))
-    return rows.unionByName(shown) if is_bounded else rows
+    return (rows.unionByName(shown) if is_bounded else rows).drop("copy")
 
 
 def input_columns(source: Source, offset: Column, part: Column, **filled: list[str]) -> list[Column]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tiersnap.snapshot.tasks.groups import Key, groups
@@ -38,5 +39,8 @@ def by_key(
         for key, group in groups(batches, keys):
             yield from function(key, group)
 
-    spread = rows.repartition(*keys) if tasks is None else rows.repartition(tasks, *keys)
+    # By a hash of the keys and not by the keys: where rows lie by the keys already, after a join say, Spark leaves the
+    # shuffle out, and may then read what came from that join without one (OptimizeShuffleWithLocalRead).
+    place = F.xxhash64(*keys)
+    spread = rows.repartition(place) if tasks is None else rows.repartition(tasks, place)
     return spread.sortWithinPartitions(*keys, *order).mapInArrow(run, schema)

@@ -22,5 +22,6 @@ def verdicts(partitions: DataFrame, copies: DataFrame, task: JudgePartition) -> 
     ours = carried.join(current(copies).drop("topic"), on=["topic_id", "partition"])
     known = input_columns(Source.FACTS, F.col("offset"), F.col("part"), fact=schemas.PARTITIONS.names)
     found = input_columns(Source.COPIES, F.col("start_offset"), F.lit(0), copy=schemas.REMOTE_LOG_SEGMENTS.names)
-    rows = facts.select(*known).unionByName(ours.select(*found))
+    # What no row of these has would be written to the task as a null in each of its nested columns.
+    rows = facts.select(*known).unionByName(ours.select(*found)).drop("listed", "decode")
     return by_key(rows, PARTITION_KEY, INPUT_ORDER, lambda _, batches: task(batches), schemas.JUDGED)

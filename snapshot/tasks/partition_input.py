@@ -88,7 +88,7 @@ SURVEY_INPUT = pa.schema(
 
 
 class PartitionInput:
-    """The rows of one partition, once, from the first to the last.
+    """The rows of one partition, once, from the first to the last; columns that none of them fills may be left out.
 
     Attributes:
         listed: the row of LISTED.
