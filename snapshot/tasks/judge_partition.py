@@ -50,6 +50,8 @@ class JudgePartition:
             kinds[row["kind"]][row["offset"]] = dict(row)
         carried = kinds[FactKind.CARRIED].get(0)
         if carried is None:
+            if kinds[FactKind.SEGMENT] or kinds[FactKind.BOUNDARY] or any(True for _ in copies):
+                raise ValueError("segments and no carry of their partition: Spark did not bring its rows together")
             return
         boundaries, segments = kinds[FactKind.BOUNDARY], kinds[FactKind.SEGMENT]
         partition = to_partition(carried)
