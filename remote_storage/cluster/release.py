@@ -85,8 +85,7 @@ class ReleaseTopics:
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
         """
-        waiting = [each for each in self.freeings if each.end is End.RESTART]
-        self._publish(waiting, {each.name: plans[each.name] for each in waiting if each.name in plans})
+        self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
         pending = [topic for topic in self._toggles if self._planned(topic)]
         leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
         quiet = quiet_seconds(self.cluster, leaders)

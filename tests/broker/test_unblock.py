@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,13 @@ def options(broker: Broker) -> list[str]:
     ]
 
 
+def make_stick(broker: Broker, settings: Mapping[str, str] | None = None) -> None:
+    """Switch tiering on, with more `settings` of the topic, and wait until its copier has failed twice."""
+    wait_for_leader(broker, TOPIC)
+    alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, **(settings or {})})
+    wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+
+
 def digests(folder: Path) -> dict[str, tuple[int, str]]:
     """Modification time and content of every file."""
     return {
@@ -66,9 +74,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
     drop_snapshot(folder, bases[5])
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
-        wait_for_leader(broker, TOPIC)
-        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
-        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        make_stick(broker)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4])
         before = digests(folder)
 
@@ -101,9 +107,7 @@ def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finis
     drop_snapshot(disks.partition(TOPIC), bases[1])
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
-        wait_for_leader(broker, TOPIC)
-        alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, "local.retention.bytes": "1000000000"})
-        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        make_stick(broker, {"local.retention.bytes": "1000000000"})
         before = own_settings(broker)
 
         killed_while_off(broker, signal.SIGTERM)
@@ -133,9 +137,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them(current_disks, cop
     snapshot.unlink()
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
-        wait_for_leader(broker, TOPIC)
-        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
-        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        make_stick(broker)
         change_settings = Cluster.change_settings
         restarts = []
 
@@ -170,9 +172,7 @@ def test_two_runs_at_one_topic_wait_for_each_other(current_disks, copy_of, tmp_p
     drop_snapshot(disks.partition(TOPIC), bases[3])
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
-        wait_for_leader(broker, TOPIC)
-        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
-        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        make_stick(broker)
         command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
         with (
             subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as one,
@@ -216,9 +216,7 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
     closed = segment_bases(disks.partition(TOPIC))[:-1]
     tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
     with Broker(disks, UPGRADED_VERSION, tier=tier) as broker:
-        wait_for_leader(broker, TOPIC)
-        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
-        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        make_stick(broker)
 
         code, rows = unblock(broker, capsys, "--apply")
 
