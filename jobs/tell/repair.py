@@ -74,6 +74,13 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
         yield f"{wrong} snapshots are not to be trusted: give --replace to replace them"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{unread} snapshots could not be read: run as the user that runs the broker"
+    if unknown := repair.actions[RepairAction.NO_START]:
+        yield (
+            f"{unknown} cannot be made: the log begins in remote storage, and the snapshot is missing where its files "
+            "begin. Put it there, then repair again: tiersnap fetch --from REMOTE --topic TOPIC --partition PARTITION "
+            "--offset N --index producer-snapshot --out LOGDIR/TOPIC-PARTITION/FILE --apply, with FILE as the reasons "
+            "name it, and N the offset below it"
+        )
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "

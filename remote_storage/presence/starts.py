@@ -65,7 +65,7 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
     """The snapshot of a row of listed.START.
 
     Raises:
-        SnapshotChangedError: it is gone, or another one than the claim says.
+        SnapshotChangedError: it is gone, or another one than the claim says, where a claim was read.
     """
     segment_id = RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, start["segment_id"])
     metadata = RemoteLogSegmentMetadata(
@@ -84,8 +84,8 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
     except ObjectNotFoundError as error:
         data, cause = b"", error.message
     else:
-        cause = f"its snapshot has CRC {crc32c(data):08x}, its claim says {start['crc32c']:08x}"
-    if crc32c(data) != start["crc32c"]:
+        cause = f"its snapshot has CRC {crc32c(data):08x}, its claim says {start['crc32c'] or 0:08x}"
+    if not data or start["crc32c"] not in (None, crc32c(data)):
         raise SnapshotChangedError(
             f"{segment_id}: {cause}", hint="tiersnap restore looks at it", offset=start["offset"], at=""
         )

@@ -18,7 +18,9 @@ from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.listed import LISTED
 
 Row = dict[str, Any]
-VERSION = 1
+VERSION = 2
+# Columns that an older version does not have, and the first that does.
+_ADDED = {"log_start_checkpoint": 2}
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -89,7 +91,9 @@ class Listing:
             version = int((table.schema.metadata or {})[_VERSION_KEY])
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            (row,) = table.select(COLLECTED.names).to_pylist()
+            later = {column for column, since in _ADDED.items() if since > version}
+            (row,) = table.select([column for column in COLLECTED.names if column not in later]).to_pylist()
+            row |= dict.fromkeys(later)
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
                 f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",

@@ -99,6 +99,7 @@ class Partition:
         deleted_segments: how many lie below the log start offset. DeleteRecords or retention deleted their records,
             and their leader epochs with them; a broker neither reads nor tiers them and removes them by and by.
         log_start_offset: max of its checkpoint and the first segment's base offset.
+        log_start_checkpoint: its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
         cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
         snapshots: snapshot files by exclusive end offset.
     """
@@ -112,6 +113,7 @@ class Partition:
     leader_epochs: LeaderEpochs | None = None
     high_watermark: int | None = None
     log_start_offset: int = 0
+    log_start_checkpoint: int | None = None
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
     deleted_segments: int = 0
@@ -120,6 +122,12 @@ class Partition:
     def name(self) -> str:
         """`<topic>-<partition>`."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def begins_in_remote_storage(self) -> bool:
+        """Whether the log goes back further than its files: a broker checkpoints the log start of every tiered log."""
+        known = self.log_start_checkpoint
+        return known is not None and bool(self.segments) and known < self.segments[0].base_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +310,8 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))
     key = (topic, number)
-    log_start = max(known.log_start_offsets.get(key, 0), segments[0].base_offset if segments else 0)
+    checkpoint = known.log_start_offsets.get(key)
+    log_start = max(checkpoint or 0, segments[0].base_offset if segments else 0)
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > log_start)
     return replace(
         empty,
@@ -313,6 +322,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
         leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),
         high_watermark=known.high_watermarks.get(key),
         log_start_offset=log_start,
+        log_start_checkpoint=checkpoint,
         cleaner_offset=known.cleaner_offsets.get(key),
         findings=tuple(findings),
     )

@@ -37,6 +37,7 @@ class RepairAction(StrEnum):
     NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
     ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
     STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
+    NO_START = "NO_START"  # the log begins in remote storage, and no state is known where its files begin
     NEVER_TIERED = "NEVER_TIERED"  # of a compacted or internal topic
 
     @property
@@ -47,7 +48,12 @@ class RepairAction(StrEnum):
     @property
     def waits(self) -> bool:
         """Whether a segment goes on waiting for this snapshot until somebody does something."""
-        return self in (RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED)
+        return self in _WAITS
+
+
+_WAITS = frozenset(
+    {RepairAction.NEEDS_REPLACE, RepairAction.ABOVE_NEWEST, RepairAction.UNVERIFIED, RepairAction.NO_START}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,8 @@ class Planner:
         action = self._action(boundary.offset, found)
         if action is None:
             return
+        if action.writes and boundary.provenance.lacks_start:
+            action = RepairAction.NO_START
         entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
         planned = PlannedSnapshot(
             offset=boundary.offset,

@@ -9,7 +9,7 @@ a broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -124,18 +124,23 @@ class PartitionState:
         log_start: int,
         cleaned_below: int | None = None,
         start: StartState | None = None,
+        is_continued: bool = False,
     ) -> None:
         """Begin at the first segment, or at `start`.
 
         Args:
             log_start: base offset of the first segment; above 0 the batches before it are gone.
             cleaned_below: first offset that compaction has not passed, None when it never ran.
+            is_continued: the batches before the first segment are in remote storage and not gone, so without a state
+                nothing that is computed may be written.
         """
         self._producers = ProducerFold()
         self._step = 0
         self.folded_from = log_start
         self.history_from = log_start
         self._is_window = False
+        self.is_continued = is_continued
+        self.lacks_start = is_continued and start is None
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
@@ -152,7 +157,14 @@ class PartitionState:
         """Of the entries computed here."""
         if self.folded_from == 0 or self.has_adopted:
             return Provenance.COMPUTED
+        if self.lacks_start:
+            return Provenance.COMPUTED_FROM_LOCAL_START
         return Provenance.COMPUTED_WITHIN_WINDOW if self._is_window else Provenance.COMPUTED_FROM_LOG_START
+
+    def begin(self, *, read_snapshot: ReadSnapshot) -> None:
+        """Take the file at the first offset of a log that is continued, as a broker does that starts from it."""
+        if self.boundary(self.folded_from, read_snapshot=read_snapshot).found.is_start:
+            self.lacks_start = False
 
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
@@ -174,6 +186,8 @@ class PartitionState:
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None:
             self._adopt(theirs)
             entries = self._entries_here()
+        elif self.lacks_start and not comparison.is_start:
+            comparison = replace(comparison, says=f"{comparison.says}; {self._why_none_can_be_made()}")
         return Boundary(
             offset,
             entries,
@@ -210,8 +224,12 @@ class PartitionState:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
         self._producers = ProducerFold(theirs.size)
         self._producers.combine(from_entries(theirs))
-        self.has_adopted = True
+        self.has_adopted, self.lacks_start = True, False
         self._step += 1
+
+    def _why_none_can_be_made(self) -> str:
+        name = snapshot_file.file_name(self.folded_from)
+        return f"none can be made: the log begins in remote storage, and {name}, where its files begin, is missing too"
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""

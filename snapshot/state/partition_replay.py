@@ -109,17 +109,20 @@ def replay_partition(
     read_snapshot: ReadSnapshot,
     *,
     start: StartState | None = None,
+    is_continued: bool | None = None,
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
     The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
-    the offset of `start`.
+    the offset of `start`. `is_continued` says whether the log goes back further in remote storage, where more is known
+    of it than the checkpoints say.
     """
     replay = Replay(partition, started_at=start.offset if start else 0)
     state = PartitionState(
         log_start=partition.segments[0].base_offset if partition.segments else 0,
         cleaned_below=partition.cleaner_offset,
         start=start,
+        is_continued=partition.begins_in_remote_storage if is_continued is None else is_continued,
     )
     return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1)
 
@@ -132,13 +135,15 @@ def _boundaries(
         return
     first = partition.segments[0].base_offset
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
+    if state.is_continued and started_at <= first:
+        state.begin(read_snapshot=read_snapshot)
     for segment in partition.segments:
         runs, end = read_runs(segment, inside(cuts, segment))
         replay.ends[segment.base_offset] = end
         replay.log_end = end.last_offset + 1
         if segment.base_offset < started_at:
             continue
-        if segment.is_active:
+        if segment.is_active and not state.lacks_start:
             replay.closed_state = state.state(segment.base_offset)
         wanted = {*inside(snapshots, segment), segment.base_offset}
         if segment.is_active:

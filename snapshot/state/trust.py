@@ -49,7 +49,13 @@ class Provenance(StrEnum):
     BROKER_UNVERIFIED = "BROKER_UNVERIFIED"  # nobody compared it: it lies before the window that was scanned
     COMPUTED = "COMPUTED"  # from offset 0, or from a trusted snapshot
     COMPUTED_FROM_LOG_START = "COMPUTED_FROM_LOG_START"  # what came before is gone, as it would be for a broker
+    COMPUTED_FROM_LOCAL_START = "COMPUTED_FROM_LOCAL_START"  # what came before is in remote storage, and was not seen
     COMPUTED_WITHIN_WINDOW = "COMPUTED_WITHIN_WINDOW"  # what came before the scanned window may have expired
+
+    @property
+    def lacks_start(self) -> bool:
+        """Whether producers may be missing that a broker which is restored from remote storage knows."""
+        return self is Provenance.COMPUTED_FROM_LOCAL_START
 
 
 # What a file can be after it was compared with the log, each entry counted.

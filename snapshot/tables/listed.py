@@ -67,7 +67,7 @@ START = pa.struct(
         ("offset", _LONG),  # exclusive
         ("segment_id", _TEXT),
         ("segment_start_offset", _LONG),
-        ("crc32c", _LONG),  # of the whole snapshot, by the copy's claim
+        ("crc32c", _LONG),  # of the whole snapshot, by the copy's claim; null for a copy whose claim nobody read
         ("provenance", _TEXT),
     ]
 )
@@ -85,6 +85,7 @@ LISTED = pa.schema(
         ("leader_epochs", pa.list_(LEADER_EPOCH)),
         ("high_watermark", _LONG),
         ("log_start_offset", _LONG),
+        ("log_start_checkpoint", _LONG),  # of every tiered log; null where the partition is not in the file
         ("cleaner_offset", _LONG),
         ("findings", pa.list_(FINDING)),
         ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
@@ -124,6 +125,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         else [{"epoch": epoch, "start_offset": start} for epoch, start in partition.leader_epochs],
         "high_watermark": partition.high_watermark,
         "log_start_offset": partition.log_start_offset,
+        "log_start_checkpoint": partition.log_start_checkpoint,
         "cleaner_offset": partition.cleaner_offset,
         "findings": [finding.as_dict() for finding in partition.findings],
     }
@@ -151,7 +153,10 @@ def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any
 
 def chains(partition: Partition) -> Iterator[str]:
     """For each segment the digest of what a state at its base offset is made of."""
-    digest = hashlib.blake2b(repr((partition.topic_id, partition.cleaner_offset)).encode(), digest_size=12)
+    origin: tuple[object, ...] = (partition.topic_id, partition.cleaner_offset)
+    if partition.begins_in_remote_storage:
+        origin += ("remote storage",)
+    digest = hashlib.blake2b(repr(origin).encode(), digest_size=12)
     snapshots = sorted(partition.snapshots.items())
     place = 0
     for segment in partition.segments:
@@ -194,6 +199,7 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
         leader_epochs=None if epochs is None else tuple((epoch["epoch"], epoch["start_offset"]) for epoch in epochs),
         high_watermark=row["high_watermark"],
         log_start_offset=row["log_start_offset"],
+        log_start_checkpoint=row["log_start_checkpoint"],
         cleaner_offset=row["cleaner_offset"],
         findings=tuple(
             Finding(FindingKind(finding["kind"]), finding["path"], finding["position"], finding["message"])

@@ -21,7 +21,6 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, StartState
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
-from tiersnap.snapshot.state.producer_state import from_entries
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
@@ -42,6 +41,7 @@ from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.look_again import why_not_read
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
+from tiersnap.snapshot.tasks.remote_start import is_claimed, is_continued, read_entries, start_state
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
@@ -107,7 +107,12 @@ class _Carry:
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
         try:
-            start = self._remote_start() or self._start() or self._window_start()
+            start = (
+                self._remote_start(claimed=True)
+                or self._start()
+                or self._window_start()
+                or self._remote_start(claimed=False)
+            )
         except TiersnapError as unknown:
             yield from self._unfinished(unknown)
             return
@@ -116,6 +121,7 @@ class _Carry:
             self._read_runs,
             self._read_snapshot,
             start=start,
+            is_continued=is_continued(self._partition, self._listed["copies"] or ()),
         )
         for boundary in boundaries:
             self._settle(boundary)
@@ -157,13 +163,15 @@ class _Carry:
         deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
         return StartState(offset, deltas, carried["history_from"], carried["has_adopted"])
 
-    def _remote_start(self) -> StartState | None:
-        """The snapshot that went to remote storage with the last segment before those that are not there."""
-        found = self._listed["start"]
-        if found is None or self._task.look is None:
+    def _remote_start(self, *, claimed: bool) -> StartState | None:
+        """The state that the listing names in remote storage, if it is one of this kind."""
+        start, look = self._listed["start"], self._task.look
+        if start is None or look is None or is_claimed(start) != claimed:
             return None
-        offset, provenance = found["offset"], Provenance(found["provenance"])
-        entries = snapshot_file.decode(self._task.look.read_start(self._partition, found))
+        entries = read_entries(look, self._partition, start)
+        if entries is None:
+            return None
+        offset = start["offset"]
         opened = entries.compress(entries["current_txn_first_offset"] >= 0)
         self._boundaries[offset] = self._fact(
             FactKind.BOUNDARY,
@@ -173,13 +181,11 @@ class _Carry:
                 {"producer_id": producer_id, "first_offset": first}
                 for producer_id, first in opened[["producer_id", "current_txn_first_offset"]].tolist()
             ],
-            provenance=str(provenance),
+            provenance=start["provenance"],
             folded_from=offset,
         )
-        begins = self._partition.segments[0].base_offset
-        is_complete = provenance is not Provenance.COMPUTED_FROM_LOG_START
         self._rows.begin_at(offset)
-        return StartState(offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
+        return start_state(self._partition, start, entries)
 
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""
@@ -245,7 +251,7 @@ class _Carry:
         )
         self._boundaries[boundary.offset] = row
         found = boundary.found.verdict(self._task.now, self._task.options.producer_expiration)
-        if self._task.sink is None or not self._is_wanted(boundary.offset, found):
+        if self._task.sink is None or not self._is_wanted(boundary.offset, found, boundary.provenance):
             return
         if self._task.away:
             if not self._errors:
@@ -279,9 +285,9 @@ class _Carry:
             row["written_by"] = self._task.run
         self._stored.append(stored)
 
-    def _is_wanted(self, offset: int, found: SnapshotVerdict) -> bool:
+    def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
         options = self._task.options
-        if not may_be_stored(self._partition, offset):
+        if not may_be_stored(self._partition, offset) or provenance.lacks_start:
             return False
         if options.every_boundary:
             return True

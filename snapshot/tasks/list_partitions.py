@@ -13,6 +13,7 @@ from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.trust import Provenance
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
@@ -64,9 +65,25 @@ class ListPartitions:
         """A row of LISTED with what remote storage holds of the partition."""
         row |= self._remote(partition)
         mark_tiered(row, partition)
+        if row["remote_error"] is None:
+            row["start"] = self._before(row, partition)
         if self.wants_start and row["remote_error"] is None:
             row |= self._start(row, partition)
         return row
+
+    def _before(self, row: dict[str, Any], partition: Partition) -> dict[str, Any] | None:
+        """A row of listed.START of the copy, whoever made it, that ends where the files begin; it costs no request."""
+        first = partition.segments[0].base_offset if partition.segments else 0
+        for copy in row["copies"]:
+            if copy["end_offset"] + 1 == first and _agrees(copy, partition):
+                return {
+                    "offset": first,
+                    "segment_id": copy["segment_id"],
+                    "segment_start_offset": copy["start_offset"],
+                    "crc32c": None,
+                    "provenance": str(Provenance.BROKER),
+                }
+        return None
 
     def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
@@ -79,9 +96,10 @@ class ListPartitions:
         if self.look is None or not copies:
             return {}
         try:
-            return {"start": self.look.find_start(partition, copies[:_MOST_STARTS])}
+            found = self.look.find_start(partition, copies[:_MOST_STARTS])
         except TiersnapError as error:
             return {"remote_error": f"{partition.name}: {error.message}", "is_transient": True}
+        return {} if found is None else {"start": found}
 
     def _remote(self, partition: Partition) -> dict[str, Any]:
         """The columns that say what remote storage holds; after a server that does not answer none is asked again."""

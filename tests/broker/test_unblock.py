@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from tests.broker.harness.broker import Broker
-from tests.broker.harness.damage import drop_snapshot, segment_bases
+from tests.broker.harness.damage import drop_snapshot, drop_snapshots_but_newest, segment_bases, snapshots
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import (
     CURRENT_VERSION,
@@ -29,6 +29,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.snapshot.formats.snapshot_file import decode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
@@ -97,6 +98,32 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 12
 
         assert unblock(broker, capsys, "--apply") == (0, [])
+
+
+def test_a_producer_that_is_known_in_remote_storage_alone_is_in_the_snapshots_that_are_made(
+    current_disks, copy_of, tmp_path, capsys
+):
+    disks = copy_of(current_disks)
+    folder = disks.partition(TOPIC)
+    bases, brokers_own = segment_bases(folder), snapshots(folder)
+    drop_snapshot(folder, bases[5])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker, {"local.retention.bytes": "1"})
+        wait_until(lambda: segment_bases(folder)[0] == bases[4], "what is tiered is deleted here", seconds=60)
+    drop_snapshots_but_newest(folder, 1)
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+        code, rows = unblock(broker, capsys, "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+
+    copied = {each.base_offset: each.files[".snapshot"].read_bytes() for each in tier.segments(TOPIC)}
+    ends = dict(zip(bases, bases[1:], strict=False))
+    assert sorted(copied) == bases[:10]
+    last_heard = decode(brokers_own[bases[10]])["last_offset"]
+    assert last_heard.min() < bases[4], "one producer wrote nothing to the segments that are left here"
+    for base, data in copied.items():
+        assert decode(data).tolist() == decode(brokers_own[ends[base]]).tolist(), base
 
 
 def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finishes(

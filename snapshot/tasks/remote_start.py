@@ -1,0 +1,68 @@
+"""Where a carry begins whose log goes back further in remote storage: with the snapshot of a copy (listed.START).
+
+Either a copy of ours, whose claim was read, on the way through what is tiered; or the copy that ends where the files
+begin, whoever made it. The latter is what a follower begins with when it restores its state from remote storage
+(TierStateMachine.buildRemoteLogAuxState).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.coverage import coverage_of
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.carry import StartState
+from tiersnap.snapshot.state.producer_state import from_entries
+from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.tables.remote_log_segments import finished_copies
+from tiersnap.snapshot.tasks.remote_look import RemoteLook
+
+Start = Mapping[str, Any]
+
+
+def is_claimed(start: Start) -> bool:
+    """Whether the copy is one of ours, and its claim says what its snapshot was made of."""
+    return start["crc32c"] is not None
+
+
+def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.ndarray | None:
+    """Entries (ENTRY_DTYPE) of the snapshot; None for one that no claim vouches for and that is damaged.
+
+    Raises:
+        TiersnapError: it cannot be read, or is another one than its claim says.
+    """
+    data = look.read_start(partition, start)
+    try:
+        return snapshot_file.decode(data)
+    except CorruptDataError:
+        if is_claimed(start):
+            raise
+        return None
+
+
+def start_state(partition: Partition, start: Start, entries: np.ndarray) -> StartState:
+    """The state to begin with. A file at the offset of an unclaimed one is still adopted if it says that and more."""
+    offset = start["offset"]
+    if not is_claimed(start):
+        return StartState(offset, from_entries(entries), history_from=offset, has_adopted=False)
+    is_complete = Provenance(start["provenance"]) is not Provenance.COMPUTED_FROM_LOG_START
+    begins = partition.segments[0].base_offset
+    return StartState(offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
+
+
+def is_continued(partition: Partition, copies: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the log goes back further in remote storage: by its checkpoint, else by what is found there.
+
+    Args:
+        copies: rows of listed.COPY.
+    """
+    if partition.log_start_checkpoint is not None or not partition.segments:
+        return partition.begins_in_remote_storage
+    first = partition.segments[0].base_offset
+    remote = coverage_of(finished_copies(copies), partition.leader_epochs or (), first + 1)
+    return first > 0 and remote.covers(first - 1, first)

@@ -1,0 +1,150 @@
+"""A log whose first segments are in remote storage alone: the state where its files begin is known there, or here.
+
+The answer is always the one of the whole log, folded before retention took its beginning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import Ran, tiersnap
+from tests.reference.log_builder import data_batch, marker, write_partition
+from tiersnap.snapshot.formats import snapshot_file
+
+pytestmark = pytest.mark.unit
+
+SEGMENTS = {
+    0: [data_batch(0, 10, 1, 0, 0)],
+    10: [data_batch(10, 9, 2, 0, 0, transactional=True), marker(19, 2, 0, 0, commit=True)],
+    20: [data_batch(20, 10, 3, 0, 0)],
+    30: [data_batch(30, 10, 3, 0, 10)],
+    40: [data_batch(40, 5, 3, 0, 20)],
+}
+EMPTY = bytes.fromhex("000148674bc700000000")
+LAYOUTS = ["aiven", "local-tiered-storage"]
+
+
+def tier(source: Path, remote: Path, *words: str | Path) -> Ran:
+    return tiersnap("tier", source, "--remote", remote, "--now", "2026-11-21T13:00:00Z", "--apply", *words)
+
+
+@pytest.fixture(name="whole")
+def fixture_whole(tmp_path: Path) -> dict[int, bytes]:
+    """Snapshots of the whole log by offset."""
+    write_partition(tmp_path / "whole", "orders", 0, SEGMENTS, high_watermark=45, indexes=True)
+    assert tiersnap("repair", tmp_path / "whole", "--all", "--out", tmp_path / "out").exit_code == 0
+    found = {int(path.stem): path.read_bytes() for path in (tmp_path / "out").rglob("*.snapshot")}
+    assert snapshot_file.decode(found[40])["producer_id"].tolist() == [1, 2, 3]
+    return found
+
+
+def as_brokers_copied(tmp_path: Path, layout: str) -> Path:
+    """Remote storage with the first two segments, and nothing that says that tiersnap made them."""
+    first = {base: SEGMENTS[base] for base in (0, 10, 20)}
+    write_partition(tmp_path / "before", "orders", 0, first, high_watermark=30, indexes=True)
+    assert tier(tmp_path / "before", tmp_path / "remote", "--layout", layout).exit_code == 0
+    for path in (tmp_path / "remote").rglob("*"):
+        if path.is_file() and b'"finished"' in path.read_bytes():
+            path.unlink()
+    return tmp_path / "remote"
+
+
+def shortened(tmp_path: Path, *, checkpoint: int | None = 0, snapshots: dict[int, bytes] | None = None) -> Path:
+    """The log directory after local retention."""
+    left = {base: SEGMENTS[base] for base in (20, 30, 40)}
+    write_partition(
+        tmp_path / "logs",
+        "orders",
+        0,
+        left,
+        snapshots=snapshots or {},
+        high_watermark=45,
+        log_start_offset=checkpoint,
+        leader_epochs=[(0, 0)],
+        indexes=True,
+    )
+    return tmp_path / "logs"
+
+
+def stored(remote: Path) -> dict[int, bytes]:
+    """Snapshots that tiersnap computed and put there, by offset."""
+    return {int(path.stem): path.read_bytes() for path in remote.rglob("*.snapshot") if path.stem.isdigit()}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("checkpoint", [0, None])
+def test_the_state_is_that_of_the_copy_which_ends_where_the_files_begin(
+    tmp_path: Path, whole: dict[int, bytes], layout: str, checkpoint: int | None
+) -> None:
+    remote = as_brokers_copied(tmp_path, layout)
+    before = stored(remote)
+    ran = tier(shortened(tmp_path, checkpoint=checkpoint), remote, "--layout", layout)
+    assert ran.exit_code == 0, ran.err
+    made = {offset: data for offset, data in stored(remote).items() if offset not in before}
+    assert made == {offset: whole[offset] for offset in (30, 40)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_empty_file_where_the_files_begin_says_less_than_the_copy_and_is_not_taken(
+    tmp_path: Path, whole: dict[int, bytes], layout: str
+) -> None:
+    remote = as_brokers_copied(tmp_path, layout)
+    assert tier(shortened(tmp_path, snapshots={20: EMPTY}), remote, "--layout", layout).exit_code == 0
+    assert stored(remote)[40] == whole[40]
+
+
+def test_a_file_that_says_more_than_the_copy_is_taken(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    remote = as_brokers_copied(tmp_path, "local-tiered-storage")
+    for path in remote.rglob("*"):
+        if path.is_file() and path.read_bytes() == whole[20]:
+            path.write_bytes(EMPTY)
+    logs = shortened(tmp_path, snapshots={20: whole[20]})
+    assert tier(logs, remote, "--layout", "local-tiered-storage").exit_code == 0
+    assert stored(remote)[40] == whole[40]
+
+
+def test_without_remote_storage_the_file_where_the_files_begin_is_the_start(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    logs = shortened(tmp_path, snapshots={20: whole[20]})
+    ran = tiersnap("repair", logs, "--above-newest", "--apply")
+    assert ran.exit_code == 0, ran.err
+    assert {row["provenance"] for row in ran.rows} == {"COMPUTED"}
+    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
+        f"{offset:020d}": whole[offset] for offset in (20, 30, 40)
+    }
+
+
+@pytest.mark.parametrize("words", [[], ["--replace"], ["--all"]])
+def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_path: Path, words: list[str]) -> None:
+    logs = shortened(tmp_path, snapshots={30: b"\x00\x01garbage"})
+    target = ["--out", tmp_path / "out"] if "--all" in words else ["--above-newest", "--apply"]
+    ran = tiersnap("repair", logs, *words, *target)
+    assert ran.exit_code == 4, ran.err
+    assert "tiersnap fetch" in ran.err
+    assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
+    assert "00000000000000000020.snapshot, where its files begin, is missing too" in ran.rows[-1]["reason"]
+    assert not list((tmp_path / "out").rglob("*.snapshot"))
+    refused = tier(logs, tmp_path / "remote", *words)
+    assert refused.exit_code == 4
+    assert not stored(tmp_path / "remote")
+
+
+def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_path: Path) -> None:
+    ran = tiersnap("repair", shortened(tmp_path, checkpoint=20), "--above-newest", "--apply")
+    assert ran.exit_code == 0
+    assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
+
+
+def test_a_damaged_snapshot_of_a_copy_starts_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    remote = as_brokers_copied(tmp_path, "local-tiered-storage")
+    for path in remote.rglob("*"):
+        if path.is_file() and path.read_bytes() == whole[20]:
+            path.write_bytes(whole[20][:-1] + b"\x01")
+    before = stored(remote)
+    ran = tier(shortened(tmp_path), remote, "--layout", "local-tiered-storage")
+    assert ran.exit_code == 4
+    assert "1 segments MISSING_SNAPSHOT" in ran.err
+    assert stored(remote) == before
