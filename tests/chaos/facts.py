@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from tests.chaos.history import Event, Key
 
+_SLACK_MS = 1000  # a coordinator may tell the client before it writes the line
+
 
 class Seen(NamedTuple):
     """One record as a consumer got it."""
@@ -69,7 +71,8 @@ class Facts:
         clean: topics whose leaders were always in sync.
         sent: numbers [0, end) by (topic, generation, producer).
         acked: offset by (topic, Key without transaction), -1 for one that the client was not told.
-        ended: how a transaction ended, by its name.
+        ended: how a transaction ended, by its name; "unknown" where its coordinator left out the marker.
+        spans: topic, and when it began and ended (ms), of each transaction.
     """
 
     clean: set[str] = field(default_factory=set)
@@ -77,6 +80,8 @@ class Facts:
     acked: dict[tuple[str, int, str, int], int] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     transactions: dict[tuple[str, int, str, int], str] = field(default_factory=dict)
+    spans: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    skipped: list[tuple[int, str]] = field(default_factory=list)  # at, topic
     readings: dict[str, Reading] = field(default_factory=dict)
     trimmed: list[tuple[int, str, int, int]] = field(default_factory=list)  # at, topic, generation, before
     made: list[tuple[int, str, int]] = field(default_factory=list)  # at, topic, generation
@@ -92,6 +97,10 @@ class Facts:
         facts = cls()
         for event in events:
             facts.take(event)
+        for name, (topic, began, ended) in facts.spans.items():
+            if any(of == topic and began <= at <= ended + _SLACK_MS for at, of in facts.skipped):
+                facts.ended[name] = "unknown"
+                facts.counts["transactions that Kafka ended without a marker"] += 1
         return facts
 
     def take(self, event: Event) -> None:
@@ -107,11 +116,16 @@ class Facts:
                 self.sent[name] = max(end, self.sent.get(name, 0))
                 if event["transaction"]:
                     self.transactions |= {(*name, number): event["transaction"] for number in range(first, end)}
+                    self.spans.setdefault(event["transaction"], (event["topic"], event["at"], event["at"]))
             case "acked":
                 for number, offset in event["records"]:
                     self.acked[event["topic"], event["generation"], event["producer"], number] = offset
             case "ended":
                 self.ended[event["transaction"]] = event["end"]
+                if span := self.spans.get(event["transaction"]):
+                    self.spans[event["transaction"]] = (*span[:2], event["at"])
+            case "skipped":
+                self.skipped.append((event["at"], event["topic"]))
             case "began":
                 fields = (event[name] for name in ("reading", "topic", "isolation", "phase", "at"))
                 self.readings[event["reading"]] = Reading(*fields)

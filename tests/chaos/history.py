@@ -12,6 +12,7 @@
     segment   topic, topic_id, id, start, end (inclusive), state, epochs, ours (a claim names it)
     object    topic, topic_id, id, key, claimed, named (by `maintain remove-orphans`)
     snapshot  topic, id, ours, offset, entries, folded: rows of a file, and of the fold of the remote logs up to it
+    skipped   topic: a marker that its coordinator left out, by a broker's log (skipped_markers)
     ran       words, exit_code, killed, hung, seconds, error: one command of tiersnap
     fault     name, and what it needs to be understood
 
@@ -24,6 +25,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,13 +58,13 @@ class History:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self.began, self._began = datetime.now(UTC), time.monotonic()
         self._file = path.open("a", encoding="utf-8")
 
     def tell(self, type: str, **fields: object) -> None:
-        at = int((time.monotonic() - self._began) * 1000)
+        event = {"type": type, "at": int((time.monotonic() - self._began) * 1000), **fields}
         with self._lock:
-            self._file.write(json.dumps({"type": type, "at": at, **fields}) + "\n")
+            self._file.write(json.dumps(event) + "\n")
             self._file.flush()
 
     def close(self) -> None:

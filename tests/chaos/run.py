@@ -22,6 +22,7 @@ from tests.chaos.operator import Operator, end_running
 from tests.chaos.readers import Reader
 from tests.chaos.schedule import schedule
 from tests.chaos.settle import settle
+from tests.chaos.skipped_markers import skipped_markers
 from tests.chaos.writers import Writer
 
 
@@ -72,6 +73,8 @@ def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False) ->
         history.tell("failed", error=failure)
     finally:
         end_running()
+    for at, topic in skipped_markers(folder / "cluster", history.began):
+        history.tell("skipped", at=at, topic=topic)
     history.close()
     found = judge(history.path)
     if failure:

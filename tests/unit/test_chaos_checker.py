@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.chaos.check import judge, violations
 from tests.chaos.facts import Facts
 from tests.chaos.history import Event, Key
 from tests.chaos.schedule import FAULTS, schedule
+from tests.chaos.skipped_markers import skipped_markers
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +27,7 @@ def record(offset: int, number: int, *, epoch: int = 0, transaction: str = "", g
 
 def sent(numbers: tuple[int, int], transaction: str | None = None) -> Event:
     names = {"topic": "t", "generation": 1, "producer": "p"}
-    return {"type": "sent", **names, "numbers": list(numbers), "transaction": transaction}
+    return {"type": "sent", "at": 10, **names, "numbers": list(numbers), "transaction": transaction}
 
 
 def acked(*records: tuple[int, int]) -> Event:
@@ -103,7 +106,7 @@ def test_what_was_deleted_or_aborted_is_not_missed():
         topic(),
         sent((0, 1), "x"),
         acked((0, 0)),
-        {"type": "ended", "transaction": "x", "end": "aborted"},
+        {"type": "ended", "at": 20, "transaction": "x", "end": "aborted"},
         *reading("final", "final", record(0, 0, transaction="x")),
         *reading("committed", "final", committed=True),
         partition(log_end=2),
@@ -113,6 +116,40 @@ def test_what_was_deleted_or_aborted_is_not_missed():
         "aborted",
         "vanished",
     }
+
+
+@pytest.mark.parametrize(
+    ("skipped_at", "topic_of_it", "found"), [(20, "t", set()), (9, "t", {"aborted"}), (20, "u", {"aborted"})]
+)
+def test_a_transaction_whose_marker_its_coordinator_left_out_may_end_either_way(
+    skipped_at: int, topic_of_it: str, found: set[str]
+):
+    seen = record(0, 0, transaction="x")
+    events = [
+        topic(),
+        sent((0, 1), "x"),
+        acked((0, 0)),
+        {"type": "ended", "at": 20, "transaction": "x", "end": "aborted"},
+        *reading("live", "live", seen, committed=True),
+        *reading("final", "final", seen),
+        *reading("committed", "final", seen, committed=True),
+        partition(log_end=2),
+        {"type": "skipped", "at": skipped_at, "topic": topic_of_it},
+    ]
+    assert rules(events) == found
+
+
+def test_a_brokers_log_tells_which_markers_were_left_out(tmp_path: Path):
+    output = tmp_path / "broker-1" / "output"
+    output.mkdir(parents=True)
+    line = (
+        "{time} [handler-2] INFO kafka.coordinator.transaction.TransactionMarkerChannelManager - [Transaction Marker "
+        "Channel Manager 1]: Couldn't find leader endpoint for partitions Set(a-b-0, c-12) while trying to send "
+        "transaction markers for id, these partitions are likely deleted already and hence can be skipped\n"
+    )
+    (output / "1-2.log").write_text("something else\n" + line.format(time="00:00:01.500"))
+    began = datetime(2026, 11, 22, 23, 59, 59, tzinfo=UTC)
+    assert list(skipped_markers(tmp_path, began)) == [(2500, "a-b"), (2500, "c")]
 
 
 def test_a_record_at_another_offset_than_was_acknowledged_has_moved():
@@ -156,7 +193,7 @@ def test_a_transaction_of_which_a_part_is_missing_is_torn():
         topic(),
         sent((0, 2), "x"),
         acked((0, 0), (1, 1)),
-        {"type": "ended", "transaction": "x", "end": "unknown"},
+        {"type": "ended", "at": 20, "transaction": "x", "end": "unknown"},
         *reading("final", "final", *of_it),
         partition(),
     ]
