@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def test_a_producer_that_is_known_in_remote_storage_alone_is_in_the_snapshots_th
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
 
     copied = {each.base_offset: each.files[".snapshot"].read_bytes() for each in tier.segments(TOPIC)}
-    ends = dict(zip(bases, bases[1:], strict=False))
+    ends = dict(pairwise(bases))
     assert sorted(copied) == bases[:10]
     last_heard = decode(brokers_own[bases[10]])["last_offset"]
     assert last_heard.min() < bases[4], "one producer wrote nothing to the segments that are left here"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 _SKIPPED = re.compile(
@@ -28,7 +28,7 @@ def skipped_markers(outputs: Path, began: datetime) -> Iterator[tuple[int, str]]
     for path in sorted(outputs.glob("broker-*/output/*.log")):
         for line in path.read_text(errors="replace").splitlines():
             if found := _SKIPPED.match(line):
-                at = datetime.combine(began.date(), datetime.strptime(found["time"], "%H:%M:%S.%f").time(), UTC)
+                at = datetime.combine(began.date(), time.fromisoformat(found["time"]), UTC)
                 since = at - began + timedelta(days=at < began)
                 for partition in found["partitions"].split(", "):
                     yield int(since.total_seconds() * 1000), partition.rpartition("-")[0]
