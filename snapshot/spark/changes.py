@@ -65,8 +65,8 @@ def partition_changes(
         options_digest: CarryOptions.digest of this run.
         check_crc: decode again what was decoded without.
     Returns:
-        PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or in remote storage, or null),
-        `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are tried again only because
+        PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or vouched for by a claim in
+        remote storage, or null), `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are tried again only because
         they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run has
         decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the segments
         to decode: WANTED's columns from base_offset on, with topic_id), `finding_count`, `copy_count`, and
@@ -79,7 +79,10 @@ def partition_changes(
         .join(lost, on=["topic_id", "partition"], how="left")
         .withColumn("is_lost", F.coalesce(F.col("lost_run") >= F.col("carried_run"), F.lit(False)))
         .withColumn("carried_start", F.when(~F.col("is_lost"), _start_offset(options_digest)))
-        .withColumn("start_offset", F.coalesce("carried_start", "start.offset"))
+        .withColumn(
+            "start_offset",
+            F.coalesce("carried_start", F.when(F.col("start.crc32c").isNotNull(), F.col("start.offset"))),
+        )
     )
     rows = (
         listed_segments(listed)

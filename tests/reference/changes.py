@@ -74,7 +74,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
     )
     is_lost = carried is not None and lost_run is not None and lost_run >= carried["run"]
     start = None if carried is None or is_lost else _start_offset(listed, carried, options_digest)
-    if start is None and listed["start"] is not None:
+    if start is None and listed["start"] is not None and listed["start"]["crc32c"] is not None:
         start = listed["start"]["offset"]
     known = {segment["base_offset"]: tables.decodes(key, segment["base_offset"]) for segment in listed["segments"]}
     left_out = [

@@ -104,6 +104,31 @@ def test_a_partition_that_is_gone_leaves_the_verdicts(runner: Runner) -> None:
     assert runner(apply=False).verdicts == {"ACTIVE_SEGMENT": 1, "GAP_BEFORE": 2, "MISSING_SNAPSHOT": 1}
 
 
+@pytest.mark.parametrize("checkpoint", [0, None])
+def test_after_local_retention_the_state_goes_on_from_remote_storage(
+    runner: Runner, tmp_path: Path, checkpoint: int | None
+) -> None:
+    runner()
+    folder = runner.source / "orders-0"
+    for base in (0, 10):
+        for path in folder.glob(f"{base:020d}.*"):
+            path.unlink()
+    shorter = {
+        "topic_id": ID,
+        "high_watermark": 45,
+        "log_start_offset": checkpoint,
+        "leader_epochs": [(0, 0)],
+        "indexes": True,
+    }
+    write_partition(runner.source, "orders", 0, segments(20, 30, 40), **shorter)
+    assert runner().segments_tiered == 1
+
+    write(tmp_path / "whole" / "logs", bases=(0, 10, 20, 30, 40))
+    whole = Runner(tmp_path / "whole", tmp_path / "whole" / "logs")
+    assert whole().segments_tiered == 4
+    assert snapshots(runner) == snapshots(whole)
+
+
 def test_retention_after_snapshots_were_written_is_no_conflict(runner: Runner) -> None:
     """What is folded from the later log start knows less than the objects that are there; those stay."""
     folder = runner.source / "orders-0"
