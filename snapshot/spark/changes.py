@@ -67,11 +67,11 @@ def partition_changes(
     Returns:
         PARTITION_KEY, `start_offset` (of the state that a carry may start from, kept or vouched for by a claim in
         remote storage, or null), `is_changed`, `segment_count`, `decode_count`, `retry_count` (those of them that are
-        tried again only because they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of segments that no run has
-        decoded and that need no decode: in remote storage, or before the scan window), `wanted` (array of the segments
-        to decode: WANTED's columns from base_offset on, with topic_id), `finding_count`, `copy_count`, and
-        `unread_count` (of snapshot files that could not be read, where the partition is as it was carried; see
-        spark.unread).
+        tried again only because they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of
+        segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
+        `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id),
+        `finding_count`, `copy_count`, and `unread_count` (of snapshot files that could not be read, where the
+        partition is as it was carried; see spark.unread).
     """
     lost = lost_snapshots(remote_log_segments)
     with_state = (
