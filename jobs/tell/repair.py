@@ -77,9 +77,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if unknown := repair.actions[RepairAction.NO_START]:
         yield (
             f"{unknown} cannot be made: the log begins in remote storage, and the snapshot is missing where its files "
-            "begin. Put it there, then repair again: tiersnap fetch --from REMOTE --topic TOPIC --partition PARTITION "
-            "--offset N --index producer-snapshot --out LOGDIR/TOPIC-PARTITION/FILE --apply, with FILE as the reasons "
-            "name it, and N the offset below it"
+            "begin. Fetch it, move it into the partition's folder, then repair again: tiersnap fetch --from REMOTE "
+            "--topic TOPIC --partition PARTITION --offset N --index producer-snapshot --out /tmp/FILE --apply, with "
+            "FILE as the reasons name it, and N the offset before it"
         )
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (

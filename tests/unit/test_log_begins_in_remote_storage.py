@@ -5,6 +5,7 @@ The answer is always the one of the whole log, folded before retention took its 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,19 @@ def test_a_damaged_snapshot_of_a_copy_starts_nothing(tmp_path: Path, whole: dict
     assert ran.exit_code == 4
     assert "1 segments MISSING_SNAPSHOT" in ran.err
     assert stored(remote) == before
+
+
+def test_what_repair_says_brings_the_start_and_then_it_repairs(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    remote = as_brokers_copied(tmp_path, "local-tiered-storage")
+    logs = shortened(tmp_path)
+    assert tiersnap("repair", logs, "--above-newest", "--apply").exit_code == 4
+    words = ["--topic", "orders", "--partition", "0", "--offset", "19", "--index", "producer-snapshot"]
+    target = tmp_path / "00000000000000000020.snapshot"
+    fetched = tiersnap("fetch", "--from", remote, *words, "--out", target, "--apply")
+    assert fetched.exit_code == 0, fetched.err
+    assert target.read_bytes() == whole[20]
+    shutil.move(target, logs / "orders-0")
+    assert tiersnap("repair", logs, "--above-newest", "--apply").exit_code == 0
+    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
+        f"{offset:020d}": whole[offset] for offset in (20, 30, 40)
+    }
