@@ -142,7 +142,7 @@ class InstallPlanner:
         self.planned: list[PlannedInstall] = []
         self._partition, self._stored, self._options = partition, stored, options
         self._write, self._compares = write, compares
-        self._repair = Planner(partition, options, read_here)
+        self._repair = Planner(partition, options, read_here, needs_start=False)
         self._left = set(stored.offsets)
         self._bases = {segment.base_offset for segment in partition.segments}
 
@@ -166,7 +166,7 @@ class InstallPlanner:
     def finish(self, why_not_reached: str) -> None:
         """Account for what was stored and no boundary asked for."""
         for offset in sorted(self._left):
-            if offset <= min(self._bases, default=0):
+            if offset <= self._partition.unloaded_below:
                 self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
             elif offset in self._bases:
                 self._add(offset, InstallOutcome.NOT_REACHED, why_not_reached)
@@ -224,7 +224,7 @@ def without_folding(partition: Partition, stored: StoredPartition, read_here: Re
     return [
         Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
         for offset in here
-        if offset > partition.log_start_offset
+        if offset > partition.unloaded_below
     ]
 
 

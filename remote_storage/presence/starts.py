@@ -62,7 +62,7 @@ def _is_start(snapshot: ClaimedSnapshot) -> bool:
 
 
 def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: Mapping[str, Any]) -> bytes:
-    """The snapshot of a row of listed.START.
+    """The snapshot of a row of listed.START; empty where a copy has none and nobody read its claim.
 
     Raises:
         SnapshotChangedError: it is gone, or another one than the claim says, where a claim was read.
@@ -85,7 +85,9 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
         data, cause = b"", error.message
     else:
         cause = f"its snapshot has CRC {crc32c(data):08x}, its claim says {start['crc32c'] or 0:08x}"
-    if not data or start["crc32c"] not in (None, crc32c(data)):
+    if start["crc32c"] is None:
+        return data
+    if crc32c(data) != start["crc32c"]:
         raise SnapshotChangedError(
             f"{segment_id}: {cause}", hint="tiersnap restore looks at it", offset=start["offset"], at=""
         )

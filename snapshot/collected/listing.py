@@ -94,6 +94,8 @@ class Listing:
             later = {column for column, since in _ADDED.items() if since > version}
             (row,) = table.select([column for column in COLLECTED.names if column not in later]).to_pylist()
             row |= dict.fromkeys(later)
+            for segment in row["segments"] if later and row["segments"] and row["segments"][0]["base_offset"] else ():
+                segment["chain"] += ":1"  # states that were kept of such a log may lack its beginning
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
                 f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",

@@ -104,8 +104,10 @@ def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_pol
 def unverified(replay: Replay, offset: int) -> Comparison:
     """Of the snapshot at `offset`, which the replay did not reach."""
     segments = replay.partition.segments
-    if segments and offset <= segments[0].base_offset:
+    if segments and offset <= replay.partition.unloaded_below:
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
+    elif segments and offset <= segments[0].base_offset:
+        reason = "not comparable: what it says is in remote storage, where the log begins"
     elif offset < replay.started_at:
         reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:

@@ -46,6 +46,7 @@ SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 _LETS_PASS = SETTLED | {Verdict.GAP_IN_REMOTE}
 
 _READ = "read it as the user that runs the broker"
+_COMPARE = f"{_READ}; if its log begins in remote storage, tiersnap repair LOGDIR says what is missing there"
 _REPLACE = "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply"
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
@@ -62,7 +63,7 @@ NEXT_STEP: dict[Verdict, str] = {
     "tiersnap transactions find-hanging LOGDIR --all names them, and the command that aborts those that never will",
     Verdict.MISSING_INDEX: "bring leader-epoch-checkpoint back from another replica",
     Verdict.MISSING_SNAPSHOT: "tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
-    Verdict.UNVERIFIED_SNAPSHOT: _READ,
+    Verdict.UNVERIFIED_SNAPSHOT: _COMPARE,
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
     Verdict.READY: "tiersnap run --apply",

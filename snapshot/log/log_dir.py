@@ -129,6 +129,11 @@ class Partition:
         known = self.log_start_checkpoint
         return known is not None and bool(self.segments) and known < self.segments[0].base_offset
 
+    @property
+    def unloaded_below(self) -> int:
+        """A broker deletes snapshots at this offset and below unread when it opens the partition."""
+        return (self.log_start_checkpoint or 0) if self.begins_in_remote_storage else self.log_start_offset
+
 
 @dataclass(frozen=True, slots=True)
 class OtherFolder:

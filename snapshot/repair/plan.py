@@ -106,7 +106,7 @@ def highest_allowed(partition: Partition, options: PlanOptions, read_snapshot: R
     if options.above_newest:
         return last_base
     for offset in sorted(partition.snapshots, reverse=True):
-        if offset <= partition.log_start_offset:
+        if offset <= partition.unloaded_below:
             break
         if options.replace or _decodes(read_snapshot, offset):
             return offset
@@ -143,10 +143,21 @@ class Planner:
     """
 
     def __init__(
-        self, partition: Partition, options: PlanOptions, read_snapshot: ReadSnapshot, write: Write | None = None
+        self,
+        partition: Partition,
+        options: PlanOptions,
+        read_snapshot: ReadSnapshot,
+        write: Write | None = None,
+        *,
+        needs_start: bool = True,
     ) -> None:
-        """Decide the limit above which nothing is written; without `write` nothing is."""
-        self._write = write
+        """Decide the limit above which nothing is written; without `write` nothing is.
+
+        Args:
+            needs_start: plan nothing where the state that the files begin with is unknown; False where what is written
+                was made elsewhere.
+        """
+        self._write, self._needs_start = write, needs_start
         self.planned: list[PlannedSnapshot] = []
         self._options = options
         self._bases = {segment.base_offset for segment in partition.segments}
@@ -161,7 +172,8 @@ class Planner:
         action = self._action(boundary.offset, found)
         if action is None:
             return
-        if action.writes and boundary.provenance.lacks_start:
+        is_unknown = action.writes or action is RepairAction.UNVERIFIED
+        if is_unknown and self._needs_start and boundary.provenance.lacks_start:
             action = RepairAction.NO_START
         entries = options.expiry.live(boundary.entries, boundary.max_timestamp)
         planned = PlannedSnapshot(

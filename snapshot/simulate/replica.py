@@ -110,7 +110,7 @@ def start_of(
     if origin is Origin.EMPTY:
         return Start(origin, newest if at is None else at, np.empty(0, ENTRY_DTYPE))
     passed_over: list[str] = []
-    loadable = _loadable(partition.log_start_offset, files, at, passed_over)
+    loadable = _loadable(partition.unloaded_below, files, at, passed_over)
     found = next(loadable, None)
     if origin is Origin.OLDER and found is not None:
         found = next(loadable, None)
@@ -119,12 +119,12 @@ def start_of(
 
 
 def _loadable(
-    log_start_offset: int, files: SnapshotFiles, at: int | None, passed_over: list[str]
+    unloaded_below: int, files: SnapshotFiles, at: int | None, passed_over: list[str]
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Files as a broker would load them, the newest first."""
     offsets, read_snapshot = files
     for offset in sorted(offsets, reverse=True):
-        if offset <= log_start_offset or (at is not None and offset > at):
+        if offset <= unloaded_below or (at is not None and offset > at):
             continue
         name = snapshot_file.file_name(offset)
         try:

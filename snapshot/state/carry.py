@@ -141,6 +141,7 @@ class PartitionState:
         self._is_window = False
         self.is_continued = is_continued
         self.lacks_start = is_continued and start is None
+        self._start_says = "nothing is known"
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
@@ -163,8 +164,10 @@ class PartitionState:
 
     def begin(self, *, read_snapshot: ReadSnapshot) -> None:
         """Take the file at the first offset of a log that is continued, as a broker does that starts from it."""
-        if self.boundary(self.folded_from, read_snapshot=read_snapshot).found.is_start:
+        found = self.boundary(self.folded_from, read_snapshot=read_snapshot).found
+        if self.lacks_start and found.strict is SnapshotVerdict.MATCHES:
             self.lacks_start = False
+        self._start_says = found.says
 
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
@@ -186,8 +189,8 @@ class PartitionState:
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None:
             self._adopt(theirs)
             entries = self._entries_here()
-        elif self.lacks_start and not comparison.is_start:
-            comparison = replace(comparison, says=f"{comparison.says}; {self._why_none_can_be_made()}")
+        elif self.lacks_start and offset > self.folded_from:
+            comparison = self._without_start(comparison)
         return Boundary(
             offset,
             entries,
@@ -227,9 +230,12 @@ class PartitionState:
         self.has_adopted, self.lacks_start = True, False
         self._step += 1
 
-    def _why_none_can_be_made(self) -> str:
-        name = snapshot_file.file_name(self.folded_from)
-        return f"none can be made: the log begins in remote storage, and {name}, where its files begin, is missing too"
+    def _without_start(self, found: Comparison) -> Comparison:
+        """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
+        why = f"the log begins in remote storage, and where its files begin: {self._start_says}"
+        if found.strict is SnapshotVerdict.MATCHES:
+            return Comparison(SnapshotVerdict.UNVERIFIED, f"{found.says} from {self.folded_from} on; {why}")
+        return replace(found, says=f"{found.says}; none can be made: {why}")
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""

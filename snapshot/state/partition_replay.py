@@ -34,6 +34,7 @@ class Replay:
         damage: the finding that stopped the replay, or None.
         refusal: where a broker could not replay the log any further, or None.
         unstable_from: first offset of the oldest transaction that is open at the high watermark, or None.
+        lacks_start: the log goes back further in remote storage, and no state was found to begin with.
         closed_state: state at the active segment's base offset, to start the next replay from.
     """
 
@@ -46,6 +47,7 @@ class Replay:
     unstable_from: int | None = None
     is_watched: bool = False
     closed_state: StartState | None = None
+    lacks_start: bool = False
 
     def watch(self, first_open_offset: int) -> None:
         """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
@@ -160,6 +162,7 @@ def _boundaries(
         if state.refusal is not None or not intact:
             replay.refusal, replay.damage = state.refusal, end.finding
             break
+    replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:
         replay.watch(state.first_open_offset())
 

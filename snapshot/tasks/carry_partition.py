@@ -103,6 +103,10 @@ class _Carry:
         self._file_crc: int | None = None
         self._not_read: str | None = None
         self._unread_count = 0
+        # Nobody could look whether the log goes back further than its files.
+        begins = self._partition.segments[0].base_offset if self._partition.segments else 0
+        self._is_blind = listed["remote_error"] is not None and begins > 0
+        self._sink = None if self._is_blind else task.sink
 
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
@@ -251,7 +255,7 @@ class _Carry:
         )
         self._boundaries[boundary.offset] = row
         found = boundary.found.verdict(self._task.now, self._task.options.producer_expiration)
-        if self._task.sink is None or not self._is_wanted(boundary.offset, found, boundary.provenance):
+        if self._sink is None or not self._is_wanted(boundary.offset, found, boundary.provenance):
             return
         if self._task.away:
             if not self._errors:
@@ -273,7 +277,7 @@ class _Carry:
             int(entries.size),
         )
         try:
-            stored = self._task.sink.put(snapshot)
+            stored = self._sink.put(snapshot)
         except TiersnapError as error:
             error.attrs["at"] = f" {boundary.offset}"
             self._errors.append(error)
@@ -308,19 +312,17 @@ class _Carry:
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 
     def _commit(self) -> None:
-        if self._task.sink is None or not self._stored or self._task.away:
+        if self._sink is None or not self._stored or self._task.away:
             return
         try:
-            self._task.sink.commit(
-                self._listed["topic"], self._listed["topic_id"], self._listed["partition"], self._stored
-            )
+            self._sink.commit(self._listed["topic"], self._listed["topic_id"], self._listed["partition"], self._stored)
         except TiersnapError as error:
             error.attrs["at"] = ""
             self._errors.append(error)
 
     def _carried(self, examination: Examination) -> Iterator[Row]:
-        is_finished = not self._errors
-        sink = self._task.sink
+        is_finished = not self._errors and not self._is_blind and not examination.replay.lacks_start
+        sink = self._sink
         digest = self._task.options.digest(place=None if sink is None else sink.uri)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
         state = examination.replay.closed_state if is_finished and not self._unread_count else None

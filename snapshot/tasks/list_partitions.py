@@ -17,6 +17,7 @@ from tiersnap.snapshot.state.trust import Provenance
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
+from tiersnap.snapshot.tasks.remote_start import is_continued
 from tiersnap.snapshot.tasks.scan_window import mark_window
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
 
@@ -72,25 +73,26 @@ class ListPartitions:
         return row
 
     def _before(self, row: dict[str, Any], partition: Partition) -> dict[str, Any] | None:
-        """A row of listed.START of the copy, whoever made it, that ends where the files begin; it costs no request."""
-        first = partition.segments[0].base_offset if partition.segments else 0
-        for copy in row["copies"]:
-            if copy["end_offset"] + 1 == first and _agrees(copy, partition):
-                return {
-                    "offset": first,
-                    "segment_id": copy["segment_id"],
-                    "segment_start_offset": copy["start_offset"],
-                    "crc32c": None,
-                    "provenance": str(Provenance.BROKER),
-                }
-        return None
+        """A row of listed.START of a copy, whoever made it, where the log goes back further; it costs no request.
+
+        Of those that end where the files begin, or else soonest behind, the newest.
+        """
+        if not is_continued(partition, row["copies"]):
+            return None
+        ends = {partition.segments[0].base_offset, *_tiered_ends(row, partition)}
+        copies = [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+        copy = min(copies, key=lambda copy: (copy["end_offset"], -copy["event_timestamp"]), default=None)
+        return copy and {
+            "offset": copy["end_offset"] + 1,
+            "segment_id": copy["segment_id"],
+            "segment_start_offset": copy["start_offset"],
+            "crc32c": None,
+            "provenance": str(Provenance.BROKER),
+        }
 
     def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
-        tiered = takewhile(lambda segment: segment["is_tiered"], row["segments"])
-        ends = {segment["next_base_offset"] for segment in tiered}
-        if partition.high_watermark is not None:
-            ends = {end for end in ends if end <= partition.high_watermark}
+        ends = _tiered_ends(row, partition)
         copies = [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
         copies.sort(key=lambda copy: copy["end_offset"], reverse=True)
         if self.look is None or not copies:
@@ -99,7 +101,11 @@ class ListPartitions:
             found = self.look.find_start(partition, copies[:_MOST_STARTS])
         except TiersnapError as error:
             return {"remote_error": f"{partition.name}: {error.message}", "is_transient": True}
-        return {} if found is None else {"start": found}
+        # An earlier version began such a log with nothing, and called it that.
+        is_doubtful = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
+        if found is None or (is_doubtful and is_continued(partition, row["copies"])):
+            return {}
+        return {"start": found}
 
     def _remote(self, partition: Partition) -> dict[str, Any]:
         """The columns that say what remote storage holds; after a server that does not answer none is asked again."""
@@ -115,6 +121,13 @@ class ListPartitions:
             if is_transient:
                 self._away.append(error.message)
             return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
+
+
+def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:
+    """Where segments end up to which all that is here is tiered."""
+    tiered = takewhile(lambda segment: segment["is_tiered"], row["segments"])
+    high_watermark = _ENDLESS if partition.high_watermark is None else partition.high_watermark
+    return {end for segment in tiered if (end := segment["next_base_offset"]) <= high_watermark}
 
 
 def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:

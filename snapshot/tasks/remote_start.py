@@ -1,8 +1,8 @@
 """Where a carry begins whose log goes back further in remote storage: with the snapshot of a copy (listed.START).
 
-Either a copy of ours, whose claim was read, on the way through what is tiered; or the copy that ends where the files
-begin, whoever made it. The latter is what a follower begins with when it restores its state from remote storage
-(TierStateMachine.buildRemoteLogAuxState).
+Either a copy of ours, whose claim was read, on the way through what is tiered; or the first copy that ends where the
+files begin or where a segment of what is tiered does, whoever made it. The latter is what a follower begins with when
+it restores its state from remote storage (TierStateMachine.buildRemoteLogAuxState).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.log.log_dir import Partition
@@ -31,15 +31,17 @@ def is_claimed(start: Start) -> bool:
 
 
 def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.ndarray | None:
-    """Entries (ENTRY_DTYPE) of the snapshot; None for one that no claim vouches for and that is damaged.
+    """Entries (ENTRY_DTYPE) of the snapshot; None for one that no claim vouches for and that is of no use.
 
     Raises:
-        TiersnapError: it cannot be read, or is another one than its claim says.
+        TransientError: remote storage does not answer.
+        TiersnapError: the copy is claimed, and its snapshot cannot be read or is another one than the claim says.
     """
-    data = look.read_start(partition, start)
     try:
-        return snapshot_file.decode(data)
-    except CorruptDataError:
+        return snapshot_file.decode(look.read_start(partition, start))
+    except TransientError:
+        raise
+    except TiersnapError:
         if is_claimed(start):
             raise
         return None
@@ -47,12 +49,9 @@ def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.nda
 
 def start_state(partition: Partition, start: Start, entries: np.ndarray) -> StartState:
     """The state to begin with. A file at the offset of an unclaimed one is still adopted if it says that and more."""
-    offset = start["offset"]
-    if not is_claimed(start):
-        return StartState(offset, from_entries(entries), history_from=offset, has_adopted=False)
-    is_complete = Provenance(start["provenance"]) is not Provenance.COMPUTED_FROM_LOG_START
+    is_complete = is_claimed(start) and Provenance(start["provenance"]) is not Provenance.COMPUTED_FROM_LOG_START
     begins = partition.segments[0].base_offset
-    return StartState(offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
+    return StartState(start["offset"], from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
 def is_continued(partition: Partition, copies: Iterable[Mapping[str, Any]]) -> bool:

@@ -18,7 +18,11 @@ HOUR = DAY // 24
 class LivingLog:
     """One partition of a broker, changed a step at a time."""
 
-    def __init__(self, log_dir: Path, seed: int, *, topic_id: str = "lZ6vvmajTWKDBUTV6SQAtQ") -> None:
+    def __init__(
+        self, log_dir: Path, seed: int, *, topic_id: str = "lZ6vvmajTWKDBUTV6SQAtQ", is_tiered: bool = False
+    ) -> None:
+        """A log of one segment; of one that `is_tiered` retention takes the files and not the log's beginning."""
+        self.is_tiered = is_tiered
         self.random = random.Random(seed)
         self.log_dir = log_dir
         self.folder = log_dir / "orders-0"
@@ -88,7 +92,8 @@ class LivingLog:
         if len(bases) > 2:
             for path in self.folder.glob(f"{bases[0]:020d}.*"):
                 path.unlink()
-            self.log_start = max(self.log_start, bases[1])
+            if not self.is_tiered:
+                self.log_start = max(self.log_start, bases[1])
 
     def move_log_start(self) -> None:
         """DeleteRecords."""
@@ -136,7 +141,7 @@ class LivingLog:
         bases = self.bases()
         (self.log_dir / "replication-offset-checkpoint").write_text(offsets_text({key: self.high_watermark}))
         (self.log_dir / "log-start-offset-checkpoint").write_text(offsets_text({key: self.log_start}))
-        (self.folder / "leader-epoch-checkpoint").write_text(leader_epochs_text([(0, bases[0])]))
+        (self.folder / "leader-epoch-checkpoint").write_text(leader_epochs_text([(0, min(bases[0], self.log_start))]))
 
 
 STEPS = (

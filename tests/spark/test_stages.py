@@ -28,12 +28,13 @@ from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listin
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
-from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.listed import LISTED, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.remote_start import is_continued
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +49,7 @@ def logs(tmp_path: Path) -> list[LivingLog]:
     found = []
     for number in range(LOGS):
         topic_id = urlsafe_b64encode(uuid.UUID(int=(4 << 76) + (8 << 60) + number).bytes).decode()[:22]
-        log = LivingLog(tmp_path / f"logs{number}", number, topic_id=topic_id)
+        log = LivingLog(tmp_path / f"logs{number}", number, topic_id=topic_id, is_tiered=number % 2 == 1)
         for _ in range(3):
             log.roll_and_append()
         log.high_watermark = log.end
@@ -143,18 +144,20 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
 ) -> None:
     sources = tuple(str(log.log_dir) for log in logs)
     runner, choice = Runner(tmp_path, tmp_path), random.Random(5)
-    tiered = decoded = 0
+    tiered = decoded = continued = 0
     for number in range(ROUNDS + 1):
         if number:
             for place, log in enumerate(logs):
-                for step in ("roll_and_append", choice.choice(STEPS)):
+                retention = ["retain"] if log.is_tiered and number > 1 else []
+                for step in ("roll_and_append", choice.choice(STEPS), *retention):
                     live(log, step, tmp_path / f"oracle{number}-{place}-{step}")
         if number == 2:
             lose_a_snapshot_and_a_copy(runner)
         before = copy.deepcopy(runner.tables)
         run = before.next_run()
         ran = runner(sources=sources)
-        stages = Stages(spark, before, runner.tables, ran, run)
+        stages = Stages(spark, before, runner.tables, ran, run, look=Observe(runner.store, AivenLayout()))
+        continued += sum(is_continued(from_row("", row), row["copies"]) for row in ran.listed)
         changed = stages.check_changes(runner.store.uri)
         stages.check_decodes(changed)
         stages.check_facts(changed, runner)
@@ -163,6 +166,7 @@ def test_every_stage_says_what_the_joins_in_plain_python_say(
         tiered, decoded = tiered + ran.segments_tiered, decoded + len(ran.decoded)
         changed.unpersist()
         stages.listed.unpersist()
+    assert continued > 2, "local retention took the beginning of some"
     assert tiered > LOGS
     assert decoded > 4 * LOGS
 

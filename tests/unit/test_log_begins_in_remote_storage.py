@@ -6,6 +6,7 @@ The answer is always the one of the whole log, folded before retention took its 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ LAYOUTS = ["aiven", "local-tiered-storage"]
 
 
 def tier(source: Path, remote: Path, *words: str | Path) -> Ran:
-    return tiersnap("tier", source, "--remote", remote, "--now", "2026-11-21T13:00:00Z", "--apply", *words)
+    return tiersnap("tier", source, "--remote", remote, "--now", "2023-11-15T00:00:00Z", "--apply", *words)
 
 
 @pytest.fixture(name="whole")
@@ -46,10 +47,14 @@ def as_brokers_copied(tmp_path: Path, layout: str) -> Path:
     first = {base: SEGMENTS[base] for base in (0, 10, 20)}
     write_partition(tmp_path / "before", "orders", 0, first, high_watermark=30, indexes=True)
     assert tier(tmp_path / "before", tmp_path / "remote", "--layout", layout).exit_code == 0
-    for path in (tmp_path / "remote").rglob("*"):
+    without_claims(tmp_path / "remote")
+    return tmp_path / "remote"
+
+
+def without_claims(remote: Path) -> None:
+    for path in remote.rglob("*"):
         if path.is_file() and b'"finished"' in path.read_bytes():
             path.unlink()
-    return tmp_path / "remote"
 
 
 def shortened(tmp_path: Path, *, checkpoint: int | None = 0, snapshots: dict[int, bytes] | None = None) -> Path:
@@ -126,11 +131,83 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     assert ran.exit_code == 4, ran.err
     assert "tiersnap fetch" in ran.err
     assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
-    assert "00000000000000000020.snapshot, where its files begin, is missing too" in ran.rows[-1]["reason"]
+    assert "where its files begin: no 00000000000000000020.snapshot" in ran.rows[-1]["reason"]
     assert not list((tmp_path / "out").rglob("*.snapshot"))
     refused = tier(logs, tmp_path / "remote", *words)
     assert refused.exit_code == 4
     assert not stored(tmp_path / "remote")
+
+
+def folded_from_the_files_alone(tmp_path: Path) -> dict[int, bytes]:
+    """What a broker writes that lost all snapshots: right by what it sees, and without the producers from before."""
+    own = shortened(tmp_path / "alone", checkpoint=20)
+    assert tiersnap("repair", own, "--all", "--out", tmp_path / "partial").exit_code == 0
+    found = {int(path.stem): path.read_bytes() for path in (tmp_path / "partial").rglob("*.snapshot")}
+    assert snapshot_file.decode(found[40])["producer_id"].tolist() == [3]
+    return found
+
+
+def test_a_file_that_equals_the_fold_of_the_files_alone_is_not_trusted(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    partial = folded_from_the_files_alone(tmp_path)
+    logs = shortened(tmp_path, snapshots={offset: partial[offset] for offset in (30, 40)})
+    assert {row["verdict"] for row in tiersnap("verify", logs).rows} == {"UNVERIFIED"}
+    assert {row["action"] for row in tiersnap("repair", logs).rows} == {"NO_START"}
+    refused = tier(logs, tmp_path / "nothing")
+    assert refused.exit_code == 6
+    assert "UNVERIFIED_SNAPSHOT" in refused.err
+    assert "tiersnap repair LOGDIR says what is missing" in refused.err
+
+    remote = as_brokers_copied(tmp_path, "aiven")
+    assert tier(logs, remote).exit_code == 4, "against the copy's state they lack producers"
+    assert tier(logs, remote, "--replace").exit_code == 0
+    assert {offset: stored(remote)[offset] for offset in (30, 40)} == {offset: whole[offset] for offset in (30, 40)}
+
+
+def test_copies_of_an_earlier_version_that_began_with_nothing_start_nothing(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    partial = folded_from_the_files_alone(tmp_path)
+    short = {base: SEGMENTS[base] for base in (20, 30)}
+    words = {"high_watermark": 40, "leader_epochs": [(0, 0)], "indexes": True}
+    write_partition(tmp_path / "wrong", "orders", 0, short, log_start_offset=20, **words)
+    assert tier(tmp_path / "wrong", remote).exit_code == 0
+    assert stored(remote)[30] == partial[30], "as the earlier version made it"
+    ran = tier(shortened(tmp_path), remote)
+    assert ran.exit_code == 0, ran.err
+    assert stored(remote)[40] == whole[40]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_that_begin_inside_a_copy_begin_with_the_state_at_its_end(
+    tmp_path: Path, whole: dict[int, bytes], layout: str
+) -> None:
+    before = {0: SEGMENTS[0], 10: SEGMENTS[10] + SEGMENTS[20], 30: SEGMENTS[30]}
+    write_partition(tmp_path / "before", "orders", 0, before, high_watermark=40, indexes=True)
+    remote = tmp_path / "remote"
+    assert tier(tmp_path / "before", remote, "--layout", layout).exit_code == 0
+    without_claims(remote)
+    ran = tier(shortened(tmp_path), remote, "--layout", layout)
+    assert ran.exit_code == 0, ran.err
+    assert stored(remote)[40] == whole[40]
+
+
+def test_a_copy_that_lies_below_the_log_start_says_nothing(tmp_path: Path) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    partial = folded_from_the_files_alone(tmp_path)
+    assert tier(shortened(tmp_path, checkpoint=20), remote).exit_code == 0
+    assert stored(remote)[40] == partial[40]
+
+
+def test_what_a_run_stored_is_installed_where_repair_can_make_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    logs = shortened(tmp_path)
+    assert tier(logs, remote).exit_code == 0
+    ran = tiersnap("install", "--from", remote, "--to", logs, "--above-newest", "--apply")
+    assert ran.exit_code == 0, ran.err
+    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
+        f"{offset:020d}": whole[offset] for offset in (30, 40)
+    }
 
 
 def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_path: Path) -> None:
@@ -139,11 +216,14 @@ def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_p
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
 
 
-def test_a_damaged_snapshot_of_a_copy_starts_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
+@pytest.mark.parametrize("damage", [lambda data: data[:-1] + b"\x01", lambda data: b"", lambda data: data[:5]])
+def test_a_damaged_snapshot_of_a_copy_starts_nothing(
+    tmp_path: Path, whole: dict[int, bytes], damage: Callable[[bytes], bytes]
+) -> None:
     remote = as_brokers_copied(tmp_path, "local-tiered-storage")
     for path in remote.rglob("*"):
         if path.is_file() and path.read_bytes() == whole[20]:
-            path.write_bytes(whole[20][:-1] + b"\x01")
+            path.write_bytes(damage(whole[20]))
     before = stored(remote)
     ran = tier(shortened(tmp_path), remote, "--layout", "local-tiered-storage")
     assert ran.exit_code == 4
