@@ -104,9 +104,23 @@ def test_a_partition_that_is_gone_leaves_the_verdicts(runner: Runner) -> None:
     assert runner(apply=False).verdicts == {"ACTIVE_SEGMENT": 1, "GAP_BEFORE": 2, "MISSING_SNAPSHOT": 1}
 
 
+class UnlistedStore:
+    """A server that does not say what is there."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def list(self, *_args: object, **_kwargs: object) -> object:
+        raise TransientError("time-out")
+
+
 @pytest.mark.parametrize("checkpoint", [0, None])
+@pytest.mark.parametrize("is_away", [False, True])
 def test_after_local_retention_the_state_goes_on_from_remote_storage(
-    runner: Runner, tmp_path: Path, checkpoint: int | None
+    runner: Runner, tmp_path: Path, checkpoint: int | None, is_away: bool
 ) -> None:
     runner()
     folder = runner.source / "orders-0"
@@ -121,6 +135,10 @@ def test_after_local_retention_the_state_goes_on_from_remote_storage(
         "indexes": True,
     }
     write_partition(runner.source, "orders", 0, segments(20, 30, 40), **shorter)
+    if is_away:
+        before = snapshots(runner)
+        assert runner(store=UnlistedStore(runner.store)).is_transient  # type: ignore[arg-type]
+        assert snapshots(runner) == before, "nothing is made while nobody knows what it begins with"
     assert runner().segments_tiered == 1
 
     write(tmp_path / "whole" / "logs", bases=(0, 10, 20, 30, 40))
