@@ -12,7 +12,7 @@ all its snapshots are there. One line of JSON:
         offset           exclusive end offset
         size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
         entries          producers
-        provenance       BROKER, COMPUTED or COMPUTED_FROM_LOG_START
+        provenance       BROKER, COMPUTED, or COMPUTED_FROM_ and where (Provenance)
         foldStartOffset  first offset that was folded into it; null for BROKER, where nobody knows
 
 Nothing in it depends on the clock, so that the same run again writes the same bytes.

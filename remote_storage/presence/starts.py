@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
-_COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START})
+_COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
 _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})
 
 

@@ -160,7 +160,9 @@ class PartitionState:
             return Provenance.COMPUTED
         if self.lacks_start:
             return Provenance.COMPUTED_FROM_LOCAL_START
-        return Provenance.COMPUTED_WITHIN_WINDOW if self._is_window else Provenance.COMPUTED_FROM_LOG_START
+        if self._is_window:
+            return Provenance.COMPUTED_WITHIN_WINDOW
+        return Provenance.COMPUTED_FROM_SNAPSHOT if self.is_continued else Provenance.COMPUTED_FROM_LOG_START
 
     def begin(self, *, read_snapshot: ReadSnapshot) -> None:
         """Take the file at the first offset of a log that is continued, as a broker does that starts from it."""

@@ -47,8 +47,9 @@ class Provenance(StrEnum):
 
     BROKER = "BROKER"
     BROKER_UNVERIFIED = "BROKER_UNVERIFIED"  # nobody compared it: it lies before the window that was scanned
-    COMPUTED = "COMPUTED"  # from offset 0, or from a trusted snapshot
+    COMPUTED = "COMPUTED"  # from offset 0, or from a snapshot that says all that the log says, and more
     COMPUTED_FROM_LOG_START = "COMPUTED_FROM_LOG_START"  # what came before is gone, as it would be for a broker
+    COMPUTED_FROM_SNAPSHOT = "COMPUTED_FROM_SNAPSHOT"  # of a tiered log: from the one known where its files begin
     COMPUTED_FROM_LOCAL_START = "COMPUTED_FROM_LOCAL_START"  # what came before is in remote storage, and was not seen
     COMPUTED_WITHIN_WINDOW = "COMPUTED_WITHIN_WINDOW"  # what came before the scanned window may have expired
 

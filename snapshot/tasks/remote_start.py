@@ -49,7 +49,8 @@ def read_entries(look: RemoteLook, partition: Partition, start: Start) -> np.nda
 
 def start_state(partition: Partition, start: Start, entries: np.ndarray) -> StartState:
     """The state to begin with. A file at the offset of an unclaimed one is still adopted if it says that and more."""
-    is_complete = is_claimed(start) and Provenance(start["provenance"]) is not Provenance.COMPUTED_FROM_LOG_START
+    provenance = Provenance(start["provenance"])
+    is_complete = is_claimed(start) and provenance in (Provenance.BROKER, Provenance.COMPUTED)
     begins = partition.segments[0].base_offset
     return StartState(start["offset"], from_entries(entries), history_from=begins, has_adopted=is_complete)
 

@@ -90,6 +90,20 @@ def test_the_state_is_that_of_the_copy_which_ends_where_the_files_begin(
     assert ran.exit_code == 0, ran.err
     made = {offset: data for offset, data in stored(remote).items() if offset not in before}
     assert made == {offset: whole[offset] for offset in (30, 40)}
+    (manifest,) = [path for path in remote.rglob("manifest-*.json") if b"COMPUTED_FROM_SNAPSHOT" in path.read_bytes()]
+    assert manifest.read_bytes().count(b"COMPUTED_FROM_SNAPSHOT") == 2
+
+
+def test_what_was_made_so_is_where_the_next_tier_goes_on(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    short = {base: SEGMENTS[base] for base in (20, 30)}
+    words = {"log_start_offset": 0, "high_watermark": 40, "leader_epochs": [(0, 0)], "indexes": True}
+    folder = write_partition(tmp_path / "logs", "orders", 0, short, **words)
+    assert tier(tmp_path / "logs", remote).exit_code == 0
+    shortened(tmp_path)
+    (folder / f"{20:020d}.log").write_bytes(bytes((folder / f"{20:020d}.log").stat().st_size))
+    assert tier(tmp_path / "logs", remote).exit_code == 0, "the first file is not read again"
+    assert stored(remote)[40] == whole[40]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
