@@ -321,7 +321,8 @@ class _Carry:
             self._errors.append(error)
 
     def _carried(self, examination: Examination) -> Iterator[Row]:
-        is_finished = not self._errors and not self._is_blind and not examination.replay.lacks_start
+        may_get_start = examination.replay.lacks_start and self._unread_count > 0
+        is_finished = not (self._errors or self._is_blind or may_get_start)
         sink = self._sink
         digest = self._task.options.digest(place=None if sink is None else sink.uri)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.

@@ -14,7 +14,7 @@ from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.state.trust import Provenance
-from tiersnap.snapshot.tables.listed import LISTED
+from tiersnap.snapshot.tables.listed import LISTED, fingerprint
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 from tiersnap.snapshot.tasks.remote_start import is_continued
@@ -67,7 +67,10 @@ class ListPartitions:
         row |= self._remote(partition)
         mark_tiered(row, partition)
         if row["remote_error"] is None:
-            row["start"] = self._before(row, partition)
+            row["start"] = before = self._before(row, partition)
+            # A copy that comes to be where the files begin is a reason to carry again.
+            if before is not None and before["offset"] == partition.segments[0].base_offset:
+                row["fingerprint"] = fingerprint(row["fingerprint"], before["segment_id"])
         if self.wants_start and row["remote_error"] is None:
             row |= self._start(row, partition)
         return row
