@@ -79,16 +79,17 @@ def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, 
         segment_size=1,
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )
+    cause = ""
     try:
         data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
     except ObjectNotFoundError as error:
         data, cause = b"", error.message
-    else:
-        cause = f"its snapshot has CRC {crc32c(data):08x}, its claim says {start['crc32c'] or 0:08x}"
-    if start["crc32c"] is None:
+    claimed = start["crc32c"]
+    if claimed in (None, crc32c(data)):
         return data
-    if crc32c(data) != start["crc32c"]:
-        raise SnapshotChangedError(
-            f"{segment_id}: {cause}", hint="tiersnap restore looks at it", offset=start["offset"], at=""
-        )
-    return data
+    raise SnapshotChangedError(
+        f"{segment_id}: {cause or f'its snapshot has CRC {crc32c(data):08x}, its claim says {claimed:08x}'}",
+        hint="tiersnap restore looks at it",
+        offset=start["offset"],
+        at="",
+    )

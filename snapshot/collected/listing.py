@@ -19,8 +19,7 @@ from tiersnap.snapshot.tables.listed import LISTED
 
 Row = dict[str, Any]
 VERSION = 2
-# Columns that an older version does not have, and the first that does.
-_ADDED = {"log_start_checkpoint": 2}
+_SINCE_2 = "log_start_checkpoint"
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -91,11 +90,9 @@ class Listing:
             version = int((table.schema.metadata or {})[_VERSION_KEY])
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            later = {column for column, since in _ADDED.items() if since > version}
-            (row,) = table.select([column for column in COLLECTED.names if column not in later]).to_pylist()
-            row |= dict.fromkeys(later)
-            for segment in row["segments"] if later and row["segments"] and row["segments"][0]["base_offset"] else ():
-                segment["chain"] += ":1"  # states that were kept of such a log may lack its beginning
+            (row,) = table.select([name for name in COLLECTED.names if version > 1 or name != _SINCE_2]).to_pylist()
+            if version == 1:
+                _make_version_2(row)
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
                 f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",
@@ -104,6 +101,15 @@ class Listing:
         decodes = {decode["base_offset"]: decode for decode in row.pop("decodes")}
         superseded = {each["object"]: each["since"] for each in row.pop("superseded")}
         return cls(row, decodes, superseded)
+
+
+def _make_version_2(row: Row) -> None:
+    """Version 1 does not say whether the log goes back further: states that were kept of it may lack its beginning."""
+    row[_SINCE_2] = None
+    if any(segment["base_offset"] == 0 for segment in row["segments"]):
+        return
+    for segment in row["segments"]:
+        segment["chain"] += ":1"
 
 
 def is_as_decoded(segment: Mapping[str, Any], decode: Mapping[str, Any]) -> bool:

@@ -124,15 +124,19 @@ class Partition:
         return f"{self.topic}-{self.partition}"
 
     @property
+    def first_base_offset(self) -> int:
+        """Of the first segment; 0 without one."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
     def begins_in_remote_storage(self) -> bool:
         """Whether the log goes back further than its files: a broker checkpoints the log start of every tiered log."""
-        known = self.log_start_checkpoint
-        return known is not None and bool(self.segments) and known < self.segments[0].base_offset
+        return self.log_start_checkpoint is not None and self.log_start_checkpoint < self.first_base_offset
 
     @property
     def unloaded_below(self) -> int:
         """A broker deletes snapshots at this offset and below unread when it opens the partition."""
-        return (self.log_start_checkpoint or 0) if self.begins_in_remote_storage else self.log_start_offset
+        return self.log_start_offset if self.log_start_checkpoint is None else self.log_start_checkpoint
 
 
 @dataclass(frozen=True, slots=True)

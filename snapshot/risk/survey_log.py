@@ -70,7 +70,7 @@ def survey_log(
         opened[boundary.offset] = boundary.open_transactions
         if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
             at_end = boundary.entries
-    first = partition.segments[0].base_offset if partition.segments else 0
+    first = partition.first_base_offset
     if replay.log_end in (0, first) and replay.damage is None:  # there is nothing in it
         at_end = np.empty(0, ENTRY_DTYPE)
     examination = conclude(replay, compared)

@@ -103,7 +103,7 @@ def start_of(
         at: offset of the snapshot; None for the newest one. `ours` and `empty` are then at the newest segment's base
             offset, which is where a follower begins whose leader has tiered everything.
     """
-    first = partition.segments[0].base_offset if partition.segments else 0
+    first = partition.first_base_offset
     newest = max((segment.base_offset for segment in partition.segments), default=0)
     if origin is Origin.OURS:
         return Start(origin, newest if at is None else at, None)
@@ -290,7 +290,7 @@ def _read(
     reading = _Reading(filesystem, start, check_crc)
     replay, boundaries = replay_partition(partition, reading.read_runs, snapshot_reader(filesystem, partition))
     found = _Found(start.entries)
-    first = partition.segments[0].base_offset if partition.segments else 0
+    first = partition.first_base_offset
     if start.entries is None and start.offset <= first:
         found.at_start = np.empty(0, ENTRY_DTYPE)
     for boundary in boundaries:

@@ -121,7 +121,7 @@ def replay_partition(
     """
     replay = Replay(partition, started_at=start.offset if start else 0)
     state = PartitionState(
-        log_start=partition.segments[0].base_offset if partition.segments else 0,
+        log_start=partition.first_base_offset,
         cleaned_below=partition.cleaner_offset,
         start=start,
         is_continued=partition.begins_in_remote_storage if is_continued is None else is_continued,

@@ -154,7 +154,7 @@ def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any
 def chains(partition: Partition) -> Iterator[str]:
     """For each segment the digest of what a state at its base offset is made of."""
     origin: tuple[object, ...] = (partition.topic_id, partition.cleaner_offset)
-    first = partition.segments[0].base_offset if partition.segments else 0
+    first = partition.first_base_offset
     if partition.begins_in_remote_storage or (first > 0 and partition.log_start_checkpoint is None):
         origin += ("may begin in remote storage",)
     digest = hashlib.blake2b(repr(origin).encode(), digest_size=12)

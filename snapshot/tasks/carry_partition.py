@@ -104,8 +104,7 @@ class _Carry:
         self._not_read: str | None = None
         self._unread_count = 0
         # Nobody could look whether the log goes back further than its files.
-        begins = self._partition.segments[0].base_offset if self._partition.segments else 0
-        self._is_blind = listed["remote_error"] is not None and begins > 0
+        self._is_blind = listed["remote_error"] is not None and self._partition.first_base_offset > 0
         self._sink = None if self._is_blind else task.sink
 
     def facts(self) -> Iterator[Row]:

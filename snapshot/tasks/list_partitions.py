@@ -69,7 +69,7 @@ class ListPartitions:
         if row["remote_error"] is None:
             row["start"] = before = self._before(row, partition)
             # A copy that comes to be where the files begin is a reason to carry again.
-            if before is not None and before["offset"] == partition.segments[0].base_offset:
+            if before is not None and before["offset"] == partition.first_base_offset:
                 row["fingerprint"] = fingerprint(row["fingerprint"], before["segment_id"])
         if self.wants_start and row["remote_error"] is None:
             row |= self._start(row, partition)
@@ -82,8 +82,8 @@ class ListPartitions:
         """
         if not is_continued(partition, row["copies"]):
             return None
-        ends = {partition.segments[0].base_offset, *_tiered_ends(row, partition)}
-        copies = [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+        ends = {partition.first_base_offset, *_tiered_ends(row, partition)}
+        copies = _copies_up_to(ends, row, partition)
         copy = min(copies, key=lambda copy: (copy["end_offset"], -copy["event_timestamp"]), default=None)
         return copy and {
             "offset": copy["end_offset"] + 1,
@@ -95,8 +95,7 @@ class ListPartitions:
 
     def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
-        ends = _tiered_ends(row, partition)
-        copies = [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+        copies = _copies_up_to(_tiered_ends(row, partition), row, partition)
         copies.sort(key=lambda copy: copy["end_offset"], reverse=True)
         if self.look is None or not copies:
             return {}
@@ -131,6 +130,11 @@ def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:
     tiered = takewhile(lambda segment: segment["is_tiered"], row["segments"])
     high_watermark = _ENDLESS if partition.high_watermark is None else partition.high_watermark
     return {end for segment in tiered if (end := segment["next_base_offset"]) <= high_watermark}
+
+
+def _copies_up_to(ends: set[int], row: Mapping[str, Any], partition: Partition) -> list[dict[str, Any]]:
+    """Rows of listed.COPY of the log's own lineage that end at one of these offsets (exclusive)."""
+    return [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
 
 
 def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:

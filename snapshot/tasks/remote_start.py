@@ -51,7 +51,7 @@ def start_state(partition: Partition, start: Start, entries: np.ndarray) -> Star
     """The state to begin with. A file at the offset of an unclaimed one is still adopted if it says that and more."""
     provenance = Provenance(start["provenance"])
     is_complete = is_claimed(start) and provenance in (Provenance.BROKER, Provenance.COMPUTED)
-    begins = partition.segments[0].base_offset
+    begins = partition.first_base_offset
     return StartState(start["offset"], from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
@@ -61,8 +61,7 @@ def is_continued(partition: Partition, copies: Iterable[Mapping[str, Any]]) -> b
     Args:
         copies: rows of listed.COPY.
     """
-    if partition.log_start_checkpoint is not None or not partition.segments:
+    first = partition.first_base_offset
+    if partition.log_start_checkpoint is not None or first == 0:
         return partition.begins_in_remote_storage
-    first = partition.segments[0].base_offset
-    remote = coverage_of(finished_copies(copies), partition.leader_epochs or (), first + 1)
-    return first > 0 and remote.covers(first - 1, first)
+    return coverage_of(finished_copies(copies), partition.leader_epochs or (), first + 1).covers(first - 1, first)
