@@ -20,7 +20,7 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
-	$(BIN)/python -m tiersnap.jobs.delta_jars
+	$(BIN)/python -m tiersnap.jobs.spark.delta_jars
 	@touch $@
 
 artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else
@@ -39,7 +39,7 @@ demo: install ## The main job on bundled real logs against an embedded S3, endin
 # Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
 AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --python $(PYTHON) .cache/airflow; } && \
   .venv-tools/bin/uv pip sync -q --python .cache/airflow/bin/python tests/airflow/requirements.txt
-.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-chaos test-browser
+.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-chaos test-browser test-prometheus
 test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 
 test-unit: install ## No JVM, no network
@@ -72,6 +72,9 @@ test-chaos: install ## A short storm over three brokers and tiersnap, with a fix
 
 test-browser: install ## The report in a real Chromium, skipped where there is none
 	$(PYTEST) tests/browser
+
+test-prometheus: install ## Metrics, alerts and the dashboard's queries in a real Prometheus, skipped where there is none
+	$(PYTEST) tests/prometheus
 
 ##@ Trust
 .PHONY: mutate soak chaos audit

@@ -6,11 +6,11 @@ import re
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.session import LONG_WORK
+from tiersnap.jobs.spark.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError

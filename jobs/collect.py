@@ -6,9 +6,9 @@ import re
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.collect import show
 from tiersnap.remote_storage.collect.collect import Collection
 from tiersnap.remote_storage.collect.folder import CollectedFolder

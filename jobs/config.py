@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.config_file import commands_of
-from tiersnap.jobs.extras import UnavailableCommand
+from tiersnap.jobs.command_line.config_file import commands_of
+from tiersnap.jobs.command_line.extras import UnavailableCommand
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.config import setting_rows
 
 

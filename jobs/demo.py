@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.demo_folder import find_logs, make_room
-from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.demonstration.demo_folder import find_logs, make_room
+from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report.beside import run_file
 from tiersnap.snapshot.report.kept_runs import read_heads

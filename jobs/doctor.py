@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.doctor import show
 from tiersnap.remote_storage.probe.store import exit_code_of, probe_store
 from tiersnap.remote_storage.stores.open_store import open_store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.form import Form, chosen_form, form_option
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.dump import show
 from tiersnap.snapshot.dump.contents import Options
 from tiersnap.snapshot.dump.files import identify

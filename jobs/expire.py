@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import managing_cluster_options
 from tiersnap.jobs.options.expire import Asked, expire_options
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.expire import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.expire.delete import delete_expired

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.fetch import FetchRequest, fetch_options
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.fetch import show_copies, show_file
 from tiersnap.remote_storage.restore.one_file import RemoteFile, copies_with, latest
 from tiersnap.remote_storage.restore.remote_copies import read_copies

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.install import show
 from tiersnap.remote_storage.install import Installation
 from tiersnap.remote_storage.stores.open_store import open_store

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.maintain_tables import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
@@ -58,6 +58,6 @@ def maintain_tables(
 if __name__ == "__main__":  # spark-submit …/jobs/maintain_tables.py --warehouse …
     import sys
 
-    from tiersnap.jobs.cli import main
+    from tiersnap.jobs.command_line.cli import main
 
     main(["maintain", "tables", *sys.argv[1:]])

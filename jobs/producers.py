@@ -6,10 +6,10 @@ import re
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import as_of_option, log_dirs_argument, partition_option
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.producers import show
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of

@@ -6,10 +6,10 @@ import re
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.remote import layout_option, s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.publish import show
 from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster

@@ -6,10 +6,10 @@ import re
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import client_options
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.remove_orphans import show
 from tiersnap.remote_storage.claims import STALE_AFTER_MS

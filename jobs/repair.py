@@ -6,11 +6,11 @@ from contextlib import nullcontext
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.repair import RepairRequest, repair_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.repair import show
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of, twice

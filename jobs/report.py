@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from tiersnap.jobs.disks import disks_below
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.report_diff import report_diff
-from tiersnap.jobs.tables import audit, copies, failover, last_run, readiness
+from tiersnap.jobs.reporting.disks import disks_below
+from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness
 from tiersnap.jobs.tell.report import show
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report import By, summarise, write_report

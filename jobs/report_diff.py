@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.report_diff import show
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report.changes import compare_states

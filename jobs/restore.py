@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import source_cluster_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import rate_option, s3_options
 from tiersnap.jobs.options.restore import restore_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.restore import show_plans, show_restored, tell_plan, tell_target
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.restore.carry_out import carry_out, check_space

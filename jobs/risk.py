@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import expand, selection_options
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.risk import risk_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.risk import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.findings import exit_code_of

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.failures import spoken
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.shown import masked
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import leader_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.shown import masked
-from tiersnap.jobs.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.jobs.spark.failures import spoken
+from tiersnap.jobs.spark.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.jobs.telemetry.best_effort import HttpUrl
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
@@ -85,6 +85,6 @@ def run(
 if __name__ == "__main__":  # spark-submit …/jobs/run.py --source …
     import sys
 
-    from tiersnap.jobs.cli import main
+    from tiersnap.jobs.command_line.cli import main
 
     main(["run", *sys.argv[1:]])

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from tiersnap.jobs import tables
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.reporting import tables
 from tiersnap.jobs.tell.runs import show_list, show_one
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 

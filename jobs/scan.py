@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.scan import show, show_next
 from tiersnap.jobs.tell.scan_files import ScanFiles

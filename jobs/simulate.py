@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.simulate import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import exit_code_of

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.host_run import host_run
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+from tiersnap.jobs.reporting.host_run import host_run
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.page import leave
 from tiersnap.jobs.tell.tier import show

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import Question, TransactionsRequest, log_dirs_argument, transactions_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.transactions.chosen import described, with_partitions

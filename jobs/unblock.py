@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.host import HostRequest, host_options
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.unblock import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.unblock import Unblock

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.verify import show
 from tiersnap.snapshot.gate.verify import Verification
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of

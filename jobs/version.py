@@ -6,8 +6,8 @@ import platform
 
 import click
 
+from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot import __version__
 
 

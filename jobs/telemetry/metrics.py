@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 
@@ -30,12 +30,14 @@ class Sinks:
     """Where metrics go.
 
     Attributes:
+        command: that sends them, a label of every sample, so that two on one host do not overwrite each other's.
         file: ends in .prom, as the collector wants it.
         pushgateway: URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu.
         statsd: host and port.
         by_partition: a sample a partition, and not only a topic.
     """
 
+    command: str
     file: Path | None = None
     pushgateway: str | None = None
     statsd: tuple[str, int] | None = None
@@ -51,14 +53,14 @@ class Sinks:
         if not self.is_any:
             return
         made: list[Sample] = []
-        attempt("metrics", lambda: made.extend(list(samples())))  # all of them or none
+        attempt("metrics", lambda: made.extend([self._labelled(each) for each in samples()]))  # all of them or none
         if not made:
             return
         _log.info("sending %d samples", len(made))
         if (path := self.file) is not None:
-            attempt(f"--metrics-file {path}", lambda: _write(path, made))
+            attempt(f"--metrics-file {path}", lambda: self._write(path, made))
         if (url := self.pushgateway) is not None:
-            group = with_path(url, "metrics/job/tiersnap")
+            group = with_path(url, f"metrics/job/tiersnap/command/{self.command}")
             # POST keeps metrics of the group that are not in the body: the last success of an earlier run.
             attempt(
                 f"--pushgateway {url}",
@@ -66,6 +68,18 @@ class Sinks:
             )
         if (address := self.statsd) is not None:
             attempt(f"--statsd {address[0]}:{address[1]}", lambda: _send(address, made))
+
+    def _labelled(self, sample: Sample) -> Sample:
+        return replace(sample, labels={"command": self.command, **sample.labels})
+
+    def _write(self, path: Path, samples: list[Sample]) -> None:
+        """The file, whole or not at all; an earlier run's success stays in it."""
+        kept = []
+        if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
+            before = last_success(path.read_text(encoding="utf-8"))
+            kept = [] if before is None else [self._labelled(Sample(LAST_SUCCESS, before))]
+        write_atomically(path, prometheus([*samples, *kept]).encode("utf-8"), replace=True)
+        path.chmod(_READABLE_BY_ALL)
 
 
 def check_metrics_file(path: Path) -> None:
@@ -84,16 +98,6 @@ def check_metrics_file(path: Path) -> None:
         return  # not there, or said when it is to be written
     if begins not in (b"", _OURS):
         raise UsageError(f"--metrics-file {path} is there and is none of tiersnap's", hint="give another name")
-
-
-def _write(path: Path, samples: list[Sample]) -> None:
-    """The file, whole or not at all; an earlier run's success stays in it."""
-    kept = []
-    if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
-        before = last_success(path.read_text(encoding="utf-8"))
-        kept = [] if before is None else [Sample(LAST_SUCCESS, before)]
-    write_atomically(path, prometheus([*samples, *kept]).encode("utf-8"), replace=True)
-    path.chmod(_READABLE_BY_ALL)
 
 
 def _send(address: tuple[str, int], samples: list[Sample]) -> None:
@@ -136,7 +140,8 @@ def metrics_options(command: Callable[..., object]) -> Callable[..., object]:
     ) -> object:
         if metrics_file is not None:
             check_metrics_file(metrics_file)
-        return command(*args, sinks=Sinks(metrics_file, pushgateway, statsd, metrics_by_partition), **kwargs)
+        name = click.get_current_context().info_name or ""
+        return command(*args, sinks=Sinks(name, metrics_file, pushgateway, statsd, metrics_by_partition), **kwargs)
 
     options = (
         click.option(

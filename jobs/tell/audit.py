@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.audit import AuditOutcome

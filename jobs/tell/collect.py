@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.collect.collect import Collected
 from tiersnap.remote_storage.collect.totals import CollectTotals
 from tiersnap.snapshot.log.findings import Finding

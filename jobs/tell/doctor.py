@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import shown
+from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.command_line.shown import shown
 from tiersnap.remote_storage.probe.answer import ProbeAnswer
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.expire.delete import Deleted
 from tiersnap.remote_storage.expire.outcome import Done, errors_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.presence.copies import RemoteCopy
 
 _ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")

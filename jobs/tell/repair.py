@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tiersnap.jobs.output import Output
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.host import HostRepair, is_local
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
@@ -75,6 +75,13 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{unread} snapshots could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
+        for each in repair.log_dirs:
+            if not each.log_dir.checkpoints.log_starts_are_known:
+                yield (
+                    f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so nothing says whether a log begins at its "
+                    "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
+                    "repair again"
+                )
         yield (
             f"{unknown} cannot be made: the log begins in remote storage, and the snapshot is missing where its files "
             "begin. Fetch it, move it into the partition's folder, then repair again: tiersnap fetch --from REMOTE "

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tiersnap.jobs.output import Output, cell
+from tiersnap.jobs.command_line.output import Output, cell
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned

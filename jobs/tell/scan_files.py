@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.scanned import Scanned
@@ -40,8 +40,8 @@ class ScanFiles:
         if (metrics := self._metrics) is not None:
             self._sinks.send(lambda: metrics.samples(code))
         if self._page is not None and self._report is not None:
-            from tiersnap.jobs.host_run import host_run
             from tiersnap.jobs.pipeline.settings import new_run_id
+            from tiersnap.jobs.reporting.host_run import host_run
 
             run = host_run(new_run_id(), now, log_dirs, source=", ".join(log_dirs))
             self._page.write(self._report, replace(run, sources=tuple(log_dirs)))

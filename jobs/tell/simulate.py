@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tiersnap.jobs.output import Format, Output, Row
+from tiersnap.jobs.command_line.output import Format, Output, Row
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.simulate.host import HostSimulation
 

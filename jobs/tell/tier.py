@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.tier import tell_failures
 from tiersnap.remote_storage.cluster.unblock import Unblocked
 

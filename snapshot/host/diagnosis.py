@@ -20,7 +20,7 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaPrope
 from tiersnap.snapshot.gate.examine import has_leader_epoch
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_text
 
 
@@ -87,7 +87,7 @@ def read_meta_properties(filesystem: fs.FileSystem, log_dir: LogDir) -> tuple[Me
     except FileNotFoundError:
         return None, None
     except CorruptCheckpointError as error:
-        return None, Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message)
+        return None, corrupt_checkpoint(path, error)
     except OSError as error:
         return None, unreadable(path, error)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import CorruptCheckpointError, ExitCode
 
 
 class FindingKind(StrEnum):
@@ -67,6 +67,11 @@ def unreadable(path: str, error: OSError) -> Finding:
     """A file that cannot be read. Where only this user may not read it, nothing is said of the file."""
     kind = FindingKind.PERMISSION_DENIED if isinstance(error, PermissionError) else FindingKind.UNREADABLE_FILE
     return Finding(kind, path, -1, error.strerror or str(error))
+
+
+def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
+    """A checkpoint that was parsed under its path, which a finding shows by itself."""
+    return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 
 def exit_code_of(findings: Iterable[Finding]) -> ExitCode:

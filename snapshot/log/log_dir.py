@@ -24,7 +24,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
-from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
+from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
 
@@ -78,12 +78,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What the offset checkpoints of a log directory say, each by (topic, partition)."""
+    """What the offset checkpoints of a log directory say, each by (topic, partition).
+
+    Attributes:
+        log_starts_are_known: whether log-start-offset-checkpoint could be read, or is not there.
+    """
 
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    log_starts_are_known: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Partition:
             and their leader epochs with them; a broker neither reads nor tiers them and removes them by and by.
         log_start_offset: max of its checkpoint and the first segment's base offset.
         log_start_checkpoint: its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
+        log_start_is_known: whether that file could be read, or is not there.
         cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
         snapshots: snapshot files by exclusive end offset.
     """
@@ -114,6 +120,7 @@ class Partition:
     high_watermark: int | None = None
     log_start_offset: int = 0
     log_start_checkpoint: int | None = None
+    log_start_is_known: bool = True
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
     deleted_segments: int = 0
@@ -130,7 +137,12 @@ class Partition:
 
     @property
     def begins_in_remote_storage(self) -> bool:
-        """Whether the log goes back further than its files: a broker checkpoints the log start of every tiered log."""
+        """Whether the log goes back further than its files, or may, where the checkpoint of log starts is unreadable.
+
+        A broker checkpoints the log start of every tiered log.
+        """
+        if not self.log_start_is_known:
+            return self.first_base_offset > 0
         return self.log_start_checkpoint is not None and self.log_start_checkpoint < self.first_base_offset
 
     @property
@@ -244,16 +256,19 @@ def open_log_dir(uri: str) -> LogDir:
         hint = "a log directory holds folders named <topic>-<partition>; is this its parent, or one partition?"
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     tables: list[dict[TopicPartition, int]] = []
+    unread = set()
     for name in _OFFSET_CHECKPOINTS:
         offsets, finding = _read_offsets(filesystem, files.get(name))
         tables.append(offsets)
-        findings.extend(finding)
+        if finding is not None:
+            findings.append(finding)
+            unread.add(name)
     return LogDir(
         filesystem=filesystem,
         path=path,
         folders=tuple(folders),
         others=tuple(others),
-        checkpoints=Checkpoints(*tables),
+        checkpoints=Checkpoints(*tables, log_starts_are_known=LOG_START_OFFSETS not in unread),
         is_clean=CLEAN_SHUTDOWN in files,
         findings=tuple(findings),
     )
@@ -268,15 +283,15 @@ def read_text(filesystem: fs.FileSystem, path: str) -> str:
     return read_bounded(filesystem, path, limit=TEXT_BYTES).decode("utf-8", "replace")
 
 
-def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], list[Finding]]:
+def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], Finding | None]:
     if path is None:
-        return {}, []
+        return {}, None
     try:
-        return checkpoints.parse_offsets(read_text(filesystem, path), name=path), []
+        return checkpoints.parse_offsets(read_text(filesystem, path), name=path), None
     except CorruptCheckpointError as error:
-        return {}, [Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message)]
+        return {}, corrupt_checkpoint(path, error)
     except OSError as error:
-        return {}, [unreadable(path, error)]
+        return {}, unreadable(path, error)
 
 
 def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> Partition:
@@ -332,6 +347,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
         high_watermark=known.high_watermarks.get(key),
         log_start_offset=log_start,
         log_start_checkpoint=checkpoint,
+        log_start_is_known=known.log_starts_are_known,
         cleaner_offset=known.cleaner_offsets.get(key),
         findings=tuple(findings),
     )
@@ -372,7 +388,7 @@ def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], fin
     try:
         return parse(read_text(filesystem, path), name=path)
     except CorruptCheckpointError as error:
-        findings.append(Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message))
+        findings.append(corrupt_checkpoint(path, error))
     except OSError as error:
         findings.append(unreadable(path, error))
     return None

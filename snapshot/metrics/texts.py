@@ -28,7 +28,7 @@ def prometheus(samples: Iterable[Sample]) -> str:
 
 def last_success(text: str) -> float | None:
     """The value that a file of ours has for it; None if it has none, or is no file of ours."""
-    found = re.search(rf"^{LAST_SUCCESS} ([0-9.]+)$", text, re.MULTILINE)
+    found = re.search(rf"^{LAST_SUCCESS}(?:{{[^}}]*}})? ([0-9.]+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
 
 

@@ -107,12 +107,14 @@ class StartState:
         history_from: batches below this offset may be unknown to `deltas`; 0 = the log was complete. Above the log's
             first offset it is where a scan window began.
         has_adopted: a broker's snapshot already told what the log could not.
+        lacks_start: batches that `deltas` needed are in remote storage alone, so nothing computed may be written.
     """
 
     offset: int
     deltas: np.ndarray
     history_from: int
     has_adopted: bool
+    lacks_start: bool = False
 
 
 class PartitionState:
@@ -140,7 +142,7 @@ class PartitionState:
         self.history_from = log_start
         self._is_window = False
         self.is_continued = is_continued
-        self.lacks_start = is_continued and start is None
+        self.lacks_start = is_continued if start is None else start.lacks_start
         self._start_says = "nothing is known"
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
@@ -234,7 +236,7 @@ class PartitionState:
 
     def _without_start(self, found: Comparison) -> Comparison:
         """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
-        why = f"the log begins in remote storage, and where its files begin: {self._start_says}"
+        why = f"the log goes back further than its files, or may; where its files begin: {self._start_says}"
         if found.strict is SnapshotVerdict.MATCHES:
             return Comparison(SnapshotVerdict.UNVERIFIED, f"{found.says} from {self.folded_from} on; {why}")
         return replace(found, says=f"{found.says}; none can be made: {why}")

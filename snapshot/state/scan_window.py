@@ -70,6 +70,7 @@ class FollowedBack:
 
     Attributes:
         segments: (base offset, deltas of those producers), ascending; one segment each.
+        reached_beginning: whether a producer was not complete even at the last segment that `older` gave.
     """
 
     def __init__(self, producers: Iterable[int], older: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -94,6 +95,7 @@ class FollowedBack:
                 heard = np.isin(wanted, known["producer_id"], assume_unique=True)
                 wanted = np.union1d(wanted[~heard], np.intersect1d(wanted, partial))
         self._followed_to_the_beginning = wanted
+        self.reached_beginning = bool(wanted.size)
         self.segments: Sequence[tuple[int, np.ndarray]] = found[::-1]
 
     @property

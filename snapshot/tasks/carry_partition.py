@@ -41,7 +41,7 @@ from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.look_again import why_not_read
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
-from tiersnap.snapshot.tasks.remote_start import is_claimed, is_continued, read_entries, start_state
+from tiersnap.snapshot.tasks.remote_start import Start, is_claimed, is_continued, read_entries, start_state
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
@@ -105,6 +105,7 @@ class _Carry:
         self._unread_count = 0
         # Nobody could look whether the log goes back further than its files.
         self._is_blind = listed["remote_error"] is not None and self._partition.first_base_offset > 0
+        self._is_continued = is_continued(self._partition, listed["copies"] or ())
         self._sink = None if self._is_blind else task.sink
 
     def facts(self) -> Iterator[Row]:
@@ -124,7 +125,7 @@ class _Carry:
             self._read_runs,
             self._read_snapshot,
             start=start,
-            is_continued=is_continued(self._partition, self._listed["copies"] or ()),
+            is_continued=self._is_continued,
         )
         for boundary in boundaries:
             self._settle(boundary)
@@ -168,10 +169,8 @@ class _Carry:
 
     def _remote_start(self, *, claimed: bool) -> StartState | None:
         """The state that the listing names in remote storage, if it is one of this kind."""
-        start, look = self._listed["start"], self._task.look
-        if start is None or look is None or is_claimed(start) != claimed:
-            return None
-        entries = read_entries(look, self._partition, start)
+        start = self._listed["start"]
+        entries = None if start is None or is_claimed(start) != claimed else self._read_start(start)
         if entries is None:
             return None
         offset = start["offset"]
@@ -190,12 +189,25 @@ class _Carry:
         self._rows.begin_at(offset)
         return start_state(self._partition, start, entries)
 
+    def _read_start(self, start: Start) -> np.ndarray | None:
+        look = self._task.look
+        return None if look is None else read_entries(look, self._partition, start)
+
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""
         offset = self._listed["window_offset"]
         if offset is None:
             return None
-        window = WindowStart(self._source, self._partition, offset, self._rows.window())
+        start = self._listed["start"]
+        entries = None if start is None else self._read_start(start)
+        window = WindowStart(
+            self._source,
+            self._partition,
+            offset,
+            self._rows.window(),
+            is_continued=self._is_continued,
+            before=None if entries is None else start_state(self._partition, start, entries),
+        )
         tiered_ends = {each["next_base_offset"] for each in self._listed["segments"] if each["is_tiered"]}
         first = self._partition.segments[0].base_offset
         ends = {end for end in (*self._bases, *self._partition.snapshots) if end > first} - tiered_ends

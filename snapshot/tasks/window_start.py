@@ -1,7 +1,8 @@
 """The state at the edge of a scan window, and what is said of the boundaries before it.
 
 The segments before the window are not decoded, but for those that a producer has to be followed back into, which are
-read here and now. At their ends a snapshot holds what cannot have expired: the transactions that are open there.
+read here and now. At their ends a snapshot holds what cannot have expired: the transactions that are open there. Where
+the log goes back further in remote storage, the snapshot of a copy there says what came before the first file.
 """
 
 from __future__ import annotations
@@ -35,17 +36,22 @@ class WindowStart:
         partition: Partition,
         offset: int,
         decodes: Iterable[tuple[int, np.ndarray]],
+        *,
+        is_continued: bool,
+        before: StartState | None,
     ) -> None:
         """Find what the window shows in part, and follow it back.
 
         Args:
             offset: base offset of the window's first segment.
             decodes: (base offset, deltas) of the runs of the window's segments, ascending.
+            is_continued: the log goes back further in remote storage.
+            before: the state that the snapshot of a copy there tells, None where none is known.
 
         Raises:
             CorruptDataError: a segment before the window is damaged, and a producer has to be followed through it.
         """
-        self._filesystem, self._partition, self._offset = filesystem, partition, offset
+        self._filesystem, self._partition, self._offset, self._before = filesystem, partition, offset, before
         first = FirstSeen()
         for base_offset, deltas in decodes:
             first.add(base_offset, deltas)
@@ -55,7 +61,9 @@ class WindowStart:
             for producer_id in self._not_new(base_offset, found)
         ]
         self._followed = FollowedBack(producers, self._older())
-        self.state = StartState(offset, self._followed.deltas, history_from=offset, has_adopted=False)
+        is_unknown = is_continued and before is None and self._followed.reached_beginning
+        self._provenance = Provenance.COMPUTED_FROM_LOCAL_START if is_unknown else Provenance.COMPUTED_WITHIN_WINDOW
+        self.state = StartState(offset, self._followed.deltas, offset, has_adopted=False, lacks_start=is_unknown)
 
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """What is said of these boundaries up to the window's first offset, ascending."""
@@ -65,15 +73,16 @@ class WindowStart:
             yield Boundary(
                 end,
                 partial(_itself, entries),
-                Provenance.COMPUTED_WITHIN_WINDOW,
+                self._provenance,
                 found if isinstance(found, Comparison) else _UNVERIFIED,
                 self._offset,
                 open_transactions=None,
             )
 
     def _older(self) -> Iterator[tuple[int, np.ndarray]]:
+        begins = self._before.offset if self._before else 0
         for segment in reversed(self._partition.segments):
-            if segment.base_offset < self._offset:
+            if begins <= segment.base_offset < self._offset:
                 runs, end = fold_segment(self._filesystem, segment)
                 if end.finding is not None:
                     raise CorruptDataError(
@@ -82,6 +91,8 @@ class WindowStart:
                         at="",
                     )
                 yield segment.base_offset, runs[0].deltas
+        if self._before:
+            yield begins - 1, self._before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
         """Those that may have been there before: sequence 0 of epoch 0 is the first batch of any producer id."""

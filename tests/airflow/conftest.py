@@ -18,10 +18,10 @@ import pytest
 
 from tests.spark import clusters
 from tests.spark.conftest import Remote
-from tiersnap.jobs import delta_jars
 from tiersnap.jobs.demo import TOPIC_IDS
-from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.jobs.session import QUICK_START
+from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.spark import delta_jars
+from tiersnap.jobs.spark.session import QUICK_START
 
 # Where it matters not on what, a driver that is its own executor is the quickest.
 LOCAL = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}
@@ -188,7 +188,7 @@ def fleet(airflow: Airflow, tmp_path: Path) -> Fleet:
     remote = Remote(f"s3://{bucket}/tiers", url)
     cluster = {
         "name": f"cluster-{bucket}",
-        "sources": [str(ROOT / "jobs/demo_data")],
+        "sources": [str(ROOT / "jobs/demonstration/demo_data")],
         "remote": remote.uri,
         "warehouse": str(tmp_path / "warehouse"),
         "report": str(tmp_path / "report"),

@@ -28,7 +28,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.formats.snapshot_file import decode
 

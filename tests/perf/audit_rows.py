@@ -152,7 +152,7 @@ class _Worker:
 def _of_spark(folder: str) -> object:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from tiersnap.jobs.session import LONG_WORK, open_session
+    from tiersnap.jobs.spark.session import LONG_WORK, open_session
     from tiersnap.snapshot.spark.audit.audit import audit
 
     count = int(folder.rpartition("-")[2])

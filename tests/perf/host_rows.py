@@ -24,7 +24,12 @@ _SCAN_SECONDS = 1.0
 
 def tiersnap(*words: str) -> float:
     """Seconds of one `tiersnap WORDS` as a process."""
-    command = [sys.executable, "-c", "import sys; from tiersnap.jobs.cli import main; sys.exit(main())", *words]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from tiersnap.jobs.command_line.cli import main; sys.exit(main())",
+        *words,
+    ]
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     seconds = time.perf_counter() - started

@@ -66,13 +66,7 @@ class AgingLog:
                 times[base] = start
                 entries.append(lb.data_batch(self._advance(1), 1, timestamp=start))
             self.segments[base] = entries
-        folder = lb.write_partition(log_dir, "orders", 0, self.segments, high_watermark=self._offset, indexes=True)
-        for base, timestamp in times.items():
-            stem = folder / f"{base:020d}"
-            batches = [struct.unpack_from(">q", entry, 35)[0] for entry in self.segments[base]]
-            stem.with_suffix(".timeindex").write_bytes(struct.pack(">qi", max(batches), 0))
-            os.utime(stem.with_suffix(".log"), ns=(timestamp * 1_000_000,) * 2)
-        return folder
+        return write_aged(log_dir, self.segments, times)
 
     def _advance(self, count: int) -> int:
         base, self._offset = self._offset, self._offset + count
@@ -102,3 +96,16 @@ class AgingLog:
         producer.is_open = False
         commit = chance.random() < 0.5
         return lb.marker(self._advance(1), producer.producer_id, producer.epoch, chance.randrange(4), commit, timestamp)
+
+
+def write_aged(log_dir: Path, segments: dict[int, list[bytes]], written: dict[int, int]) -> Path:
+    """The folder of `orders-0`: entries and the time of the file (ms) by base offset; all of it is committed."""
+    base_offset, last_offset_delta = struct.unpack_from(">q15xi", segments[max(segments)][-1])
+    end = base_offset + last_offset_delta + 1
+    folder = lb.write_partition(log_dir, "orders", 0, segments, high_watermark=end, indexes=True)
+    for base, timestamp in written.items():
+        stem = folder / f"{base:020d}"
+        batches = [struct.unpack_from(">q", entry, 35)[0] for entry in segments[base]]
+        stem.with_suffix(".timeindex").write_bytes(struct.pack(">qi", max(batches), 0))
+        os.utime(stem.with_suffix(".log"), ns=(timestamp * 1_000_000,) * 2)
+    return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -31,7 +31,7 @@ def s3_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(s3_url: str) -> Iterator[object]:
-    from tiersnap.jobs.session import build
+    from tiersnap.jobs.spark.session import build
 
     session = build(
         app_name="tiersnap-tests",

@@ -12,9 +12,9 @@ from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
 from tiersnap.jobs.airflow.outcome import in_words, read_outcome, run_id
-from tiersnap.jobs.cli import cli
+from tiersnap.jobs.command_line.cli import cli
+from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.maintain_tables import maintain_tables
-from tiersnap.jobs.output import Output
 from tiersnap.jobs.run import run
 from tiersnap.snapshot.errors import UsageError
 

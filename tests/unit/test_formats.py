@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from tests.reference.recovered import TESTS
-from tiersnap.jobs.tables import last_run, read_table
+from tiersnap.jobs.reporting.tables import last_run, read_table
 from tiersnap.remote_storage.claims import ClaimedSegment
 from tiersnap.remote_storage.claims.record import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.cluster_record import read_cluster_id

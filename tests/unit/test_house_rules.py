@@ -53,5 +53,6 @@ def test_a_main_is_short_but_for_its_options() -> None:
     assert problems_of_main("jobs/x.py", main_of(LONGEST_MAIN + 1, options=3)) != []
 
 
-def test_a_file_without_a_command_is_no_main() -> None:
-    assert problems_of_main("jobs/x.py", "x = 1\n" * (LONGEST_MAIN + 1)) == []
+def test_a_file_without_a_command_does_not_lie_directly_in_jobs() -> None:
+    assert problems_of_main("jobs/x.py", "x = 1\n") != []
+    assert problems_of_main("jobs/__init__.py", "") == []

@@ -152,6 +152,40 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     assert not stored(tmp_path / "remote")
 
 
+UNREADABLE = {"no checkpoint": b"\x00\xff", "five nines too many": b"0\n1\norders 0 99999999999999999999999\n"}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_where_the_checkpoint_of_log_starts_cannot_be_read_nothing_is_made_from_the_files_alone(
+    tmp_path: Path, content: bytes
+) -> None:
+    logs = shortened(tmp_path)
+    (logs / "log-start-offset-checkpoint").write_bytes(content)
+    ran = tiersnap("repair", logs, "--above-newest", "--apply")
+    assert ran.exit_code == 5, ran.err
+    assert {row["action"] for row in ran.rows} == {"NO_START"}
+    assert "start the broker, which writes a new one in a minute" in ran.err
+    assert ran.err.count(str(logs / "log-start-offset-checkpoint")) == 1
+    assert not list(logs.rglob("*.snapshot"))
+
+
+def test_where_the_checkpoint_of_log_starts_cannot_be_read_remote_storage_says_where_the_log_begins(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    before = stored(remote)
+    logs = shortened(tmp_path)
+    (logs / "log-start-offset-checkpoint").write_bytes(b"\x00\xff")
+    tier(logs, remote)
+    assert {offset: data for offset, data in stored(remote).items() if offset not in before} == {
+        offset: whole[offset] for offset in (30, 40)
+    }
+    own = shortened(tmp_path / "own")
+    (own / "log-start-offset-checkpoint").write_bytes(b"\x00\xff")
+    tier(own, tmp_path / "nothing")
+    assert {path.stem for path in (tmp_path / "nothing").rglob("*.snapshot")}, "and that it begins at its files"
+
+
 def folded_from_the_files_alone(tmp_path: Path) -> dict[int, bytes]:
     """What a broker writes that lost all snapshots: right by what it sees, and without the producers from before."""
     own = shortened(tmp_path / "alone", checkpoint=20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.recovered import DATA
-from tiersnap.jobs.cli import run as tiersnap
+from tiersnap.jobs.command_line.cli import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
-from tiersnap.jobs.tables import readiness
+from tiersnap.jobs.reporting.tables import readiness
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reference import fold as reference
 from tests.reference import log_builder as lb
-from tests.reference.aging_log import DAY, NOW, AgingLog
+from tests.reference.aging_log import DAY, NOW, AgingLog, write_aged
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_state import as_state
@@ -106,6 +107,70 @@ def test_a_log_within_the_expiration_is_scanned_as_exactly_as_ever(
         assert snapshots(bounded) == snapshots(exact)
     finally:
         shutil.rmtree(folder)
+
+
+def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tuple[Runner, int]:
+    """The first `tiered` segments are copied, as far as they may be, and deleted here; how many that were."""
+    shutil.copytree(folder / "logs", folder / "before" / "logs")
+    for base in bases[tiered + 1 :]:
+        (folder / "before" / "logs" / "orders-0" / f"{base:020d}.log").unlink()
+    before = Runner(folder / "before", folder / "before" / "logs")
+    tiered = before(as_of=None, now=NOW).segments_tiered
+    for base in bases[:tiered]:
+        for path in (folder / "logs" / "orders-0").glob(f"{base:020d}.*"):
+            path.unlink()
+    (folder / "logs" / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    return Runner(folder, folder / "logs", remote=before.remote), tiered
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), producers=st.integers(2, 12), tiered=st.integers(1, 10))
+def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_there(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, producers: int, tiered: int
+) -> None:
+    folder = tmp_path_factory.mktemp("window")
+    try:
+        log = AgingLog(seed, 20, producers)
+        log.write(folder / "logs")
+        bases = list(log.segments)
+        runner, tiered = begun_in_remote_storage(folder, bases, tiered)
+        before = snapshots(runner)
+        ran = run(runner)
+        assert ran.errors == []
+        written = snapshots(runner)
+        assert written.keys() - before.keys() == {*bases[tiered + 1 :]} - before.keys(), "nothing waits for its start"
+        for offset, observed in written.items():
+            full = replayed(log, offset)
+            assert {each: full.get(each) for each in observed} == observed, "nothing is wrong"
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_nothing_is_written(
+    tmp_path: Path, is_known: bool
+) -> None:
+    log = AgingLog(0)
+    times = {day: NOW - (12 - day) * DAY for day in range(12)}
+    log.segments = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
+    log.segments[0] = [lb.data_batch(0, 1, 7, 1, 3, timestamp=times[0])]
+    log.segments[8] = [lb.marker(8, 7, 1, 0, True, times[8])]
+    write_aged(tmp_path / "logs", log.segments, times)
+    runner, _ = begun_in_remote_storage(tmp_path, list(log.segments), 2)
+    before = snapshots(runner)
+    if not is_known:
+        for path in Path(runner.remote).rglob("*"):
+            if path.is_file() and path.suffix in (".indexes", ".snapshot"):
+                path.write_bytes(b"")
+    ran = run(runner)
+    assert ran.errors == []
+    if is_known:
+        written = snapshots(runner)
+        assert written.keys() - before.keys() == set(range(3, 12))
+        assert written[9] == replayed(log, 9)
+    else:
+        assert not [path for path in Path(runner.remote).rglob("*.snapshot") if path.read_bytes()]
+        assert ran.segments_tiered == 0
 
 
 def old_log(tmp_path, *, snapshots: dict[int, bytes] | None = None):

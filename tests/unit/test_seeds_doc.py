@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.command_line.commands import COMMANDS
 from tiersnap.jobs.transactions import Question
 
 pytestmark = pytest.mark.unit

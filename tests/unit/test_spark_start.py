@@ -10,7 +10,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.spark_start import check_java, check_master
+from tiersnap.jobs.spark.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
 from tiersnap.snapshot.tables.trouble import of_table, of_words
 

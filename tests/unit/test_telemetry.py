@@ -60,8 +60,8 @@ def values(path: Path) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return series
 
 
-def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
-    return name, frozenset(labels.items())
+def of(name: str, command: str = "scan", **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset({"command": command, **labels}.items())
 
 
 def test_a_scan_writes_what_its_rows_say(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ def test_tier_tells_what_it_did_and_partitions_when_asked(tmp_path: Path) -> Non
         "tier", tmp_path / "log", "--remote", remote, "--apply", "--metrics-file", path, "--metrics-by-partition"
     )
     result, found = json.loads(ran.out)["result"], values(path)
-    assert found[of("tiersnap_last_run_segments_tiered")] == result["segments_tiered"] == 3
-    assert found[of("tiersnap_last_run_bytes_tiered")] == result["bytes_tiered"]
-    assert found[of("tiersnap_segments", topic="orders", partition="0", verdict="ALREADY_TIERED")] == 3
-    assert abs(found[of("tiersnap_last_success_timestamp_seconds")] - time.time()) < 600
+    assert found[of("tiersnap_last_run_segments_tiered", "tier")] == result["segments_tiered"] == 3
+    assert found[of("tiersnap_last_run_bytes_tiered", "tier")] == result["bytes_tiered"]
+    assert found[of("tiersnap_segments", "tier", topic="orders", partition="0", verdict="ALREADY_TIERED")] == 3
+    assert abs(found[of("tiersnap_last_success_timestamp_seconds", "tier")] - time.time()) < 600
 
 
 def test_a_run_that_fails_in_part_keeps_the_success_of_the_one_before(tmp_path: Path) -> None:
     from tiersnap.jobs.telemetry.metrics import Sinks
 
-    sinks = Sinks(tmp_path / "x.prom")
+    sinks = Sinks("scan", tmp_path / "x.prom")
     sinks.send(lambda: of_ended(ExitCode.OK, started_at=1000, finished_at=3500))
     sinks.send(lambda: of_ended(ExitCode.PARTIAL, started_at=5000, finished_at=9000))
     found = values(tmp_path / "x.prom")
@@ -110,7 +110,10 @@ def test_a_run_that_fails_in_part_keeps_the_success_of_the_one_before(tmp_path: 
 
 def test_labels_of_any_text_are_read_back_as_they_were() -> None:
     texts = ['a"b', "back\\slash", "line\nbreak", "\\n", "ü", "", 'x="y",z="']
-    samples = [Sample("tiersnap_findings", number + 0.5, {"topic": text}) for number, text in enumerate(texts)]
+    samples = [
+        Sample("tiersnap_findings", number + 0.5, {"command": "scan", "topic": text})
+        for number, text in enumerate(texts)
+    ]
     found, _ = parse_metrics(prometheus(samples))
     assert found == {of("tiersnap_findings", topic=text): number + 0.5 for number, text in enumerate(texts)}
 
@@ -120,7 +123,10 @@ def test_a_push_gateway_gets_the_same_text(tmp_path: Path, server: tuple[str, Re
     url, received = server
     for address in (url, f"{url}/metrics/job/tiersnap/cluster/eu"):
         assert tiersnap("scan", tmp_path / "log", "--pushgateway", address).exit_code == 0
-    assert [path for path, _, _ in received] == ["/metrics/job/tiersnap", "/metrics/job/tiersnap/cluster/eu"]
+    assert [path for path, _, _ in received] == [
+        "/metrics/job/tiersnap/command/scan",
+        "/metrics/job/tiersnap/cluster/eu",
+    ]
     found, _ = parse_metrics(received[0][2].decode())
     assert found[of("tiersnap_segments", topic="orders", verdict="READY")] == 3
 
@@ -133,7 +139,7 @@ def test_statsd_gets_gauges_with_tags(tmp_path: Path) -> None:
         place = f"127.0.0.1:{listening.getsockname()[1]}"
         assert tiersnap("scan", tmp_path / "log", "--statsd", place).exit_code == 0
         lines = listening.recv(65536).decode().splitlines()
-    assert "tiersnap.segments:3|g|#topic:orders,verdict:READY" in lines
+    assert "tiersnap.segments:3|g|#command:scan,topic:orders,verdict:READY" in lines
     assert all(re.fullmatch(r"tiersnap\.[a-z_]+:[0-9.e+]+\|g(\|#[^|]+)?", line) for line in lines)
 
 
@@ -161,7 +167,7 @@ def test_samples_that_take_too_long_are_not_sent_half_made(tmp_path: Path, caplo
         yield Sample("tiersnap_findings", 1)
         go_on.wait(60)
 
-    Sinks(tmp_path / "x.prom").send(slow)
+    Sinks("scan", tmp_path / "x.prom").send(slow)
     go_on.set()
     assert not (tmp_path / "x.prom").exists()
     assert "no answer within 2 s" in caplog.text
@@ -233,11 +239,11 @@ def test_datasets_are_named_by_place_and_without_passwords() -> None:
 
 def test_orphans_are_told_also_where_there_are_none() -> None:
     found, _ = parse_metrics(prometheus(of_orphans(["UPLOAD", "COPY"], [("COPY", 5), ("COPY", 6)])))
-    assert found[of("tiersnap_orphans", kind="UPLOAD")] == 0
-    assert found[of("tiersnap_orphan_bytes", kind="COPY")] == 11
+    assert found["tiersnap_orphans", frozenset({("kind", "UPLOAD")})] == 0
+    assert found["tiersnap_orphan_bytes", frozenset({("kind", "COPY")})] == 11
 
 
-LABELS = {"topic", "verdict", "stage", "kind", "instance", "job", "version", "partition"}
+LABELS = {"command", "topic", "verdict", "stage", "kind", "instance", "job", "version", "partition"}
 
 
 def expressions() -> dict[str, str]:

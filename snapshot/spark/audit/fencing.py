@@ -65,16 +65,17 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
 
     Its offsets are those of the widest step back, `distance` its milliseconds.
     """
-    widest = F.max(F.struct(F.col("furthest")["distance"], "furthest", "producer_id")).alias("widest")
+    names = ("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id")
+    widest = F.max(F.struct(*names)).alias("widest")
     sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), widest)
-    step = F.col("widest")["furthest"]
+    step = F.col("widest")
     finding = found(
         AuditKind.OUT_OF_ORDER_TIMESTAMPS,
         "true",
-        producer_id=F.col("widest")["producer_id"],
-        before_last_offset=step["before"],
-        first_offset=step["base_offset"],
-        last_offset=step["last_offset"],
+        producer_id=step["producer_id"],
+        before_last_offset=step["furthest_timed_before"],
+        first_offset=step["furthest_base_offset"],
+        last_offset=step["furthest_last_offset"],
         distance=step["distance"],
         batches=F.col("steps"),
     )

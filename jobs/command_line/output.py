@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tiersnap.jobs.shown import in_words, masked, shown
+from tiersnap.jobs.command_line.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding

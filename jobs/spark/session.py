@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs import delta_jars
-from tiersnap.jobs.failures import spoken
-from tiersnap.jobs.spark_start import check_java, check_master
+from tiersnap.jobs.spark import delta_jars
+from tiersnap.jobs.spark.failures import spoken
+from tiersnap.jobs.spark.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import click
 
-from tiersnap.jobs.commands import COMMANDS
-from tiersnap.jobs.config_file import leaves, options_of, variable_of
-from tiersnap.jobs.extras import UnavailableCommand, missing_extra
-from tiersnap.jobs.shown import refuse_credentials
+from tiersnap.jobs.command_line.commands import COMMANDS
+from tiersnap.jobs.command_line.config_file import leaves, options_of, variable_of
+from tiersnap.jobs.command_line.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.command_line.shown import refuse_credentials
 
 
 class LazyGroup(click.Group):

@@ -1,8 +1,8 @@
 """Delta Lake's jars for Spark: resolved once into a folder, so that no session asks the network when it starts.
 
-`python -m tiersnap.jobs.delta_jars` fills the folder; `make install` calls it. Where it cannot, a session still runs
-every job, but without `spark.read.format("delta")`. Each jar must have the hash that conf/delta-jars.sha256 pins: they
-run with all that Spark may read.
+`python -m tiersnap.jobs.spark.delta_jars` fills the folder; `make install` calls it. Where it cannot, a session still
+runs every job, but without `spark.read.format("delta")`. Each jar must have the hash that conf/delta-jars.sha256 pins:
+they run with all that Spark may read.
 """
 
 from __future__ import annotations

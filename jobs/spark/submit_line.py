@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs import delta_jars
+from tiersnap.jobs.spark import delta_jars
 from tiersnap.snapshot.errors import MissingExtraError
 
 _WORDS = "tiersnap.words"

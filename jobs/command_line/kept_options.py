@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.config_file import options_of
-from tiersnap.jobs.shown import masked
+from tiersnap.jobs.command_line.config_file import options_of
+from tiersnap.jobs.command_line.shown import masked
 
 NAMED = (
     *("run", "tier", "repair", "verify", "publish", "simulate"),

@@ -1,7 +1,7 @@
 """An S3 server of our own on loopback, for the demo and for tests: moto's, in a child process that ends with us.
 
-`python -m tiersnap.jobs.embedded_s3 --port N` is the child. It gives moto a CRC-32C, which it lacks without `crc32c`
-package and then answers with CRC32 to who asked for the other.
+`python -m tiersnap.jobs.demonstration.embedded_s3 --port N` is the child. It gives moto a CRC-32C, which it lacks
+without the `crc32c` package and then answers with CRC32 to who asked for the other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def embedded_s3() -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "NO_PROXY")}
     os.environ.update(ENVIRONMENT, NO_PROXY="127.0.0.1")
-    command = [sys.executable, "-m", "tiersnap.jobs.embedded_s3", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "tiersnap.jobs.demonstration.embedded_s3", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await(url, server)

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from tiersnap.jobs.shown import masked, shown
+from tiersnap.jobs.command_line.shown import masked, shown
 
 # What they log of requests and commands below this level holds tokens and settings.
 _TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs import config_file
-from tiersnap.jobs.commands import words_of_command
-from tiersnap.jobs.config_file import commands_of, variable_of
-from tiersnap.jobs.extras import UnavailableCommand, missing_extra
-from tiersnap.jobs.lazy_group import LazyGroup
-from tiersnap.jobs.logs import LogFormat, configure
+from tiersnap.jobs.command_line import config_file
+from tiersnap.jobs.command_line.commands import words_of_command
+from tiersnap.jobs.command_line.config_file import commands_of, variable_of
+from tiersnap.jobs.command_line.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.command_line.lazy_group import LazyGroup
+from tiersnap.jobs.command_line.logs import LogFormat, configure
+from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.command_line.shown import masked
 from tiersnap.jobs.options.common import output_option
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import masked
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.shown import shown
+from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.command_line.shown import shown
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.units import human_bytes

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from tiersnap.jobs.disks import disks_below
-from tiersnap.jobs.kept_options import kept_options
+from tiersnap.jobs.command_line.kept_options import kept_options
+from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.report.run_info import RunInfo
 
