@@ -16,7 +16,7 @@ from tests.broker.harness.damage import file_at
 from tests.broker.harness.disks import kraft_disks
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
-from tests.broker.harness.remote_log_metadata import metadata_values, states
+from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
@@ -66,9 +66,6 @@ class Site:
         shutil.copytree(self.broker.disks.partition(topic), folder)
         return log_dir, folder
 
-    def records(self) -> int:
-        return len(metadata_values(self.broker))
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -104,7 +101,7 @@ def publish(site, capsys) -> Callable[..., tuple[int, dict, str]]:
 @pytest.mark.parametrize("settings", [{"retention.ms": "86400000"}, {"retention.bytes": "100000000"}], ids=str)
 def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settings, site, publish):
     remote = site.tier("ledger")
-    before = site.records()
+    before = states(site.broker, "ledger")
     alter_topic(site.broker, "ledger", settings)
     try:
         code, row, said = publish(remote, "--apply")
@@ -113,20 +110,20 @@ def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settin
 
     assert (code, row["refused"]) == (4, "CopyingOffError")
     assert next(iter(settings)) in said and "kafka-configs" in said
-    assert site.records() == before
+    assert states(site.broker, "ledger") == before
 
 
 def test_leader_epochs_of_another_log_are_refused(site, publish):
     log_dir, folder = site.copy_of_log("ledger", "epochs")
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
     remote = site.tier("ledger", source=log_dir, name="epochs")
-    before = site.records()
+    before = states(site.broker, "ledger")
 
     for options in ([], ["--log-dir", str(site.broker.disks.log_dir)]):
         code, row, said = publish(remote, "--apply", *options)
         assert (code, row["refused"]) == (4, "LeaderEpochLineageError")
         assert "leader epoch 99 is not in the lineage" in said
-    assert site.records() == before
+    assert states(site.broker, "ledger") == before
 
 
 def test_a_log_whose_first_segments_are_nowhere_is_refused(site, publish):
@@ -206,7 +203,7 @@ def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
 
 
 def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothing_is_published(site, publish):
-    remote, before = site.tier("ledger"), site.records()
+    remote, before = site.tier("ledger"), states(site.broker, "ledger")
     (topic_id,) = (path.name.removeprefix("ledger-0-") for path in remote.glob("kafka-tiered-storage/ledger-0-*"))
     begun = Begun("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
     records = Records(DirectoryStore(remote))
@@ -218,7 +215,7 @@ def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothin
 
     assert (code, row["refused"]) == (3, "UnblockHeldError")
     assert "unblock --apply again if it was killed" in said
-    assert site.records() == before
+    assert states(site.broker, "ledger") == before
 
 
 def test_both_layouts_tell_the_same(site, publish):

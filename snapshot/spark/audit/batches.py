@@ -65,17 +65,12 @@ def audited(batches: DataFrame) -> DataFrame:
         "producer_id",
         "producer_epoch",
         "base_sequence",
-        sequence_end(length).alias("sequence_end"),
+        in_circle(F.col("base_sequence").cast("long") + length).alias("sequence_end"),
         F.when(is_marker & has_producer, F.col("control_type")).alias("marker"),
         (~is_control).alias("is_of_client"),
         is_transactional.alias("is_transactional"),
         (~is_control & has_producer & (F.col("base_sequence") >= 0)).alias("is_data"),
     )
-
-
-def sequence_end(length: Column) -> Column:
-    """Exclusive, of a batch of this many records."""
-    return in_circle(F.col("base_sequence").cast("long") + length)
 
 
 def in_circle(sequence: Column) -> Column:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.spark.audit.batches import sequence_end
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
-# What is true of a batch or its partition, each a bit of one number while batches are sorted.
-_FLAGS = ("is_data", "is_of_client", "is_transactional", "is_marker", "starts_at_zero", "is_compacted")
-_STREAM = ("stream", "number")
+_NEEDED = (
+    *("producer_id", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
+    *("sequence_end", "marker", "is_of_client", "is_transactional", "is_data"),
+)
 
 
 def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     """Rows of `batches.audited` and of audit.partitions -> one row a producer of a partition.
 
-    Batches without a producer id are a row a segment, so that no task gets all of a partition for nothing.
+    A producer of which nothing is to be said has no row. Batches without a producer id are a row a segment, so that no
+    task gets all of a partition for nothing.
 
     Returns:
         PRODUCER, `is_suspect` (bool): some batch does not follow from the one before it; `opened` and `ended`: offsets
@@ -27,11 +26,15 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         than the one before; `distance` (ms) of the furthest step, `furthest_base_offset`, `furthest_last_offset` of the
         batch, and `furthest_timed_before`, the last offset of the one before it.
     """
+    lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
     numbered = _numbered(partitions)
-    rows = _sorted(batches.join(F.broadcast(numbered), on=list(PARTITION_KEY)))
-    along = Window.partitionBy(*_STREAM).orderBy("base_offset")
+    rows = batches.join(F.broadcast(numbered), on=list(PARTITION_KEY))
+    rows = rows.select("number", lane, *_NEEDED, "log_start_offset", "is_compacted")
+    # The producer id first: it tells most batches apart, and Spark compares the first key without looking into rows.
+    stream = ("producer_id", "number", "lane")
+    along = Window.partitionBy(*stream).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
-    is_data, is_marker = F.col("is_data"), F.col("is_marker")
+    is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
     is_timed = F.col("is_of_client") & (F.col("timestamp") >= 0)
     opens = F.col("is_of_client") & F.col("is_transactional") & (F.col("producer_id") >= 0)
     seen = rows.select(
@@ -50,7 +53,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     is_odd = (
         F.when(
             F.col("epoch_before").isNull(),
-            (F.col("base_sequence") != 0) & F.col("starts_at_zero") & ~F.col("is_compacted"),
+            (F.col("base_sequence") != 0) & (F.col("log_start_offset") == 0) & ~F.col("is_compacted"),
         )
         .when(
             is_same_epoch,
@@ -69,57 +72,21 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         | (is_data & F.col("marked_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
     )
     back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
+    looked = seen.select("*", F.coalesce(suspicion, F.lit(False)).alias("is_suspect"), back.alias("back"))
+    # Most batches only go on from the one before.
+    telling = looked.where("is_suspect or opens or marker is not null or back is not null")
     # Numbers alone: with structs among them Spark sorts to aggregate.
-    sums = seen.groupBy(*_STREAM).agg(
-        F.bool_or(F.coalesce(suspicion, F.lit(False))).alias("is_suspect"),
+    sums = telling.groupBy(*stream).agg(
+        F.bool_or("is_suspect").alias("is_suspect"),
         F.max(F.when(F.col("opens") & ~was_open, F.col("base_offset"))).alias("opened"),
         F.max(F.when(is_marker, F.col("base_offset"))).alias("ended"),
         F.max(F.when(F.col("opens"), F.col("last_offset"))).alias("written"),
         F.max_by("producer_epoch", F.when(F.col("opens"), F.col("base_offset"))).alias("open_epoch"),
-        F.count(back).alias("steps_back"),
-        F.max(back).alias("distance"),
-        *(F.max_by(name, back).alias(f"furthest_{name}") for name in ("base_offset", "last_offset", "timed_before")),
+        F.count("back").alias("steps_back"),
+        F.max("back").alias("distance"),
+        *(F.max_by(name, "back").alias(f"furthest_{name}") for name in ("base_offset", "last_offset", "timed_before")),
     )
-    named = sums.join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number")
-    return named.withColumn("producer_id", _producer_id()).drop(*_STREAM)
-
-
-def _sorted(batches: DataFrame) -> DataFrame:
-    """Batches sorted along each producer, with what the window asks of them.
-
-    Sorting is most of the work of an audit, so rows are as short as they can be while they are sorted. The stream comes
-    first: it tells most batches apart, and Spark compares the first key without looking into rows.
-    """
-    # Batches without a producer id are a stream a segment.
-    stream = F.when(F.col("producer_id") < 0, -1 - F.col("segment_base_offset")).otherwise(F.col("producer_id"))
-    is_true = {
-        "is_marker": F.col("marker").isNotNull(),
-        "starts_at_zero": F.col("log_start_offset") == 0,
-    }
-    flags = [F.when(is_true.get(name, F.col(name)), 1 << bit).otherwise(0) for bit, name in enumerate(_FLAGS)]
-    short = batches.select(
-        stream.alias("stream"),
-        "number",
-        "base_offset",
-        *("length", "timestamp", "producer_epoch", "base_sequence"),
-        reduce(Column.__add__, flags).alias("flags"),
-    )
-    return (
-        short.repartition(*_STREAM)
-        .sortWithinPartitions(*_STREAM, "base_offset")
-        .select(
-            *_STREAM,
-            *("base_offset", "timestamp", "producer_epoch", "base_sequence"),
-            _producer_id().alias("producer_id"),
-            (F.col("base_offset") + F.col("length") - 1).alias("last_offset"),
-            sequence_end(F.col("length")).alias("sequence_end"),
-            *((F.col("flags").bitwiseAND(1 << bit) != 0).alias(name) for bit, name in enumerate(_FLAGS)),
-        )
-    )
-
-
-def _producer_id() -> Column:
-    return F.greatest("stream", F.lit(-1))
+    return sums.join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
 
 
 def _numbered(partitions: DataFrame) -> DataFrame:
