@@ -195,10 +195,9 @@ class _Carry:
 
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""
-        offset = self._listed["window_offset"]
-        if offset is None:
+        offset, start = self._listed["window_offset"], self._listed["start"]
+        if offset is None or (start is not None and start["offset"] > offset):
             return None
-        start = self._listed["start"]
         entries = None if start is None else self._read_start(start)
         window = WindowStart(
             self._source,

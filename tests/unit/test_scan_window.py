@@ -173,6 +173,35 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
         assert ran.segments_tiered == 0
 
 
+def test_a_state_from_within_the_window_is_where_the_carry_begins(tmp_path: Path) -> None:
+    """A leader that rolled later copied days 0 to 15 as one segment, so the soonest copy ends inside the window."""
+    times = {day: NOW - (20 - day) * DAY for day in range(20)}
+    segments = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
+    segments[0] = [lb.data_batch(0, 1, 7, 1, 3, timestamp=times[0])]
+    segments[14] = [lb.marker(14, 7, 1, 0, True, times[14])]
+    segments[15] = [lb.data_batch(15, 1, 7, 1, 4, timestamp=times[15])]
+    rolled = {0: [entry for day in range(16) for entry in segments[day]]} | {
+        day: segments[day] for day in range(16, 20)
+    }
+    write_aged(tmp_path / "before" / "logs", rolled, {base: times[max(base, 15)] for base in rolled})
+    before = Runner(tmp_path / "before", tmp_path / "before" / "logs")
+    assert before(as_of=None, now=NOW).segments_tiered == 4
+    whole = snapshots(before)
+    for path in Path(before.remote).rglob("*"):
+        if path.is_file() and b'"finished"' in path.read_bytes():
+            path.unlink()
+
+    left = {day: segments[day] for day in range(2, 20)}
+    folder = write_aged(tmp_path / "logs", left, {day: times[day] for day in left})
+    (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    ran = run(Runner(tmp_path, tmp_path / "logs", remote=before.remote))
+    assert ran.errors == []
+    assert (ran.listed[0]["start"]["offset"], ran.listed[0]["window_offset"]) == (16, 13)
+    found = {row["offset"]: row["provenance"] for row in ran.facts if row["kind"] == "BOUNDARY"}
+    assert found == {16: "BROKER", **dict.fromkeys((17, 18, 19, 20), "COMPUTED_FROM_SNAPSHOT")}
+    assert snapshots(before) == whole
+
+
 def old_log(tmp_path, *, snapshots: dict[int, bytes] | None = None):
     """Twenty days of one producer; the files at these offsets are the broker's."""
     log = AgingLog(1, 20, 1)
