@@ -83,10 +83,10 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
                     "repair again"
                 )
         yield (
-            f"{unknown} cannot be made: the log begins in remote storage, and the snapshot is missing where its files "
-            "begin. Fetch it, move it into the partition's folder, then repair again: tiersnap fetch --from REMOTE "
-            "--topic TOPIC --partition PARTITION --offset N --index producer-snapshot --out /tmp/FILE --apply, with "
-            "FILE as the reasons name it, and N the offset before it"
+            f"{unknown} cannot be made: what came before a log's files is not known here, and the snapshot is missing "
+            "where they begin. Fetch it, move it into the partition's folder, then repair again: tiersnap fetch "
+            "--from REMOTE --topic TOPIC --partition PARTITION --offset N --index producer-snapshot --out /tmp/FILE "
+            "--apply, with FILE as the reasons name it, and N the offset before it"
         )
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -61,10 +62,10 @@ def shown(log: AgingLog, edge: int) -> set[int]:
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), days=st.integers(2, 40), producers=st.integers(2, 12))
 def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_again(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, days: int, producers: int
+    seed: int, days: int, producers: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("window")
-    try:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         log = AgingLog(seed, days, producers)
         log.write(folder / "logs")
         runner = Runner(folder, folder / "logs")
@@ -89,24 +90,18 @@ def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_
                 if is_open or (not is_before and entry.timestamp >= SINCE):
                     assert producer_id in observed, (offset, entry)
         assert run(runner).did_nothing
-    finally:
-        shutil.rmtree(folder)
 
 
 @settings(max_examples=EXAMPLES // 4)
 @given(seed=st.integers(0, 2**32))
-def test_a_log_within_the_expiration_is_scanned_as_exactly_as_ever(
-    tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
-    folder = tmp_path_factory.mktemp("window")
-    try:
+def test_a_log_within_the_expiration_is_scanned_as_exactly_as_ever(seed: int) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         AgingLog(seed, 6, 5).write(folder / "logs")
         bounded, exact = (Runner(folder / str(scan), folder / "logs") for scan in Scan)
         run(bounded)
         run(exact, scan=Scan.EXACT)
         assert snapshots(bounded) == snapshots(exact)
-    finally:
-        shutil.rmtree(folder)
 
 
 def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tuple[Runner, int]:
@@ -126,10 +121,10 @@ def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tupl
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), producers=st.integers(2, 12), tiered=st.integers(1, 10))
 def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_there(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, producers: int, tiered: int
+    seed: int, producers: int, tiered: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("window")
-    try:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         log = AgingLog(seed, 20, producers)
         log.write(folder / "logs")
         bases = list(log.segments)
@@ -142,8 +137,6 @@ def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_th
         for offset, observed in written.items():
             full = replayed(log, offset)
             assert {each: full.get(each) for each in observed} == observed, "nothing is wrong"
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("is_known", [True, False])

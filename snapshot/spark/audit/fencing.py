@@ -66,17 +66,16 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
     Its offsets are those of the widest step back, `distance` its milliseconds.
     """
     names = ("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id")
-    widest = F.max(F.struct(*names)).alias("widest")
-    sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), widest)
-    step = F.col("widest")
+    step = F.max(F.struct(*names)).alias("step")
+    sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), step)
     finding = found(
         AuditKind.OUT_OF_ORDER_TIMESTAMPS,
         "true",
-        producer_id=step["producer_id"],
-        before_last_offset=step["furthest_timed_before"],
-        first_offset=step["furthest_base_offset"],
-        last_offset=step["furthest_last_offset"],
-        distance=step["distance"],
+        producer_id=F.col("step.producer_id"),
+        before_last_offset=F.col("step.furthest_timed_before"),
+        first_offset=F.col("step.furthest_base_offset"),
+        last_offset=F.col("step.furthest_last_offset"),
+        distance=F.col("step.distance"),
         batches=F.col("steps"),
     )
     return rows_of(sums, finding)
