@@ -94,6 +94,39 @@ def test_deltas_of_pieces_combine_to_the_state_of_the_whole(by_column: bool) -> 
         assert table.state() == reference.fold(batches), f"seed {seed}"
 
 
+def combined(*pieces: np.ndarray) -> np.ndarray:
+    """The deltas of the pieces one after the other, by producer."""
+    table = Table()
+    for piece in pieces:
+        table.add(kernels.add_deltas, piece, piece.size)
+    return np.sort(table.deltas[: table.count], order="producer_id")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_delta_is_the_same_however_its_pieces_are_grouped(refused: bool) -> None:
+    for seed in range(60):
+        batches = random_batches(seed, refused=refused)
+        first, second = sorted(Random(seed).randrange(len(batches) + 1) for _ in range(2))
+        a, b, c = (delta_of(piece, False) for piece in (batches[:first], batches[first:second], batches[second:]))
+        whole = combined(delta_of(batches, False))
+        assert (combined(a, b, c) == whole).all(), f"seed {seed}"
+        assert (combined(a, combined(b, c)) == whole).all(), f"seed {seed}"
+        assert whole.size == len({batch.producer_id for batch in batches if batch.producer_id >= 0})
+
+
+def test_a_marker_of_another_epoch_leaves_nothing_of_the_batch_before_it() -> None:
+    rows = records(2, RECORD_BATCH_DTYPE)
+    rows["producer_id"], rows["record_count"], rows["last_offset_delta"] = 7, 1, [3, 0]
+    rows["attributes"], rows["control_type"], rows["producer_epoch"] = [0x10, 0x30], [-1, 1], [0, 1]
+    table = Table()
+    table.add(kernels.add_batches, rows, 2)
+    unknown = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0, "txn_first_offset": -1, "error_offset": -1}
+    assert {name: table.deltas[0][name].item() for name in unknown} == unknown
+    table = Table()
+    table.add(kernels.add_batches, rows[1:], 1)
+    assert {name: table.deltas[0][name].item() for name in unknown} == unknown
+
+
 def first_refused(batches: list[Batch]) -> int:
     refused = []
     for producer_id in {batch.producer_id for batch in batches}:
