@@ -10,9 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.command_lines import commands_in, parse, words_of
@@ -275,6 +279,23 @@ def test_each_alert_says_what_it_is_and_what_to_do() -> None:
     for rule in group["rules"]:
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert re.search(r"tiersnap \w+|docs/runbook\.md", rule["annotations"]["description"])
+
+
+def test_grafanas_own_classes_read_the_dashboard_and_keep_all_of_it() -> None:
+    """They forget what they do not know, so that a misspelt field is lost on the way."""
+    register_default_plugins()
+    given = json.loads((ROOT / "conf/grafana/tiersnap.json").read_text())
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))
+    assert kept(read, given) == given
+
+
+def kept(read: Any, given: Any) -> Any:
+    """`read` without the defaults that Grafana fills in: what `given` does not have."""
+    if isinstance(read, dict) and isinstance(given, dict):
+        return {name: kept(read[name], given[name]) for name in read if name in given}
+    if isinstance(read, list) and isinstance(given, list):
+        return [kept(*pair) for pair in zip(read, given, strict=True)]
+    return read
 
 
 def test_the_panels_of_the_dashboard_do_not_lie_on_each_other() -> None:
