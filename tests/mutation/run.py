@@ -151,7 +151,11 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, help="mutants a module, all by default")
     parser.add_argument("paths", nargs="*")
     given = parser.parse_args()
-    import pyarrow.fs  # noqa: F401  what every child needs, loaded once
+    # What every child needs, loaded once; not numba, which reads the target's environment when it is loaded.
+    import hypothesis  # noqa: F401
+    import numpy as np  # noqa: F401
+    import pyarrow.fs  # noqa: F401
+    import pytest  # noqa: F401
 
     # Compiled kernels of the original are loaded from the cache; those of a target run uncompiled.
     accepted, total, began = _accepted(), Tally(), time.monotonic()
