@@ -92,6 +92,7 @@ def _run(target: Target, tree: ast.Module) -> None:
         import pytest
 
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "tests.mutation.plugin", f"--basetemp={folder}/tests"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is there already
         code = pytest.main([*options, *(f"tests/unit/{name}" for name in target.tests)])
         if os.environ.get("TIERSNAP_MUTANT_LOG"):
             Path(os.environ["TIERSNAP_MUTANT_LOG"]).write_bytes((Path(folder) / "log").read_bytes())
