@@ -85,9 +85,9 @@ soak: install ## 100,000 generated logs by three folds, a million mutated inputs
 	$(BIN)/python -m tests.broker.harness.jars 4.1.1 || echo "no Kafka here: its classes are left out"
 	$(BIN)/python -m tests.soak --first $(or $(FIRST),0) --logs $(or $(LOGS),100000) --inputs $(or $(INPUTS),1000000)
 
-chaos: install ## A storm over three brokers and tiersnap, its history judged: docs/chaos.md; SEED=n MINUTES=20 CONTROL=1
+chaos: install ## A storm over three brokers and tiersnap, its history judged: docs/chaos.md; SEED=n MINUTES=20 CONTROL=1 SPARK=1
 	$(BIN)/python -m tests.broker.harness.jars 4.3.1
-	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control)
+	$(BIN)/python -m tests.chaos.run --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED)) $(if $(CONTROL),--control) $(if $(SPARK),--spark)
 
 audit: install ## Known vulnerabilities of what uv.lock names, asked of osv.dev
 	$(UV) audit --frozen --preview-features audit-command

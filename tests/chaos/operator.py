@@ -26,7 +26,11 @@ _running: set[subprocess.Popen[str]] = set()
 
 
 def run_command(
-    history: History, *words: object, kill_after: float | None = None, node: int | None = None
+    history: History,
+    *words: object,
+    kill_after: float | None = None,
+    node: int | None = None,
+    hangs_after: float = HANGS_AFTER,
 ) -> tuple[int | None, str]:
     """Exit code (None if it was killed) and stdout of `tiersnap --output json WORDS`; told as `ran`."""
     command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *map(str, words)]
@@ -34,7 +38,7 @@ def run_command(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         _running.add(process)
         try:
-            out, err = process.communicate(timeout=kill_after or HANGS_AFTER)
+            out, err = process.communicate(timeout=kill_after or hangs_after)
         except subprocess.TimeoutExpired:
             killed, hung = True, kill_after is None
             process.kill()

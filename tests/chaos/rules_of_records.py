@@ -1,9 +1,11 @@
 """What must hold of records: the anomalies that Jepsen looks for in logs, and those of deleting.
 
 Kafka itself loses what an unclean election cuts off, so of a topic that had one less is asked: what some consumer read
-under a leader epoch must stay as long as the lineage in the end has that epoch at that offset. And a producer may send
-twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor does a replica
-that is elected so know how far the log was trimmed, if it died before it had written that to its checkpoint.
+under a leader epoch must stay as long as the lineage in the end has that epoch at that offset. The marker of a
+transaction may be cut off while its records stay; it is then aborted later, though a reader had it as committed. And a
+producer may send twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor
+does a replica that is elected so know how far the log was trimmed, if it died before it had written that to its
+checkpoint.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ def vanished(facts: Facts) -> Iterator[Violation]:
                     if topic in facts.clean or partition.holds(epoch, offset):
                         gone[offset] = key
             for offset, key in gone.items():
+                if committed and topic not in facts.clean and _lost_its_marker(facts, partition, offset, key):
+                    continue
                 now = there.get(offset)
                 yield Violation(
                     "vanished", f"{topic} {offset}: {key.encode()} was read; now {now.encode() if now else None}"
@@ -144,6 +148,19 @@ def came_back(facts: Facts) -> Iterator[Violation]:
             before = max((each[3] for each in starts if each[2] == key.generation), default=0)
             if offset < before and reading.topic in facts.clean:
                 yield Violation("came back", f"{_where(reading)}: {offset}, and all before {before} was deleted")
+
+
+def _lost_its_marker(facts: Facts, partition: Partition, offset: int, key: Key) -> bool:
+    """Whether the record is there, and an election may have cut off the marker behind it.
+
+    A producer begins its next transaction behind the marker, so where one is still there, so is the marker.
+    """
+    final = facts.final(partition.topic, committed=False)
+    there = [seen for seen in final.records if seen.key.producer == key.producer] if final and key.transaction else []
+    if not any((seen.offset, seen.key) == (offset, key) for seen in there):
+        return False
+    behind = [seen.offset for seen in there if seen.offset > offset and seen.key.transaction != key.transaction]
+    return any(offset < start <= min(behind, default=start) for _, start in partition.epochs)
 
 
 def _is_of(partition: Partition, key: Key) -> bool:

@@ -1,6 +1,6 @@
 """`make chaos`: a storm over a cluster, and the verdict on what it told.
 
-Usage: python -m tests.chaos.run [--seed N] [--minutes M] [--folder DIR] [--control]
+Usage: python -m tests.chaos.run [--seed N] [--minutes M] [--folder DIR] [--control | --spark]
 
 The history stays in DIR/<seed>/history.jsonl; of a run that failed the brokers' logs and settings stay beside it.
 """
@@ -23,10 +23,11 @@ from tests.chaos.readers import Reader
 from tests.chaos.schedule import schedule
 from tests.chaos.settle import settle
 from tests.chaos.skipped_markers import skipped_markers
+from tests.chaos.spark_runs import SparkRuns
 from tests.chaos.writers import Writer
 
 
-def storm(cluster: Cluster, history: History, seed: int, minutes: float, *, is_control: bool) -> None:
+def storm(cluster: Cluster, history: History, seed: int, minutes: float, *, is_control: bool, has_spark: bool) -> None:
     """Faults among producers, consumers and tiersnap, and what is found afterwards."""
     for topic in TOPICS:
         history.tell("topic", topic=topic, generation=1, clean=topic != UNCLEAN)
@@ -37,7 +38,8 @@ def storm(cluster: Cluster, history: History, seed: int, minutes: float, *, is_c
     isolations = ("read_uncommitted", "read_committed")
     readers = [Reader(history, cluster.bootstrap, tuple(TOPICS), isolation) for isolation in isolations]
     operator = None if is_control else Operator(history, cluster, seed)
-    threads = [*writers, *readers, *([operator] if operator else [])]
+    runs = SparkRuns(history, cluster, seed) if has_spark else None
+    threads = [*writers, *readers, *([operator] if operator else []), *([runs] if runs else [])]
     for thread in threads:
         thread.start()
     faults = Storm(cluster, history, writers, is_control)
@@ -52,12 +54,12 @@ def storm(cluster: Cluster, history: History, seed: int, minutes: float, *, is_c
     for thread in threads:
         thread.stop.set()
     for thread in threads:
-        thread.join(200)
+        thread.join(1000 if thread is runs else 200)
     assert not any(thread.is_alive() for thread in threads), "a thread of the run hangs"
     settle(cluster, history, operator)
 
 
-def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False) -> bool:
+def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False, has_spark: bool = False) -> bool:
     """Whether the history keeps every promise and the run came to its end; `folder` is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -67,7 +69,7 @@ def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False) ->
     failure = ""
     try:
         with Cluster(folder / "cluster") as cluster:
-            storm(cluster, history, seed, minutes, is_control=is_control)
+            storm(cluster, history, seed, minutes, is_control=is_control, has_spark=has_spark)
     except Exception as error:  # the history up to here is judged all the same
         failure = f"{type(error).__name__}: {error}"
         history.tell("failed", error=failure)
@@ -92,11 +94,13 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=int(time.time()))
     options.add_argument("--minutes", type=float, default=20.0)
     options.add_argument("--folder", type=Path, default=Path(".cache/chaos"))
-    options.add_argument("--control", action="store_true", help="the same storm without tiersnap")
+    kind = options.add_mutually_exclusive_group()
+    kind.add_argument("--control", action="store_true", help="the same storm without tiersnap")
+    kind.add_argument("--spark", action="store_true", help="the main job runs beside the commands of hosts")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = given.folder.resolve() / f"{given.seed}{'-control' * given.control}"
-    return int(not run(folder, given.seed, given.minutes, is_control=given.control))
+    return int(not run(folder, given.seed, given.minutes, is_control=given.control, has_spark=given.spark))
 
 
 if __name__ == "__main__":

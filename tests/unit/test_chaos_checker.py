@@ -166,6 +166,21 @@ def test_of_a_topic_with_an_unclean_election_only_what_the_lineage_has_is_missed
     assert rules(kept) == {"vanished"}, "offset 1 is of a leader epoch that the log still has"
 
 
+@pytest.mark.parametrize(("epochs", "found"), [(((0, 0), (5, 2)), set()), (((0, 0), (5, 3)), {"vanished"})])
+def test_an_unclean_election_may_cut_off_a_marker_and_no_other_but_the_last(epochs: tuple, found: set[str]):
+    """At offset 1 a record that a reader had as committed, at 2 the producer's next transaction."""
+    all_of_it = [record(0, 0), record(1, 1, transaction="T"), record(2, 2, transaction="U")]
+    events = [
+        topic(clean=False),
+        sent((0, 3)),
+        *reading("live", "live", *all_of_it[:2], committed=True),
+        *reading("whole", "final", *all_of_it),
+        *reading("final", "final", all_of_it[0], committed=True),
+        partition(epochs=epochs),
+    ]
+    assert rules(events) == found
+
+
 def test_a_record_that_is_read_twice_is_a_duplicate():
     again = [*honest(), *reading("again", "live", record(0, 0), record(1, 1), record(5, 1))]
     assert "duplicate" in rules(again)
