@@ -17,7 +17,7 @@ from tests.reference import changes as reference
 from tests.reference.aging_log import NOW, AgingLog
 from tests.reference.changes import Row, Tables
 from tests.reference.living_log import STEPS, LivingLog, live
-from tests.reference.log_builder import TIMESTAMP
+from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -207,6 +207,31 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
     stages.check_facts(changed, runner)
     stages.check_ready(stages.check_differences(), runner.runs)
     stages.check_verdicts(runner.runs)
+
+
+def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: SparkSession, tmp_path: Path) -> None:
+    batches = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20)}
+    folder = write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=30, indexes=True)
+    epochs = folder / "leader-epoch-checkpoint"
+    text = epochs.read_text()
+    epochs.unlink()  # so that nothing is tiered yet
+    runner = Runner(tmp_path, tmp_path / "logs")
+    runner(check_crc=False)
+
+    def check_next() -> Ran:
+        before = copy.deepcopy(runner.tables)
+        ran = runner()
+        Stages(spark, before, runner.tables, ran, before.next_run()).check_changes(runner.store.uri).unpersist()
+        return ran
+
+    assert len(check_next().decoded) == 3, "no checksum was compared"
+    runner.store.delete([next(key for key in runner.objects() if f"{20:020d}.snapshot" in key)])
+    epochs.write_text(text)
+    assert "is gone" in check_next().errors[0]
+    ran = check_next()
+    assert ran.changes[0]["is_changed"]
+    assert ran.changes[0]["start_offset"] is None, "from its beginning"
+    assert ran.segments_tiered == 1
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:

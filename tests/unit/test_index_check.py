@@ -194,6 +194,15 @@ def test_garbage_behind_an_index_is_found_out(garbage) -> None:
     assert set(result.rebuilt) == {"offset index", "time index"}
 
 
+def test_entries_of_batches_that_were_cut_off_are_found_out() -> None:
+    segment, long = segment_of_some_size()
+    short = segment[: len(segment) // 2]  # all batches are of one size
+    good = checked(short, BASE, FoundIndexes())
+    result = checked(short, BASE, FoundIndexes(long.offset_index, long.time_index))
+    assert (result.offset_index, result.time_index) == (good.offset_index, good.time_index)
+    assert result.rebuilt["offset index"] == "an entry lies behind the last batch"
+
+
 def test_padding_is_cut_and_is_no_fault() -> None:
     segment, good = segment_of_some_size()
     padded = FoundIndexes(good.offset_index + bytes(8 * 100), good.time_index + bytes(12 * 100))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.reference.command import tiersnap
+from tests.reference.restoring import EMPTY
 from tiersnap.remote_storage.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptCheckpointError, ObjectExistsError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
+from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +36,18 @@ def test_a_cluster_is_recorded_once_and_never_contradicted(tmp_path):
     assert path.read_text() == f'{{"version":1,"clusterId":"{CLUSTER}"}}'
     with pytest.raises(ObjectExistsError, match="another cluster"):
         put_cluster_id(store, ObjectKeys(), AT, "other")
+
+
+def test_a_snapshot_object_has_it_beside_it_and_goes_not_among_those_of_another_cluster(tmp_path):
+    """It may be all that is there: snapshots are written before any segment is tiered."""
+    store = DirectoryStore(tmp_path)
+    ours = SnapshotObject(AT.topic, AT.topic_id, AT.partition, CLUSTER, 7, EMPTY, "COMPUTED", 0, 0)
+    StoredSnapshots(store, "run-1").put(ours)
+    assert read_cluster_id(store, ObjectKeys(), AT) == CLUSTER
+    before = [info.key for info in store.list()]
+    with pytest.raises(ObjectExistsError, match="another cluster"):
+        StoredSnapshots(store, "run-2").put(replace(ours, cluster_id="AnotherClusterAnother_", end_offset=9))
+    assert [info.key for info in store.list()] == before
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.reference.restoring import new_disk, restore, tiered_store
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError, UnknownToClusterError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.restore import topic
 from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
@@ -57,3 +62,14 @@ def test_a_published_segment_of_which_no_object_is_left_is_a_missing_tail():
     assert plan_chain(left.copies, ((0, 0),), unusable=left.unusable, until=30).end_offset == 30
     started = as_published(REMOTE, records((COPIES[0], FINISHED), (lost, SegmentState.COPY_SEGMENT_STARTED)))
     assert started.unusable == ()
+
+
+def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
+    store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
+    finished = finished_segments(store, AivenLayout(ObjectKeys()), lambda _: True)
+    for state, code in ((FINISHED, 0), (GONE, 4)):
+        known = {each.id.segment_id: replace(each, state=state) for each in finished}
+        monkeypatch.setattr(topic, "read_published", lambda _, wanted, known=known: dict.fromkeys(wanted, known))
+        ran = restore(store, disk, "--bootstrap-server", "127.0.0.1:1")
+        assert ran.exit_code == code, ran.err
+    assert "its remote segments are published as deleted" in ran.err
