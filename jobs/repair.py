@@ -37,5 +37,5 @@ def repair(output: Output, log_dirs: tuple[str, ...], asked: RepairRequest) -> i
     with all_locked(opened) if asked.apply else nullcontext():
         job = HostRepair(opened, asked.options, asked.check_crc)
         plans = job.plans(progress.watch(selected_of(opened, selection)), asked.open_files)
-        show(output, job, plans, wrote=asked.writes)
+        show(output, job, plans, wrote=asked.writes, in_place=asked.apply)
     return job.exit_code

@@ -47,8 +47,8 @@ def verify(
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
     broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
     damaged below it, or it may not be read). Exits 5 when one is CORRUPT or no broker can open it, 4 when one is
-    SUSPECT or UNVERIFIED. With --strict every difference is SUSPECT. With --against every file there must equal the
-    log's fold exactly.
+    SUSPECT or UNVERIFIED, 6 when something of the log may not be read. `scan` says what is missing. With --strict
+    every difference is SUSPECT. With --against every file there must equal the log's fold exactly.
     """
     opened = open_log_dirs(log_dirs)
     at = None if strict or against is not None else (now, producer_expiration)

@@ -5,8 +5,8 @@
                  cluster[1] = …
 
 `clusters` reads the Variable when it runs, so that parsing asks no database; `run` and `maintain` are spark-submit;
-`report` leaves an event at the cluster's Asset; `nothing_blocked` fails where a run ended with damage or a refusal,
-which no retry changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
+`report` leaves an event at the cluster's Asset; `nothing_blocked` fails where a run left what waits for
+a person, which no retry changes. conf/airflow/tiersnap_dags.py is the file for the folder of DAGs.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutc
 
 @task(retries=0)
 def nothing_blocked(outcome: ClusterOutcome) -> None:
-    """Fail where segments are damaged or the gate refused them: somebody has to do something."""
+    """Fail where segments are damaged or may not be read, or the gate refused them: somebody has to do something."""
     if outcome["exit_code"] != ExitCode.OK:
         raise AirflowFailException("\n".join(in_words(outcome)))
 

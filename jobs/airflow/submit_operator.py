@@ -1,9 +1,10 @@
 """A file of tiersnap by spark-submit, with its exit codes in Airflow's words.
 
-    0, 4, 5   success: all that could be done is done; what is blocked is in the outcome
+    0, 4, 5, 6
+              success: all that could be done is done; what is blocked, or may not be read, is in the outcome
     3         the task waits without using up a retry: the warehouse is in use, or a server is away for a while
     2         the task fails at once: no retry mends a setting
-    1, 6, …   the task fails and is tried again
+    1, …      the task fails and is tried again
 
 Every job is safe to repeat and to kill (docs/warehouse.md), so a retry is the same command again. Client mode only: in
 cluster mode spark-submit's exit code is not that of the driver, and the report lies elsewhere.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from difflib import get_close_matches
 
 import click
 
@@ -39,6 +40,18 @@ class LazyGroup(click.Group):
             if each.callback is not None:
                 each.callback = _Checked.of(each.callback)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or the names that are near what was typed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=3)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -154,7 +154,7 @@ def tell(
     )
     tell_troubles(output, outcome)
     for line in next_steps(outcome.verdicts):
-        output.talk(line)
+        output.warn(line)
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
             f"READY and not tiered by this run: {count} segments of which only decodes were collected; their bytes lie "

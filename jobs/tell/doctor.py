@@ -82,6 +82,7 @@ def _row(each: Examined) -> dict[str, object]:
         "blocked": {str(verdict): number for verdict, number in each.listed.blocked.items()},
         "blocked_bytes": each.listed.blocked_bytes,
         "missing_snapshots": each.missing,
+        "lost_indexes": each.listed.lost_indexes,
     }
 
 
@@ -113,6 +114,8 @@ def _blocks(host: Host) -> Iterator[str]:
         yield f"{number} segments: {verdict}"
     if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
         yield f"{host.missing} snapshots are missing"
+    if host.lost_indexes:
+        yield f"{host.lost_indexes} partitions have lost an .index"
     waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
     if waiting:
         yield f"{human_bytes(waiting)} wait for that"
@@ -123,7 +126,7 @@ def _blocks(host: Host) -> Iterator[str]:
     yield from map(str, findings[:MOST_TOLD])
     if len(findings) > MOST_TOLD:
         yield f"… and {len(findings) - MOST_TOLD} findings more: tiersnap scan"
-    if not waiting and not findings and not host.missing:
+    if not (waiting or findings or host.missing or host.lost_indexes):
         yield "nothing, by the names of the files; whether they are right, scan tells"
 
 

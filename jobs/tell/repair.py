@@ -22,14 +22,15 @@ def show(
     plans: Iterable[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]],
     *,
     wrote: bool,
+    in_place: bool,
 ) -> None:
-    """The result; `plans` are those of `repair`, carried out while they are shown."""
+    """The result; `plans` are those of `repair`, carried out while they are shown, `in_place` or elsewhere."""
     where = ("log_dir",) if len(repair.log_dirs) > 1 else ()
     output.rows("repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings)
     for each in repair.log_dirs:
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
-    for line in (*_written(repair, wrote=wrote), *_waiting(repair), *repair.undone):
+    for line in (*_written(repair, wrote=wrote, in_place=in_place), *_waiting(repair), *repair.undone):
         output.talk(line)
 
 
@@ -53,25 +54,28 @@ def _row(partition: str, planned: PlannedSnapshot) -> dict[str, object]:
     }
 
 
-def _written(repair: HostRepair, *, wrote: bool) -> Iterator[str]:
-    actions = repair.actions
+def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str]:
+    actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
-    if wrote:
+    if wrote and count:
         yield f"{count} snapshots are in place, {kept} were right already"
+        if in_place and not repair.undone:
+            yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
     elif count:
         yield f"{count} snapshots to write, {kept} are right already; nothing was written"
         for each in repair.log_dirs:
             if repair.needed[each.uri] and is_local(each):
                 yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
-        names = shlex.join(each.uri for each in repair.log_dirs)
-        yield f"next: stop the broker, then tiersnap repair {names} --apply (with the same options)"
+        if not repair.undone:
+            yield f"next: stop the broker, then tiersnap repair {names} --apply (and the same options)"
     else:
         yield f"nothing to write: {kept} snapshots are right already"
 
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{wrong} snapshots are not to be trusted: give --replace to replace them"
+        names = shlex.join(each.uri for each in repair.log_dirs)
+        yield f"{wrong} snapshots are not to be trusted; next: tiersnap repair {names} --replace (and the same options)"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{unread} snapshots could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:

@@ -32,7 +32,7 @@ def show(
     output.rows("tier", rows, columns=COLUMNS, summary=summary, findings=findings, errors=done.errors)
     tell_failures(output, done)
     for line in next_steps(done.verdicts):
-        output.talk(line)
+        output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:

@@ -54,6 +54,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"
@@ -294,7 +295,7 @@ def _id(partition: TopicIdPartition) -> str:
     if partition.topic_id is None:
         raise InvalidKeyError(
             f"{partition}: remote segments need a topic id, and the topic has none",
-            hint="start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+            hint=NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN],
         )
     return partition.topic_id
 

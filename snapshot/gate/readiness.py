@@ -55,7 +55,8 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.ACTIVE_SEGMENT: "",
     Verdict.INTERNAL_TOPIC: "",
     Verdict.COMPACTED_TOPIC: "",
-    Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
+    Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, "
+    "or give tier or run the ids: --topic-ids FILE, a line `topic id` each",
     Verdict.UNREADABLE_SEGMENT: _READ,
     Verdict.CORRUPT_SEGMENT: "tiersnap dump FILE shows the place; restore the segment from another replica",
     Verdict.GAP_BEFORE: "clear the earlier segment first",

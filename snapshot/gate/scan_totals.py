@@ -10,6 +10,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.repair.plan import strays
+from tiersnap.snapshot.repair.undone import lost_index
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -47,7 +48,7 @@ class ScanTotals:
         if not (facts.internal or facts.compacted):
             ignored = strays(partition)
             self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
-            self.lost_indexes += any(not each.is_active and each.offset_index is None for each in partition.segments)
+            self.lost_indexes += lost_index(partition) is not None
         self.findings.extend(examination.findings)
         self.deleted_segments += partition.deleted_segments
         is_waiting = False

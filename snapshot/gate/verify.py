@@ -10,7 +10,7 @@ from pathlib import Path
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import NOT_READ, Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.regular_file import read_regular
@@ -84,10 +84,14 @@ class Verification:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for a file that no broker can read, 4 for one that is not right, 0 otherwise."""
-        if self.counts[SnapshotVerdict.CORRUPT] or any(each.path.endswith(".snapshot") for each in self.findings):
+        """5 for a file that no broker can read, 4 for one that is not right, 6 where something was not read, or 0."""
+        denied = FindingKind.PERMISSION_DENIED
+        spoiled = (each for each in self.findings if each.kind is not denied and each.path.endswith(".snapshot"))
+        if self.counts[SnapshotVerdict.CORRUPT] or any(spoiled):
             return ExitCode.DATA_CORRUPT
-        return ExitCode.OK if self.right == self.counts.total() else ExitCode.GATE_REFUSED
+        if self.right < self.counts.total():
+            return ExitCode.GATE_REFUSED
+        return ExitCode.PARTIAL if any(each.kind in NOT_READ for each in self.findings) else ExitCode.OK
 
     def _compared(self, named: NamedLogDir, partition: Partition) -> dict[int, Comparison]:
         exactly = None if self.against is None else ExactComparison(self.against / partition.name)

@@ -22,6 +22,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_text
+from tiersnap.snapshot.repair.undone import lost_index
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Listed:
         bytes: of all `.log` files.
         blocked: closed segments by what stands in their way, by name.
         blocked_bytes: of the segments that wait, those behind a blocked one among them.
+        lost_indexes: partitions with a closed segment without an .index.
         has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
     """
 
@@ -40,6 +42,7 @@ class Listed:
     bytes: int = 0
     blocked: Counter[Verdict] = field(default_factory=Counter)
     blocked_bytes: int = 0
+    lost_indexes: int = 0
     has_topic_ids: bool = False
     findings: list[Finding] = field(default_factory=list)
 
@@ -49,6 +52,7 @@ class Listed:
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
         self.has_topic_ids |= partition.topic_id is not None
+        self.lost_indexes += lost_index(partition) is not None
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
             return
@@ -100,4 +104,4 @@ def at_least(meta: MetaProperties | None, *, has_topic_ids: bool) -> str:
         return "2.8 or newer: meta.properties is of KRaft"
     if has_topic_ids:
         return "2.8 or newer: partitions have a partition.metadata"
-    return "not to be told; no partition.metadata, as before 2.8"
+    return "unknown: no partition has a partition.metadata, which brokers write since 2.8"

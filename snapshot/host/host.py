@@ -88,6 +88,11 @@ class Host:
         return sum(each.missing for each in self.log_dirs)
 
     @property
+    def lost_indexes(self) -> int:
+        """Number of partitions that have lost an .index."""
+        return sum(each.listed.lost_indexes for each in self.log_dirs)
+
+    @property
     def findings(self) -> list[Finding]:
         """What is damaged or may not be read."""
         return [finding for each in self.log_dirs for finding in each.listed.findings]
@@ -102,7 +107,7 @@ class Host:
         """5 for damage, 6 for what may not be read, 4 for segments that wait."""
         if code := exit_code_of(self.findings):
             return code
-        return ExitCode.GATE_REFUSED if self.blocked or self.missing else ExitCode.OK
+        return ExitCode.GATE_REFUSED if self.blocked or self.missing or self.lost_indexes else ExitCode.OK
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""
@@ -114,22 +119,29 @@ class Host:
 
     def next_steps(self) -> Iterator[str]:
         """What to do, line by line."""
-        if self.missing:
+        is_running = any(each.holder is not None for each in self.log_dirs)
+        if self.lost_indexes:
+            once = "stop the broker, start it and stop it again" if is_running else "start the broker once and stop it"
+            yield f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
+            yield f"tiersnap doctor {self._arguments}   again: what is missing by then"
+        elif self.missing:
             plan = f"tiersnap repair {self._arguments}"
             yield f"{plan}   shows what it would write"
-            if any(each.holder is not None for each in self.log_dirs):
+            if is_running:
                 yield "stop the broker: it reads snapshots only when it starts"
             yield f"{plan} --apply"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
                 yield f"{verdict}: {NEXT_STEP[verdict]}"
-        if not self.missing or self.findings:
+        if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
 
     def check(self) -> str:
         """How to see that it is done."""
-        return f"tiersnap scan {self._arguments} ends with exit code 0; the broker's RemoteCopyLagBytes falls"
+        names = self._arguments
+        waits = "; the broker's RemoteCopyLagBytes falls" if self.blocked else ""
+        return f"tiersnap doctor {names} and tiersnap scan {names} end with exit code 0{waits}"
 
     @property
     def _arguments(self) -> str:

@@ -218,6 +218,19 @@ def split_folder_name(name: str) -> TopicPartition | None:
     return match["topic"], int(match["partition"])
 
 
+def _unlisted(error: OSError) -> tuple[str, str]:
+    """Why a directory cannot be listed, and what to do."""
+    hint = "name one entry of the broker's log.dirs, as server.properties has it"
+    match error:
+        case FileNotFoundError():
+            return "no such directory", hint
+        case NotADirectoryError():
+            return "it is no directory", hint
+        case PermissionError():
+            return "this user may not read it", "run it as the user that runs the broker"
+    return error.strerror or str(error), hint
+
+
 def open_log_dir(uri: str) -> LogDir:
     """List a log directory without listing its partitions.
 
@@ -230,9 +243,7 @@ def open_log_dir(uri: str) -> LogDir:
     try:
         listing = list_folder(filesystem, path)
     except OSError as error:
-        is_absent = isinstance(error, (FileNotFoundError, NotADirectoryError))
-        reason = "no such directory" if is_absent else error.strerror or str(error)
-        hint = "name one entry of the broker's log.dirs, as server.properties has it"
+        reason, hint = _unlisted(error)
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
     folders, others, findings = [], [], []
     files = {}

@@ -12,6 +12,8 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.hands_off import is_log_dir
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
 
+MOST_NAMED = 10
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -96,14 +98,24 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
     uris = ", ".join(each.uri for each in log_dirs)
     if left or not has_partition:
         if not selection.partitions:
-            raise UsageError(f"{uris}: no topic matches {selection}", hint="--topic must match a topic's whole name")
+            hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
+            raise UsageError(f"{uris}: no topic matches {selection}", hint=hint)
         names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)) or str(selection)
-        raise UsageError(f"{uris}: no partition {names}", hint="--partition takes a folder's name, as orders-0")
+        hint = f"--partition takes a folder's name; {_there_are(log_dirs, of_topics=False)}"
+        raise UsageError(f"{uris}: no partition {names}", hint=hint)
     if not has_content:
         raise NotALogDirError(
             f"{uris}: no segments in any of its partitions",
             hint="name one entry of log.dirs, not the folder above them",
         )
+
+
+def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
+    """The first topics or partitions, for somebody who mistyped one."""
+    folders = {folder for each in log_dirs for folder in _folders(each.log_dir, Selection())}
+    names = sorted({folder.rpartition("-")[0] for folder in folders} if of_topics else folders)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"there are {', '.join(names[:MOST_NAMED])}{more}" if names else "there is none"
 
 
 def selected_folders(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> list[str]:
