@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.planned import write_log
 from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import anything, is_put
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
@@ -39,6 +41,17 @@ def test_a_server_that_ignores_a_condition_is_refused_by_name(proxy, bucket, hea
     assert header in raised.value.message.lower()
     assert f"s3://{bucket}/some/prefix/" in raised.value.message
     assert (raised.value.exit_code, "conditional writes" in raised.value.hint) == (ExitCode.USAGE, True)
+    assert list(s3_store.list()) == []
+
+
+@pytest.mark.skipif(bool(os.environ.get("S3_ENDPOINT_FOR_TESTS")), reason="it checks signatures")
+@pytest.mark.parametrize(("command", "place"), [("tier", "--remote"), ("collect", "--to")])
+def test_nothing_is_written_to_a_server_that_ignores_a_condition(proxy, bucket, tmp_path, s3_store, command, place):
+    write_log(tmp_path / "logs")
+    proxy.when(is_put, "strip", code="if-match")
+    there = (place, f"s3://{bucket}/some/prefix", "--endpoint-url", proxy.url, "--path-style")
+    ran = tiersnap(command, tmp_path / "logs", *there, "--apply")
+    assert_said(ran, ExitCode.USAGE, "If-Match", "conditional writes")
     assert list(s3_store.list()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +11,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.left_over import KEYS, finished, tier_ours
 from tests.s3.conftest import settings_for
+from tests.s3.test_s3_faults import is_put
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_store import S3Store
@@ -56,3 +58,12 @@ def test_what_may_not_be_deleted_is_a_row_and_ends_with_6(proxy, bucket, tmp_pat
     proxy.rules.clear()
     assert_said(expire(proxy.url, bucket, "--apply"), 0)
     assert [each.start_offset for each in finished(store, LAYOUT)] == [10]
+
+
+@pytest.mark.skipif(bool(os.environ.get("S3_ENDPOINT_FOR_TESTS")), reason="it checks signatures")
+def test_where_a_server_ignores_a_condition_nothing_is_deleted(proxy, bucket, tmp_path):
+    store = S3Store(bucket, "", settings_for(proxy.url))
+    tier_ours(store, LAYOUT, tmp_path / "logs")
+    proxy.when(is_put, "strip", code="if-match")
+    assert_said(expire(proxy.url, bucket, "--apply"), 2, "If-Match", "conditional writes")
+    assert [each.start_offset for each in finished(store, LAYOUT)] == [0, 5, 10]

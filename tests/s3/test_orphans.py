@@ -3,12 +3,14 @@
 import pytest
 
 from tests.reference.left_over import CLUSTER, DAY, KEYS, put_snapshots
-from tests.reference.planned import PARTITION
+from tests.reference.planned import PARTITION, planned, write_log
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.unfinished import unfinished
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 
 pytestmark = pytest.mark.s3
 ANY_AGE = -1
@@ -48,3 +50,13 @@ def test_an_upload_of_another_cluster_is_refused(s3_store):
     assert found.action is Fate.REFUSE
     (found,) = found_in(s3_store)
     assert found.action is Fate.REMOVE
+
+
+def test_an_upload_of_an_attempt_that_was_killed_goes_with_the_next_attempt_and_a_plugins_stays(s3_store, tmp_path):
+    killed, theirs = new_segment_id(), new_segment_id()
+    claim(s3_store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run"))
+    keys = {segment_id: begin_upload(s3_store, segment_id) for segment_id in (killed, theirs)}
+    ready = planned(write_log(tmp_path / "logs"))[:2]
+    rows = list(tier_partition(s3_store, AivenLayout(KEYS), KEYS, PARTITION, ready, Tierer("run", 1_700_000_000_000)))
+    assert [row["error"] for row in rows] == [None] * 4
+    assert [upload.key for upload in s3_store.unfinished_uploads()] == [keys[theirs]]

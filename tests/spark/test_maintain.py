@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner
+from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.spark.maintenance import maintain, superseded_segments
 from tiersnap.snapshot.spark.remote import current
 from tiersnap.snapshot.spark.schemas import of_arrow
@@ -96,6 +97,22 @@ def test_files_that_a_killed_commit_left_go_once_nobody_can_be_at_them(spark: Sp
     list(maintain(warehouse, apply=True))
     assert set(folder.glob("*.parquet")) == committed | young
     assert sorted(repr(row) for row in warehouse.read("partitions").collect()) == before
+
+
+def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    log = LivingLog(tmp_path / "logs", 3)
+    runner = Runner(tmp_path, log.log_dir)
+    runner(apply=False)
+
+    def check() -> None:
+        raise LeaseLostError("another run has taken over this warehouse")
+
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    warehouse.append("partitions", frame(spark, runner.tables.partitions, "partitions"), run_id="run")
+    before = sorted((tmp_path / "warehouse").rglob("*"))
+    with pytest.raises(LeaseLostError):
+        list(maintain(Warehouse(spark, str(tmp_path / "warehouse"), check), apply=True))
+    assert sorted((tmp_path / "warehouse").rglob("*")) == before
 
 
 def test_a_carry_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: SparkSession) -> None:

@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.spark.small_fleet import copies, write_fleet
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.spark.failures import spoken
+from tiersnap.remote_storage.errors import ConditionsIgnoredError, LeaseLostError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode, TransientError
 
@@ -62,6 +65,40 @@ def test_a_warehouse_whose_server_went_away_behind_the_lease_is_transient(spark:
     spark.conf.set("ipc.client.connect.max.retries", "1")
     ran = tiersnap(*words(logs, f"hdfs://127.0.0.1:{closed_port()}/warehouse"))
     assert_said(ran, ExitCode.TRANSIENT, "no answer", "Connection refused")
+
+
+def test_a_run_that_lost_its_lease_commits_nothing(
+    spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check() -> None:
+        raise LeaseLostError("another run has taken over this warehouse")
+
+    @contextmanager
+    def lost(*_: object) -> Iterator[Callable[[], None]]:
+        yield check
+
+    monkeypatch.setattr("tiersnap.jobs.pipeline.run.only_run", lost)
+    settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    with pytest.raises(LeaseLostError):
+        run_job(spark, settings)
+    assert [path for folder in ("remote", "warehouse") for path in (tmp_path / folder).rglob("*")] == []
+
+
+class Careless(DirectoryStore):
+    """Remote storage that overwrites what it was to create only if absent."""
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Any = None) -> Any:
+        return self.replace(key, data, metadata)
+
+
+def test_remote_storage_that_ignores_a_condition_is_refused_before_a_run_writes_to_it(
+    spark: SparkSession, logs: Path, tmp_path: Path
+) -> None:
+    settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    store = Careless(tmp_path / "remote")
+    with pytest.raises(ConditionsIgnoredError, match="If-None-Match"):
+        run_job(spark, settings, store=store)
+    assert list(store.list()) == []
 
 
 class Deadly:
