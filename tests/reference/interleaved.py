@@ -17,6 +17,8 @@ from typing import Any
 
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
+_PATIENCE = 300  # seconds, for all the calls of the others: a busy disk takes its time
+
 
 class Killed(BaseException):
     """The actor's process is gone; no `except Exception` survives it."""
@@ -53,14 +55,14 @@ class Turns:
             thread = threading.Thread(target=_play, args=(actor, _View(store, actor, self.calls)), daemon=True)
             thread.start()
             threads.append(thread)
-            assert actor.waits.wait(20)
+            assert actor.waits.wait(_PATIENCE)
         while alive := [actor.name for actor in self.actors.values() if not actor.ended]:
             actor = self.actors[self.choose(alive)]
             actor.waits.clear()
             actor.go.set()
-            assert actor.waits.wait(20)
+            assert actor.waits.wait(_PATIENCE)
         for thread in threads:
-            thread.join(20)
+            thread.join(_PATIENCE)
         return {name: actor.result for name, actor in self.actors.items()}
 
 
@@ -77,7 +79,7 @@ class _View:
 
         def call(*args: object, **options: object) -> object:
             self._actor.waits.set()
-            assert self._actor.go.wait(20)
+            assert self._actor.go.wait(_PATIENCE)
             self._actor.go.clear()
             if self._actor.killed:
                 raise Killed
