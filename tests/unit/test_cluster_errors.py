@@ -15,14 +15,19 @@ from tiersnap.remote_storage.cluster.passing_errors import PASSING
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 
 pytestmark = pytest.mark.unit
 
 NOBODY = "127.0.0.1:1"
+ELECTION = {
+    *("_UNKNOWN_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE"),
+    *("NOT_CONTROLLER", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
+    *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS"),
+}
 
 
-@pytest.mark.parametrize("name", sorted(PASSING))
+@pytest.mark.parametrize("name", sorted(PASSING | ELECTION))
 def test_an_error_that_passes_by_itself_is_transient(name):
     error = KafkaError(getattr(KafkaError, name))
     assert not error.retriable(), "the client says so of none of them"
@@ -46,7 +51,7 @@ def test_a_leader_that_has_gone_is_waited_for():
         lineage.of(TopicIdPartition("t", "A" * 22, 0), 2)(0)
 
 
-def answer_one_request_a_connection(server: socket.socket) -> None:
+def answer_one_request_a_connection(server: socket.socket, error: int = 0) -> None:
     """OffsetForLeaderEpoch of t-0: epoch 4 ends at 70."""
     while True:
         try:
@@ -56,7 +61,7 @@ def answer_one_request_a_connection(server: socket.socket) -> None:
         with connection:
             (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
             _, _, correlation = struct.unpack_from(">hhi", connection.recv(length, socket.MSG_WAITALL))
-            body = struct.pack(">iiih1sihiiq", correlation, 0, 1, 1, b"t", 1, 0, 0, 4, 70)
+            body = struct.pack(">iiih1sihiiq", correlation, 0, 1, 1, b"t", 1, error, 0, 4, 70)
             connection.sendall(struct.pack(">i", len(body)) + body)
 
 
@@ -69,3 +74,13 @@ def test_a_connection_that_the_broker_closed_meanwhile_is_made_anew():
             server.close()
             with pytest.raises(BrokerUnavailableError):
                 connection.end_offset_for("t", 0, 4)
+
+
+@pytest.mark.parametrize(("error", "code"), [(5, 3), (6, 3), (29, 2)])
+def test_a_broker_that_leads_no_more_is_asked_again_and_one_that_refuses_is_not(error, code):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_one_request_a_connection, args=(server, error), daemon=True).start()
+        with RawConnection(*server.getsockname(), {}) as connection, pytest.raises(TiersnapError) as caught:
+            connection.end_offset_for("t", 0, 4)
+        server.shutdown(socket.SHUT_RDWR)
+    assert caught.value.exit_code == code

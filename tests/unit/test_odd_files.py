@@ -145,7 +145,15 @@ def test_a_partition_folder_may_be_a_link_to_another_disk(log_dir: Path, tmp_pat
 
 @pytest.mark.parametrize(
     "text",
-    ["0\n" + "9" * 5000 + "\n", "0\n1\na 0 " + "9" * 5000 + "\n", "0\n1_0\n", "0\n²\n", "0\n1\na 0 ²\n", "0\n-1\n"],
+    [
+        "0\n" + "9" * 5000 + "\n",
+        "0\n1\na 0 " + "9" * 5000 + "\n",
+        f"0\n1\na 0 {1 << 63}\n",
+        "0\n1_0\n",
+        "0\n²\n",
+        "0\n1\na 0 ²\n",
+        "0\n-1\n",
+    ],
 )
 def test_a_number_of_a_checkpoint_is_one_that_a_broker_writes(text: str) -> None:
     with pytest.raises(CorruptCheckpointError) as caught:
@@ -153,7 +161,7 @@ def test_a_number_of_a_checkpoint_is_one_that_a_broker_writes(text: str) -> None
     assert len(caught.value.message) < 200
 
 
-@pytest.mark.parametrize("node_id", ["²", "1_0", "99999999999", "9" * 5000, "--1", "-"])
+@pytest.mark.parametrize("node_id", ["²", "1_0", str(1 << 31), "99999999999", "9" * 5000, "--1", "-"])
 def test_a_node_id_is_a_number_of_32_bits(node_id: str) -> None:
     with pytest.raises(CorruptCheckpointError) as caught:
         meta_properties.parse(f"version=1\ncluster.id=abc\nnode.id={node_id}\n", name="x")

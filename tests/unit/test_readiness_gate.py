@@ -145,8 +145,10 @@ def test_the_next_base_offset_may_equal_the_last_stable_offset() -> None:
 def test_every_verdict_has_a_next_step_or_needs_none_and_names_only_commands_that_exist() -> None:
     assert set(NEXT_STEP) == set(Verdict)
     for step in NEXT_STEP.values():
-        for command in re.findall(r"tiersnap ([a-z]+)", step):
-            assert tiersnap(command, "--help").exit_code == 0, command
+        for command, words in re.findall(r"tiersnap ((?:transactions )?[a-z-]+)((?: --[a-z-]+| [A-Z]+)*)", step):
+            told = tiersnap(*command.split(), "--help")
+            assert told.exit_code == 0, command
+            assert set(re.findall(r"--[a-z-]+", words)) <= set(re.findall(r"--[a-z-]+", told.out)), command
 
 
 TXN: dict[str, Any] = {"producer_id": 7, "epoch": 0, "transactional": True}

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tiersnap.remote_storage.claims import this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_partition import Tierer
 from tiersnap.snapshot.errors import TransientError
@@ -255,6 +256,22 @@ def test_a_server_that_went_away_is_not_asked_for_every_boundary_of_every_partit
     assert store.asked == 1
     assert [len(each.errors) for each in done] == [1, 1]
     assert all(is_transient for each in done for _, is_transient in each.errors)
+
+
+class SilentStore(GoneStore):
+    """A server that does not even answer what is there."""
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        self.asked += 1
+        raise TransientError(f"{prefix}: time-out")
+
+
+def test_a_server_that_does_not_say_what_is_there_is_asked_of_one_partition_alone(source: Path, tmp_path: Path) -> None:
+    write_partition(source, "payments", 0, SEGMENTS, topic_id="5GXaOJXiRzOuReKRIUWzvw", high_watermark=35, indexes=True)
+    store = SilentStore(DirectoryStore(tmp_path / "remote"))
+    done = run(host(store, "run-1"), source)  # type: ignore[arg-type]
+    assert store.asked == 1
+    assert [[is_transient for _, is_transient in each.errors] for each in done] == [[True], [True]]
 
 
 def test_what_is_tiered_is_not_read_again_and_the_state_goes_on_from_its_snapshot(tmp_path: Path) -> None:
