@@ -41,6 +41,9 @@ INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_stat
 # In the order of the fields of Checkpoints.
 _OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS)
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+_UNLISTED: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
+_OTHER_NAME = "name one entry of the broker's log.dirs, as server.properties has it"
+_OTHER_USER = "run it as the user that runs the broker"
 _LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
 _NUMBERED_FILE = re.compile(r"(?P<number>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
@@ -218,19 +221,6 @@ def split_folder_name(name: str) -> TopicPartition | None:
     return match["topic"], int(match["partition"])
 
 
-def _unlisted(error: OSError) -> tuple[str, str]:
-    """Why a directory cannot be listed, and what to do."""
-    hint = "name one entry of the broker's log.dirs, as server.properties has it"
-    match error:
-        case FileNotFoundError():
-            return "no such directory", hint
-        case NotADirectoryError():
-            return "it is no directory", hint
-        case PermissionError():
-            return "this user may not read it", "run it as the user that runs the broker"
-    return error.strerror or str(error), hint
-
-
 def open_log_dir(uri: str) -> LogDir:
     """List a log directory without listing its partitions.
 
@@ -243,7 +233,8 @@ def open_log_dir(uri: str) -> LogDir:
     try:
         listing = list_folder(filesystem, path)
     except OSError as error:
-        reason, hint = _unlisted(error)
+        reason = _UNLISTED.get(type(error)) or error.strerror or str(error)
+        hint = _OTHER_USER if isinstance(error, PermissionError) else _OTHER_NAME
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
     folders, others, findings = [], [], []
     files = {}

@@ -43,15 +43,32 @@ def missing(facts: Facts) -> Iterator[Violation]:
 
 
 def wrong_snapshot(facts: Facts) -> Iterator[Violation]:
-    """What tiersnap tiered has the producers of the log, and may know more, from before the first remote offset."""
+    """What tiersnap tiered has the producers of the log, and may know more, from before the first remote offset.
+
+    It begins where the files begin, with what the broker's copy before them says, as a follower does. So what a broker
+    that had lost its state said of a producer that wrote nothing since is no mistake of tiersnap's.
+    """
+    told: dict[str, Event] = {}  # the broker's newest copy, by topic
     for each in facts.snapshots:
-        if not each["ours"] or each["folded"] is None:
+        if each["folded"] is None:
             continue
-        there = {entry[0]: entry for entry in each["entries"]}
+        if not each["ours"]:
+            told[each["topic"]] = each
+            continue
+        there, begun = _by_producer(each["entries"]), told.get(each["topic"])
         for entry in each["folded"]:
-            if there.get(entry[0]) != entry:
+            is_theirs = (
+                begun is not None
+                and entry in begun["folded"]
+                and there.get(entry[0]) == _by_producer(begun["entries"]).get(entry[0])
+            )
+            if there.get(entry[0]) != entry and not is_theirs:
                 where = f"{each['topic']} {each['id']} at {each['offset']}"
                 yield Violation("wrong snapshot", f"{where}: {there.get(entry[0])}, and the log says {entry}")
+
+
+def _by_producer(entries: list[list[int]]) -> dict[int, list[int]]:
+    return {entry[0]: entry for entry in entries}
 
 
 def stuck(facts: Facts) -> Iterator[Violation]:

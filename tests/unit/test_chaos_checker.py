@@ -260,6 +260,16 @@ def test_a_snapshot_of_ours_that_lacks_a_producer_of_the_log_is_wrong():
         assert rules([*honest(), {**snapshot, "entries": wrong, "ours": False}]) == set(), "Kafka's own"
 
 
+def test_what_a_broker_had_lost_before_is_not_asked_of_the_copies_behind_it():
+    lost, writes = [3, 0, 4, 4, 4, 5, -1, -1], [7, 0, 19, 19, 19, 5, -1, -1]
+    brokers = {"type": "snapshot", "topic": "t", "id": "one", "ours": False, "offset": 2, "folded": [lost, writes]}
+    ours = {**brokers, "ours": True, "offset": 3, "entries": [writes]}
+    assert rules([*honest(), {**brokers, "entries": [writes]}, ours]) == set()
+    assert rules([*honest(), {**brokers, "entries": [lost]}, ours]) == {"wrong snapshot"}
+    wrote_since = {**ours, "folded": [[*lost[:3], 20, *lost[4:]], writes]}
+    assert rules([*honest(), {**brokers, "entries": [writes]}, wrote_since]) == {"wrong snapshot"}
+
+
 def test_closed_segments_that_stay_local_are_found_where_tiersnap_was_at_work():
     left = [partition(active=3) if each["type"] == "partition" else each for each in honest()]
     assert rules(left) == {"stuck"}
