@@ -127,6 +127,7 @@ class ExaminedLogDir(TypedDict):
     blocked: ByName
     blocked_bytes: int
     missing_snapshots: int
+    lost_indexes: int
 
 
 class AnsweredProbe(TypedDict):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output, cell
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection
@@ -77,7 +77,7 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) ->
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
     for verdict in _CAUSES:
         if totals.verdicts[verdict]:
-            yield f"next for {verdict}: {NEXT_STEP[verdict].replace('LOGDIR', source)}"
+            yield f"next for {verdict}: {next_step_on_host(verdict, source, one_of)}"
     is_missing = totals.wanted[SnapshotVerdict.MISSING]
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:

@@ -55,8 +55,7 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.ACTIVE_SEGMENT: "",
     Verdict.INTERNAL_TOPIC: "",
     Verdict.COMPACTED_TOPIC: "",
-    Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, "
-    "or give tier or run the ids: --topic-ids FILE, a line `topic id` each",
+    Verdict.TOPIC_ID_UNKNOWN: "start a broker >= 2.8 on this directory, or give the ids: tiersnap run --topic-ids FILE",
     Verdict.UNREADABLE_SEGMENT: _READ,
     Verdict.CORRUPT_SEGMENT: "tiersnap dump FILE shows the place; restore the segment from another replica",
     Verdict.GAP_BEFORE: "clear the earlier segment first",
@@ -69,6 +68,17 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
     Verdict.READY: "tiersnap run --apply",
 }
+
+
+def next_step_on_host(verdict: Verdict, log_dir: str, tiered: str) -> str:
+    """NEXT_STEP for who sits at one host, where `tier` does what `run` does for a fleet.
+
+    Args:
+        log_dir: stands for LOGDIR.
+        tiered: the one log directory that `tier` takes, and options.
+    """
+    tier = f"tiersnap tier {tiered} --remote s3://bucket/prefix"
+    return NEXT_STEP[verdict].replace("tiersnap run", tier).replace("LOGDIR", log_dir)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
@@ -133,7 +133,8 @@ class Host:
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
-                yield f"{verdict}: {NEXT_STEP[verdict]}"
+                one = self._arguments if len(self.log_dirs) == 1 else "LOGDIR"
+                yield f"{verdict}: {next_step_on_host(verdict, one, one)}"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
 

@@ -56,6 +56,11 @@ def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.
     assert capsys.readouterr().out == ""
 
 
+def test_a_command_that_was_mistyped_is_answered_with_one_that_is_near() -> None:
+    assert_said(tiersnap("scn"), 2, "No such command 'scn'. Did you mean scan?")
+    assert_said(tiersnap("zzz"), 2, "No such command 'zzz'.")
+
+
 def test_help_is_written_for_people() -> None:
     ran = tiersnap("--help")
     assert ran.exit_code == 0

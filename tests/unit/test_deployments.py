@@ -16,6 +16,7 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.command_line.cli import cli
 from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
@@ -96,6 +97,16 @@ def test_it_tiers_a_log_and_does_nothing_the_next_night(
     capsys.readouterr()
     assert tiersnap(given) == 0
     assert {path: path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()} == tiered
+
+
+def test_cron_mails_what_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line throws stdout away, so what somebody has to do is said on stderr, quiet or not."""
+    logs = str(Path(__file__).parents[1] / "data/ledger-2.7.2/logs")
+    places = {"/var/lib/kafka/data": logs, "s3://my-bucket/tiers": str(tmp_path / "remote")}
+    given = [places.get(word, word) for word in words(cron_command())]
+    assert "--quiet" in given
+    assert tiersnap([word.replace("/var/tmp", str(tmp_path)) for word in given]) == ExitCode.GATE_REFUSED
+    assert "12 segments TOPIC_ID_UNKNOWN: start a broker" in capsys.readouterr().err
 
 
 def test_the_cron_line_has_a_time_a_user_and_one_line() -> None:

@@ -96,6 +96,24 @@ def test_missing_snapshots_are_those_that_scan_finds(tmp_path: Path) -> None:
         assert disk["missing_snapshots"] == len(missing), name
 
 
+@pytest.mark.parametrize("with_snapshot", [True, False])
+def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool) -> None:
+    """The next start of a broker makes it again, and deletes later snapshots: what is repaired before is lost."""
+    file_of(log_dir / "orders-0", 5, ".index").unlink()
+    if not with_snapshot:
+        file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert_said(ran, 4)
+    assert "1 partitions have lost an .index" in ran.out
+    assert "next     start the broker once and stop it: it makes lost indexes again" in ran.out
+    assert "repair" not in ran.out
+    with broker(log_dir):
+        assert (
+            "next     stop the broker, start it and stop it again: it makes"
+            in tiersnap("doctor", log_dir, output="table").out
+        )
+
+
 def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

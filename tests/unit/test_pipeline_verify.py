@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.privileges import run_obeying_modes
 from tests.reference.recovered import DATA
+from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.command_line.cli import run as tiersnap
 
 pytestmark = pytest.mark.unit
@@ -40,6 +42,14 @@ def test_a_directory_without_snapshots_of_the_log_is_a_wrong_path(tmp_path: Path
 def test_a_topic_that_is_not_there_is_a_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert verify(str(LOGS), "--topic", "nobody") == 2
     assert "no topic matches" in capsys.readouterr().err
+
+
+def test_a_log_that_may_not_be_read_is_no_good_news(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path, with_snapshots=False)
+    file_of(folder, 0, ".log").chmod(0o000)
+    done = run_obeying_modes("-m", "tests.reference.tiersnap", "verify", str(tmp_path))
+    assert done.returncode == 6
+    assert "PERMISSION_DENIED" in done.stderr
 
 
 def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

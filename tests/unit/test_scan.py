@@ -73,9 +73,17 @@ def _file(log_dir: Path) -> Path:
     return log_dir / "file"
 
 
+def test_a_topic_that_was_mistyped_is_answered_with_those_there_are(log_dir):
+    write_small_log(log_dir)
+    write_small_log(log_dir, "payments")
+    ran = tiersnap("scan", log_dir, "--topic", "order")
+    assert_said(ran, 2, "no topic matches 'order'", "there are orders, payments")
+    assert_said(tiersnap("scan", log_dir, "--partition", "orders-1"), 2, "there are orders-0, payments-0")
+
+
 NOT_LOG_DIRS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "nothing": (lambda log_dir: log_dir / "nothing", "no such directory"),
-    "a file": (_file, "no such directory"),
+    "a file": (_file, "it is no directory"),
     "an empty folder": (lambda log_dir: log_dir, "no partition folders"),
     "the folder above log directories": (_parent, "is this its parent"),
     "the folder above log directories with numbers": (_parent_of_numbered, "not the folder above them"),
