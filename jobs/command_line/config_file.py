@@ -60,6 +60,13 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     return found
 
 
+def _reason(error: Exception) -> str:
+    """What is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
+    if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
+        return error.problem or "it cannot be read"
+    return "a value that begins with * or ! wants quotes" if isinstance(error, yaml.YAMLError) else "no text"
+
+
 def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()) -> dict[str, Any]:
     """Defaults by command and parameter name, groups nested (a click default_map).
 
@@ -76,10 +83,10 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # Where, and not what: the file may hold a secret.
+        # Where, and not what: the file may hold a secret. So no cause either, which quotes what it is about.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
-        raise UsageError(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or 'no text'}") from error
+        raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path}: expected `setting: value` lines")
     known = {name: options_of(command) for name, command in commands.items()}

@@ -25,7 +25,13 @@ from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefuse
 _API, _VERSION, _HEADER_CLIENT = 23, 3, "tiersnap"
 _SECONDS = 15.0
 _LONGEST = 1 << 20
-_RETRIABLE = {3: "unknown topic or partition", 5: "no leader", 6: "not the leader", 9: "replica not available"}
+_RETRIABLE = {
+    3: "unknown topic or partition",
+    5: "no leader",
+    6: "not the leader",
+    9: "replica not available",
+    56: "its log directory is offline",
+}
 
 
 def can_speak(properties: Mapping[str, str]) -> bool:

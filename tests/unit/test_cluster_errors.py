@@ -76,7 +76,7 @@ def test_a_connection_that_the_broker_closed_meanwhile_is_made_anew():
                 connection.end_offset_for("t", 0, 4)
 
 
-@pytest.mark.parametrize(("error", "code"), [(5, 3), (6, 3), (29, 2)])
+@pytest.mark.parametrize(("error", "code"), [(5, 3), (6, 3), (56, 3), (29, 2)])
 def test_a_broker_that_leads_no_more_is_asked_again_and_one_that_refuses_is_not(error, code):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer_one_request_a_connection, args=(server, error), daemon=True).start()

@@ -164,11 +164,12 @@ def test_config_shows_no_secret_and_durations_as_they_are_given(monkeypatch: pyt
     assert ran.row(command="repair", setting="producer-expiration")["value"] == "1d"
 
 
-def test_the_file_of_settings_is_not_quoted_in_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [f"{SECRET}: x", f"*{SECRET}", f"!{SECRET} x"])
+def test_the_file_of_settings_is_not_quoted_in_an_error(tmp_path: Path, line: str) -> None:
     path = tmp_path / "settings.yaml"
-    path.write_text(f"place: {SECRET}: x\n")  # not named like a secret, which would be masked anyhow
+    path.write_text(f"place: {line}\n")  # not named like a secret, which would be masked anyhow
     ran = tiersnap("--config", path, "scan", "x")
-    assert ran.exit_code == 2
+    assert_said(ran, 2, "settings.yaml, line 1: not YAML")
     assert SECRET not in ran.err + ran.out
     path.write_bytes(b"a: \xff")
     assert_said(tiersnap("--config", path, "scan", "x"), 2, "not YAML")
