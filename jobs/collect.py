@@ -7,6 +7,7 @@ import re
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.tell.collect import show
@@ -54,6 +55,7 @@ def collect(
         check_conditions(store, ObjectKeys())
     properties = read_properties(log_dir.filesystem, log_dir.path)
     collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
-    collected, totals = collection.partitions(selected_folders(log_dir, source, topic)), CollectTotals()
+    folders, totals = selected_folders(log_dir, source, topic), CollectTotals()
+    collected = Progress(output, "collecting", len(folders)).watch_done(collection.partitions(folders))
     show(output, collected, totals, findings=log_dir.findings, applied=apply)
     return totals.exit_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
@@ -13,7 +14,7 @@ from tiersnap.jobs.tell.simulate import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.selection import Selection, selected
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
 
 
 @click.command()
@@ -52,5 +53,6 @@ def simulate(
     assert logdir is not None
     simulation, log_dir = asked.of_host(), open_log_dir(logdir)
     simulation.findings.extend(log_dir.findings)
-    show_host(output, simulation, log_dir, selected(log_dir, logdir, asked.topic))
+    progress = Progress(output, "simulating", count([NamedLogDir(logdir, log_dir)], Selection(asked.topic)))
+    show_host(output, simulation, log_dir, progress.watch_one(selected(log_dir, logdir, asked.topic)))
     return exit_code_of(simulation.findings)

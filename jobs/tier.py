@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.paths import LocalPath
@@ -21,7 +22,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.log_dir import located, open_log_dir
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
 from tiersnap.snapshot.report import summarise
 
 
@@ -50,7 +51,9 @@ def tier(
         # A bucket that is not there or refuses is better known before the work than after it.
         check_conditions(host.store, ObjectKeys())
     log_dir = open_log_dir(source)
-    done = HostOutcome(tuple(host.partitions(log_dir, uri, selected(log_dir, source, request.topic))))
+    progress = Progress(output, "tiering", count([NamedLogDir(uri, log_dir)], Selection(request.topic)))
+    found = progress.watch_one(selected(log_dir, source, request.topic))
+    done = HostOutcome(tuple(host.partitions(log_dir, uri, found)))
     info = host_run(request.run_id, started, [uri], source=source, remote=request.remote, applied=host.apply)
     info = replace(info, counts=done.counts)
     code = done.exit_code(apply=host.apply)

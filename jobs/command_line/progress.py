@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import shown
@@ -16,6 +17,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.units import human_bytes
 
+T = TypeVar("T")
 FIRST_AFTER_SECONDS = 2.0
 _RENEWED_EVERY = 0.5
 LINE_EVERY_SECONDS = 30.0
@@ -50,18 +52,31 @@ class Progress:
         self._is_terminal = sys.stderr.isatty() and not (output.format is Format.JSONL and sys.stdout.isatty())
 
     def watch(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Hand each partition on; it counts as done when the next one is asked for."""
+        """Hand each partition of several log directories on."""
+        return self._each(partitions, lambda each: each[1])
+
+    def watch_one(self, partitions: Iterable[Partition]) -> Iterator[Partition]:
+        """Hand each partition of one log directory on."""
+        return self._each(partitions, lambda each: each)
+
+    def watch_done(self, results: Iterable[T]) -> Iterator[T]:
+        """Count the results for partitions that somebody else goes through."""
+        return self._each(results, lambda _: None)
+
+    def _each(self, items: Iterable[T], partition_of: Callable[[T], Partition | None]) -> Iterator[T]:
+        """Hand each item on; it counts as done when the next one is asked for."""
         if self._output.quiet:
-            yield from partitions
+            yield from items
             return
         teller = threading.Thread(target=self._tell, daemon=True)
         teller.start()
         try:
-            for log_dir, partition in partitions:
-                self._current = partition.name
-                yield log_dir, partition
+            for each in items:
+                partition = partition_of(each)
+                self._current = "" if partition is None else f", now {partition.name}"
+                yield each
                 self._done += 1
-                self._bytes += sum(segment.log.size for segment in partition.segments)
+                self._bytes += 0 if partition is None else sum(segment.log.size for segment in partition.segments)
         finally:
             self._ended.set()
             teller.join()
@@ -69,10 +84,8 @@ class Progress:
     def __str__(self) -> str:
         """The line."""
         seconds = time.monotonic() - self._started
-        return (
-            f"{self._what}: {self._done} of {self._total} partitions, {human_bytes(self._bytes)} in {seconds:.0f} s, "
-            f"now {self._current}"
-        )
+        size = f", {human_bytes(self._bytes)}" if self._bytes else ""
+        return f"{self._what}: {self._done} of {self._total} partitions{size} in {seconds:.0f} s{self._current}"
 
     def _tell(self) -> None:
         if not self._is_terminal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 import threading
@@ -170,6 +171,27 @@ def test_progress_names_what_is_done_and_leaves_nothing_on_a_terminal(
     assert "scanning: 1 of 2 partitions" in said
     assert said.endswith("\r\x1b[K") == stream.isatty()
     assert ("\x1b" in said) == stream.isatty()
+
+
+WATCHED = {
+    "scan": "scanning",
+    "verify": "verifying",
+    "repair": "planning",
+    "simulate": "simulating",
+    "tier": "tiering",
+    "collect": "collecting",
+}
+
+
+@pytest.mark.parametrize("command", WATCHED)
+def test_what_takes_long_says_how_far_it_is(
+    disks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(Progress.__init__.__kwdefaults__, "line_every", 0.0)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # no terminal
+    place = {"tier": ["--remote", str(tmp_path / "remote")], "collect": ["--to", str(tmp_path / "to")]}
+    ran = tiersnap(command, disks[0], *place.get(command, []))
+    assert re.search(rf"^{WATCHED[command]}: [01] of 1 partitions", ran.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(format=Format.JSONL)])
