@@ -28,8 +28,8 @@ NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-subm
 
 
 def variable_of(setting: str) -> str:
-    """The environment variable of a setting."""
-    return f"TIERSNAP_{setting.upper().replace('-', '_')}"
+    """The environment variable of a setting: letters, digits and `_`, or no shell would set it."""
+    return f"TIERSNAP_{setting.upper().replace('-', '_').replace('.', '_')}"
 
 
 def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Command]:

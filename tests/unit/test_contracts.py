@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tiersnap.jobs.command_line.cli import run as tiersnap_run
 from tiersnap.jobs.command_line.commands import COMMANDS
 from tiersnap.jobs.contracts.commands import CONTRACTS, WITHOUT_JSON, schema_files
 from tiersnap.jobs.contracts.json_schema import schema_of
+from tiersnap.jobs.contracts.reference import reference
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
@@ -155,6 +157,13 @@ def test_every_command_has_a_contract_and_a_test() -> None:
     assert named | WITHOUT_JSON == set(COMMANDS)
     tested = {next(name for name in CONTRACTS if (call + " ").startswith(name + " ")) for call in CALLS}
     assert tested | ELSEWHERE == set(CONTRACTS)
+
+
+def test_the_page_of_commands_is_that_of_the_code_and_names_every_setting() -> None:
+    published = (FOLDER.parent / "commands.md").read_text(encoding="utf-8")
+    assert published == reference(), "make schemas"
+    settings = tiersnap("config").rows
+    assert {row["variable"] for row in settings} - set(re.findall(r"`(TIERSNAP_\w+)`", published)) == set()
 
 
 def test_the_published_schemas_are_those_of_the_code() -> None:
