@@ -10,18 +10,22 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.formats.checkpoints import is_topic_id
 from tiersnap.snapshot.log.selection import matches_topic
 
+_MOST_SHOWN = 80  # characters of a line
+
 
 def read_topic_ids(path: Path) -> dict[str, str]:
     """Lines `topic id`, as from `kafka-topics --describe`; `#` begins a comment.
 
     Raises:
         SourceNotFoundError: there is no such file.
-        UsageError: a line is not a topic and an id.
+        UsageError: not UTF-8, or a line is not a topic and an id.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise SourceNotFoundError(f"{path}: {error.strerror}", hint="--topic-ids names a text file") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8", hint="--topic-ids names a text file") from error
     ids: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split("#", 1)[0].split()
@@ -29,7 +33,7 @@ def read_topic_ids(path: Path) -> dict[str, str]:
             continue
         if len(words) != 2 or not is_topic_id(words[1]):
             raise UsageError(
-                f"{path}: line {number} is not `topic id`: {line!r}",
+                f"{path}: line {number} is not `topic id`: {line[:_MOST_SHOWN]!r}",
                 hint="an id has 22 characters; kafka-topics --describe --topic NAME prints it as TopicId",
             )
         ids[words[0]] = words[1]

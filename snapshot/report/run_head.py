@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from tiersnap.snapshot.report.model import Report
 
 SCHEMA_VERSION = 1
+_MOST_SHOWN = 200  # characters of what is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def from_text(text: str) -> tuple[RunHead, ...]:
             raise ValueError(f"schema_version is {found['schema_version']}, {SCHEMA_VERSION} is known")
         names = [field.name for field in fields(RunHead)]
         return tuple(RunHead(**{name: row[name] for name in names}) for row in found["runs"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"no index of runs: {error!r}") from error
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no index of runs: {error!r}"[:_MOST_SHOWN]) from error
 
 
 def with_head(earlier: Sequence[RunHead], head: RunHead) -> tuple[RunHead, ...]:

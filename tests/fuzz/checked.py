@@ -14,6 +14,8 @@ from tests.fuzz.seeds import ID, METADATA
 from tests.reference.crc32c import crc32c
 from tests.reference.record_batch import read_segment
 from tests.reference.walked import walked
+from tiersnap.jobs.options.cluster import read_properties
+from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -65,6 +67,20 @@ def cluster_record(data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     read_cluster_id(store, keys, PARTITION)
+
+
+def topic_ids(data: bytes) -> None:
+    """A file of --topic-ids."""
+    path = _folder() / "ids"
+    path.write_bytes(data)
+    read_topic_ids(path)
+
+
+def client_properties(data: bytes) -> None:
+    """A file of --command-config."""
+    path = _folder() / "client.properties"
+    path.write_bytes(data)
+    read_properties(path)
 
 
 def key_seeds() -> list[str]:

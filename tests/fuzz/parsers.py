@@ -17,6 +17,7 @@ from tests.reference.plugin_compressed import packed_sizes
 from tiersnap.remote_storage.claims import ClaimedSegment
 from tiersnap.remote_storage.claims.process import Process
 from tiersnap.remote_storage.claims.record import Attempt, Claim
+from tiersnap.remote_storage.cluster.begun import Begun, decode_begun
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord
 from tiersnap.remote_storage.layouts import chunk_index, rsm_manifest
@@ -37,12 +38,15 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
+from tiersnap.snapshot.report.run_head import RunHead, from_text, to_text
 from tiersnap.snapshot.state.trust import Provenance
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
 CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
 RECORD = SnapshotRecord(1000, 56, 7, 1, Provenance.COMPUTED, 0)
+HEAD = RunHead("run-1", 7, True, "/logs", "s3://b", "0.1.0", "READY", "GREEN", *range(11))
+BEGUN = Begun(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
 SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
 
 
@@ -64,6 +68,10 @@ def _text(parse: Callable[..., object]) -> Callable[[bytes], object]:
 
 def _chunks(data: bytes) -> object:
     return chunk_index.decode(parse_object(data, name="index"))
+
+
+def _index_of_runs(data: bytes) -> object:
+    return from_text(data.decode("utf-8"))
 
 
 def _compressed(data: bytes) -> object:
@@ -141,5 +149,14 @@ def parsers() -> list[Parser]:
             lambda data: ObjectKeys().parse(data.decode("utf-8", "replace")),
             (InvalidKeyError,),
         ),
+        Parser("unblock record", [BEGUN.encode()], lambda data: decode_begun(data, "orders", ID, name="unblock.json")),
+        Parser("topic ids", [f"orders {ID}\n# old\npayments {ID}\n".encode()], checked.topic_ids, share=2),
+        Parser(
+            "client properties",
+            [b"security.protocol=SASL_SSL\n# who\nsasl.username = me\n"],
+            checked.client_properties,
+            share=2,
+        ),
+        Parser("index of runs", [to_text([HEAD]).encode()], _index_of_runs, (ValueError,)),
         Parser("snapshot manifest", [SNAPSHOT_MANIFEST.encode()], lambda data: SnapshotManifest.decode(data, name="m")),
     ]
