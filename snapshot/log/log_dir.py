@@ -26,6 +26,7 @@ from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
+from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
 from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -41,9 +42,6 @@ INTERNAL_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_stat
 # In the order of the fields of Checkpoints.
 _OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEANER_OFFSETS)
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
-_UNLISTED: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
-_OTHER_NAME = "name one entry of the broker's log.dirs, as server.properties has it"
-_OTHER_USER = "run it as the user that runs the broker"
 _LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
 _NUMBERED_FILE = re.compile(r"(?P<number>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
@@ -233,8 +231,7 @@ def open_log_dir(uri: str) -> LogDir:
     try:
         listing = list_folder(filesystem, path)
     except OSError as error:
-        reason = _UNLISTED.get(type(error)) or error.strerror or str(error)
-        hint = _OTHER_USER if isinstance(error, PermissionError) else _OTHER_NAME
+        reason, hint = unlisted(error)
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
     folders, others, findings = [], [], []
     files = {}
@@ -255,7 +252,7 @@ def open_log_dir(uri: str) -> LogDir:
             hint="tiersnap run --source takes it; other commands need the log directory on its own host",
         )
     if not folders:
-        hint = "a log directory holds folders named <topic>-<partition>; is this its parent, or one partition?"
+        hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing])
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     tables: list[dict[TopicPartition, int]] = []
     unread = set()
