@@ -102,7 +102,7 @@ class ListPartitions:
         try:
             found = self.look.find_start(partition, copies[:_MOST_STARTS])
         except TiersnapError as error:
-            return {"remote_error": f"{partition.name}: {error.message}", "is_transient": True}
+            return self._unanswered(partition, error)
         # An earlier version began such a log with nothing, and called it that.
         is_doubtful = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
         if found is None or (is_doubtful and is_continued(partition, row["copies"])):
@@ -119,10 +119,13 @@ class ListPartitions:
         try:
             return {"copies": self.look(partition)}
         except TiersnapError as error:
-            is_transient = isinstance(error, TransientError)
-            if is_transient:
-                self._away.append(error.message)
-            return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
+            return self._unanswered(partition, error)
+
+    def _unanswered(self, partition: Partition, error: TiersnapError) -> dict[str, Any]:
+        is_transient = isinstance(error, TransientError)
+        if is_transient:
+            self._away.append(error.message)
+        return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
 
 
 def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:

@@ -26,7 +26,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_partition import Tierer
-from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
@@ -272,6 +272,35 @@ def test_a_server_that_does_not_say_what_is_there_is_asked_of_one_partition_alon
     done = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert store.asked == 1
     assert [[is_transient for _, is_transient in each.errors] for each in done] == [[True], [True]]
+
+
+class MuteStore(GoneStore):
+    """A server that says what is there, and gives no claim."""
+
+    def __init__(self, store: ObjectStore, error: TiersnapError) -> None:
+        super().__init__(store)
+        self._error = error
+
+    def read(self, key: str, *args: object, **kwargs: object) -> object:
+        if key.startswith("claims/"):
+            self.asked += 1
+            raise self._error
+        return self._store.read(key, *args, **kwargs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "is_transient"),
+    [(TransientError("time-out"), 1, True), (RemoteStorageError("access denied"), 2, False)],
+)
+def test_claims_that_cannot_be_read_are_asked_again_only_where_that_helps(
+    source: Path, tmp_path: Path, error: TiersnapError, asked: int, is_transient: bool
+) -> None:
+    write_partition(source, "payments", 0, SEGMENTS, topic_id="5GXaOJXiRzOuReKRIUWzvw", high_watermark=35, indexes=True)
+    run(host(DirectoryStore(tmp_path / "remote"), "run-1"), source)
+    store = MuteStore(DirectoryStore(tmp_path / "remote"), error)
+    done = run(host(store, "run-2"), source)  # type: ignore[arg-type]
+    assert store.asked == asked
+    assert [[passes for _, passes in each.errors] for each in done] == [[is_transient], [is_transient]]
 
 
 def test_what_is_tiered_is_not_read_again_and_the_state_goes_on_from_its_snapshot(tmp_path: Path) -> None:
