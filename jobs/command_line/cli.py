@@ -104,7 +104,9 @@ def _run(argv: list[str]) -> int:
         error.show(file=said)
         sys.stderr.write(masked(said.getvalue()))
         output.format = _format_of(argv)
-        output.error_document(words_of_command(argv), UsageError(error.format_message()))
+        words = words_of_command(argv)
+        called = words if words == "tiersnap" else f"tiersnap {words}"
+        output.error_document(words, UsageError(error.format_message(), hint=f"{called} --help says what it takes"))
         return int(ExitCode.USAGE)
     except ImportError as error:
         missing = missing_extra(error, f"tiersnap {words_of_command(argv)}")

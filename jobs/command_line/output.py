@@ -18,7 +18,7 @@ from rich.text import Text
 from tiersnap.jobs.command_line.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.units import human_bytes
 
 SCHEMA_VERSION = 1
@@ -76,6 +76,8 @@ class Output:
             self.warn(str(finding))
         if len(findings) > MOST_TOLD:
             self.warn(f"… and {len(findings) - MOST_TOLD} findings more: --output json has all of them")
+        if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
+            self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
     def _rows(
         self,

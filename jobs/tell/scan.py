@@ -10,6 +10,7 @@ from tiersnap.jobs.command_line.output import Output, cell
 from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes
@@ -77,7 +78,8 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) ->
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
     for verdict in _CAUSES:
         if totals.verdicts[verdict]:
-            yield f"next for {verdict}: {next_step_on_host(verdict, source, one_of)}"
+            step = next_step_on_host(verdict, source, one_of)
+            yield f"next for {verdict}: {step.replace('dump FILE', f'dump {_damaged(totals)}')}"
     is_missing = totals.wanted[SnapshotVerdict.MISSING]
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:
@@ -93,6 +95,12 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) ->
     if totals.verdicts[Verdict.READY]:
         tier = f"tiersnap tier {one_of} --remote s3://bucket/prefix"
         yield f"next for READY: a broker tiers them; where none does: {tier}"
+
+
+def _damaged(totals: ScanTotals) -> str:
+    """The first segment that is damaged, for a shell."""
+    paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))
+    return shlex.quote(next(paths, "FILE"))
 
 
 def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:

@@ -44,6 +44,7 @@ def test_a_usage_error_is_an_object_on_stdout_as_any_other_error(words: tuple[st
     assert said["result"] is None
     assert [error["type"] for error in said["errors"]] == ["UsageError"]
     assert said["errors"][0]["message"] in " ".join(ran.err.split())
+    assert "--help" in said["errors"][0]["hint"]
     assert len(ran.out.splitlines()) == 1 or output == "json"
 
 

@@ -205,6 +205,12 @@ def test_words_that_make_no_sense_are_a_usage_error(words, log_dir):
     assert_said(tiersnap("scan", *words, *([log_dir] if words else [])), 2, "Usage: tiersnap scan")
 
 
+def test_of_a_damaged_segment_the_command_names_the_file(log_dir):
+    path = file_of(write_small_log(log_dir), 5, ".log")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert_said(tiersnap("scan", log_dir), 5, f"next for CORRUPT_SEGMENT: tiersnap dump '{path}' shows the place")
+
+
 def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_given(log_dir):
     folder = write_small_log(log_dir, "orders")
     file_of(folder, 10, ".snapshot").unlink()
@@ -217,6 +223,8 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
     assert_said(ran, 4, f"next for missing snapshots: tiersnap repair {source}", f"tiersnap tier {source}")
     assert_said(ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: start a broker >= 2.8")
     assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names them")
+    ids = f"give the ids: tiersnap tier {source} --remote s3://bucket/prefix --topic-ids FILE"
+    assert_said(ran, 4, ids)
     table = tiersnap("scan", log_dir, "--segments", output="table").out
     assert "next step" in table.splitlines()[0]
     assert "tiersnap repair LOGDIR" in table
