@@ -30,14 +30,13 @@ def disagreements(log_dir: Path, seeds: range) -> Iterator[str]:
         write_random_partition(log_dir, f"seed-{seed}", seed)
     for partition in open_log_dir(str(log_dir)).partitions():
         seed = int(partition.topic.removeprefix("seed-"))
-        files = sorted(Path(partition.path).glob("*.log"))
-        read = [(int(file.stem), read_segment(file.read_bytes(), int(file.stem) - 1)) for file in files]
+        read = read_log(Path(partition.path))
         batches = [batch for _, segment in read for batch in segment.batches]
         replay, boundaries = local_replay(fs.LocalFileSystem(), partition)
         seen = [(each.offset, each.entries.tolist(), each.open_transactions) for each in boundaries]
         log_end = read[-1][1].last_offset + 1
         wanted = sorted({*(base for base, _ in read[1:]), log_end} - {read[0][0]})
-        expected = list(_expected(batches, wanted))
+        expected = list(folded_at(batches, wanted))
         ours = [(offset, rows, sorted(opened or ())) for offset, rows, opened in seen]
         stable = last_stable_offset(batches, partition.high_watermark, partition.log_start_offset, log_end)
         if ours != expected:
@@ -48,7 +47,13 @@ def disagreements(log_dir: Path, seeds: range) -> Iterator[str]:
             yield f"seed {seed}: {difference}"
 
 
-def _expected(batches: list[Batch], offsets: list[int]) -> Iterator[tuple[int, Rows, Rows]]:
+def read_log(folder: Path) -> list[tuple[int, Segment]]:
+    """Base offset and content of each segment of a partition's folder, by the readable decoder."""
+    files = sorted(folder.glob("*.log"))
+    return [(int(file.stem), read_segment(file.read_bytes(), int(file.stem) - 1)) for file in files]
+
+
+def folded_at(batches: list[Batch], offsets: list[int]) -> Iterator[tuple[int, Rows, Rows]]:
     """Entries and open transactions at each of the ascending offsets."""
     state: reference.State = {}
     at = 0

@@ -9,6 +9,7 @@ a transaction while its producer has one open.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -130,7 +131,7 @@ class Writer:
 
 
 def write_random_partition(log_dir: Path, topic: str, seed: int) -> Path:
-    """`<topic>-0` in `log_dir`: 1 to 8 segments of up to 30 entries; the same for the same seed."""
+    """`<topic>-0` in `log_dir`: 1 to 8 segments of up to 30 entries; the same for the same seed, which is in its id."""
     chance = Random(seed)
     writer = Writer(chance, offset=chance.choice((0, 0, 0, 7, 5_000_000_000)), is_compacted=chance.random() < 0.2)
     segments: dict[int, list[bytes]] = {}
@@ -145,6 +146,14 @@ def write_random_partition(log_dir: Path, topic: str, seed: int) -> Path:
     if chance.random() < 0.15:
         half = writer.entry()
         last.append(half[: chance.randrange(1, len(half))])  # the broker died as it wrote it
+    topic_id = urlsafe_b64encode((seed + 2).to_bytes(16, "big")).decode().rstrip("=")
     return lb.write_partition(
-        log_dir, topic, 0, segments, indexes=True, log_start_offset=start, high_watermark=high_watermark
+        log_dir,
+        topic,
+        0,
+        segments,
+        topic_id=topic_id,
+        indexes=True,
+        log_start_offset=start,
+        high_watermark=high_watermark,
     )
