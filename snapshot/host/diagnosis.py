@@ -33,7 +33,7 @@ class Listed:
         bytes: of all `.log` files.
         blocked: closed segments by what stands in their way, by name.
         blocked_bytes: of the segments that wait, those behind a blocked one among them.
-        lost_indexes: partitions with a closed segment without an .index.
+        lost_indexes: partitions that can be tiered with a closed segment without an .index.
         has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
     """
 
@@ -52,10 +52,10 @@ class Listed:
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
         self.has_topic_ids |= partition.topic_id is not None
-        self.lost_indexes += lost_index(partition) is not None
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
             return
+        self.lost_indexes += lost_index(partition) is not None
         is_waiting = False
         for segment in partition.segments:
             if segment.next_base_offset is None:
