@@ -124,7 +124,7 @@ class Pattern(click.ParamType[re.Pattern[str]]):
         try:
             return re.compile(str(value))
         except re.error as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
+            self.fail(f"{value!r}: {error}; a regular expression is wanted, as 'orders|payments-.*'", param, ctx)
 
 
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]

@@ -40,7 +40,7 @@ HEADER_LENGTH = _HEADER.size
 def encode(entries: np.ndarray) -> bytes:
     """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id."""
     ids = entries["producer_id"]
-    if ids.size > 1 and not (ids[1:] > ids[:-1]).all():
+    if (ids[1:] <= ids[:-1]).any():
         entries = entries.take(np.argsort(ids, kind="stable"))
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
     data = bytearray(HEADER_LENGTH + ENTRY_LENGTH * entries.size)
@@ -66,7 +66,7 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     if version != VERSION:
         raise CorruptSnapshotError(f"{name}: version at byte 0 is {version}, expected {VERSION}", hint=hint)
     expected_length = HEADER_LENGTH + ENTRY_LENGTH * count
-    if count < 0 or len(data) != expected_length:
+    if len(data) != expected_length:
         raise CorruptSnapshotError(
             f"{name}: {len(data)} bytes, {expected_length} expected for the {count} entries counted at byte 6",
             hint=hint,

@@ -74,7 +74,7 @@ def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int
     highest: dict[int, int] = {}
     for copy in copies:
         for epoch, _, end in epoch_ranges(copy.leader_epochs, copy.end_offset):
-            highest[epoch] = max(end, highest.get(epoch, 0))
+            highest[epoch] = max(end, highest.get(epoch, end))
     for epoch, _, end in reversed(epoch_ranges(lineage, log_end_offset)):
         if epoch in highest:
             return min(highest[epoch], end)

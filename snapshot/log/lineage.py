@@ -20,7 +20,7 @@ def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
     if not epochs:
         return []
     ends = [*(start for _, start in epochs[1:]), end]
-    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=False)]  # no epochs: no ranges
+    return [(epoch, start, stop) for (epoch, start), stop in zip(epochs, ends, strict=True)]
 
 
 def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> list[Interval]:
@@ -38,7 +38,7 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
     known = {epoch: (start, stop) for epoch, start, stop in epoch_ranges(lineage, _ENDLESS)}
     for epoch, start, stop in epoch_ranges(epochs, end):
         # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
-        if start < begins and epoch <= lineage[0][0]:
+        if epoch <= lineage[0][0]:
             agreed.append((start, min(stop, begins)))
         if epoch in known:
             agreed.append((max(start, known[epoch][0]), min(stop, known[epoch][1])))

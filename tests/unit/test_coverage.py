@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiersnap.snapshot.gate.coverage import CopyFacts, RemoteCoverage, coverage_of
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, CopyFacts, RemoteCoverage, coverage_of
 from tiersnap.snapshot.log.lineage import agreed_intervals, joined
 
 pytestmark = pytest.mark.unit
@@ -110,3 +110,9 @@ def test_joined_intervals_hold_the_same_offsets(intervals: list[tuple[int, int]]
 def test_what_a_copy_knows_from_below_the_cut_lineage_counts_if_its_epoch_is_not_newer() -> None:
     assert agreed_intervals(((1, 0), (2, 40)), 60, ((2, 50),)) == [(0, 60)]
     assert agreed_intervals(((3, 0),), 60, ((2, 50),)) == []
+
+
+def test_no_offset_is_covered_by_anything_and_empty_intervals_cover_none() -> None:
+    assert NOTHING_REMOTE.covers(5, 5)
+    assert not NOTHING_REMOTE.covers(5, 6)
+    assert joined([(7, 9), (5, 5), (6, 2)]) == [(7, 9)]
