@@ -83,7 +83,7 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # Where, and not what: the file may hold a secret. So no cause either, which quotes what it is about.
+        # Where, and not what: the file may hold a secret.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         raise UsageError(f"{path}{where}: not YAML: {_reason(error)}") from error

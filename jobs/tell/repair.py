@@ -54,8 +54,13 @@ def _row(partition: str, planned: PlannedSnapshot) -> dict[str, object]:
     }
 
 
+def _names(repair: HostRepair) -> str:
+    """The log directories, for a shell."""
+    return shlex.join(each.uri for each in repair.log_dirs)
+
+
 def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str]:
-    actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
+    actions, names = repair.actions, _names(repair)
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
     if wrote and count:
         yield f"{count} snapshots are in place, {kept} were right already"
@@ -74,8 +79,8 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        names = shlex.join(each.uri for each in repair.log_dirs)
-        yield f"{wrong} snapshots are not to be trusted; next: tiersnap repair {names} --replace (and the same options)"
+        again = f"tiersnap repair {_names(repair)} --replace (and the same options)"
+        yield f"{wrong} snapshots are not to be trusted; next: {again}"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{unread} snapshots could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:

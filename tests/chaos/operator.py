@@ -73,11 +73,15 @@ def age(folder: Path) -> None:
                 os.utime(path, (before - _OLD, before - _OLD))
 
 
+def sources(cluster: Cluster, *nodes: int) -> tuple[object, ...]:
+    """Words that name all log directories of these hosts."""
+    return tuple(word for node in nodes for log_dir in cluster.log_dirs(node) for word in ("--source", log_dir))
+
+
 def unblock_words(cluster: Cluster, node: int, topics: str) -> tuple[object, ...]:
     """`unblock` for the replicas of one host."""
-    sources = [word for log_dir in cluster.log_dirs(node) for word in ("--source", log_dir)]
     where = ("--remote", cluster.remote, "--layout", "local-tiered-storage", "--bootstrap-server", cluster.bootstrap)
-    return ("unblock", *sources, *where, "--topic", topics, "--apply")
+    return ("unblock", *sources(cluster, node), *where, "--topic", topics, "--apply")
 
 
 @dataclass(eq=False)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tests.chaos.cluster import Cluster
-from tests.chaos.history import History
-from tests.chaos.operator import OURS, run_command
+from tests.chaos.operator import OURS, Operator, run_command, sources
 from tests.chaos.schedule import NODES
 
 _ENDS_WITHIN = 900.0  # seconds, on a machine that brokers and a storm load
@@ -16,17 +12,8 @@ _REST = 60.0  # seconds: a run's start alone takes half a minute of two processo
 
 
 @dataclass(eq=False)
-class SparkRuns(threading.Thread):
-    """Runs until `stop`, a quarter of them killed."""
-
-    history: History
-    cluster: Cluster
-    seed: int
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        super().__init__(daemon=True)
-        self._chance = random.Random(self.seed)
+class SparkRuns(Operator):
+    """Somebody who types that one command, a quarter of the times killed."""
 
     def run(self) -> None:
         while not self.stop.is_set():
@@ -36,8 +23,6 @@ class SparkRuns(threading.Thread):
 
     def _words(self) -> tuple[object, ...]:
         """Of the replicas that lie in the sources the leaders' are taken, which the cluster is asked for."""
-        sources = [word for node in NODES for log_dir in self.cluster.log_dirs(node) for word in ("--source", log_dir)]
-        tables = ("--warehouse", self.cluster.root / "warehouse", "--report", self.cluster.root / "report")
-        where = ("--remote", self.cluster.remote, "--layout", "local-tiered-storage")
-        asked = ("--bootstrap-server", self.cluster.bootstrap)
-        return ("run", *sources, *where, *tables, *asked, "--topic", OURS, "--apply")
+        root = self.cluster.root
+        places = (*sources(self.cluster, *NODES), *self._remote(), "--warehouse", root / "warehouse")
+        return ("run", *places, "--report", root / "report", *self._server(), "--topic", OURS, "--apply")
