@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,8 @@ class End(StrEnum):
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
+_PUBLISHED = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
+_DONE_BY_OTHERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
 _UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
 
 
@@ -79,7 +81,7 @@ class Freeing:
             self.take(plan)
         if plan is not None and plan.refusal is not None:
             self.refuse(plan.refusal)
-        elif not self.publish and not self.stuck.has_not_looked and (applied or is_stopped):
+        elif not self.publish and not self._must_look(plan) and (applied or is_stopped):
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED
             self.reason = f"{first['verdict']}: {first['reason']}" if first else "nothing is left to tier"
@@ -93,17 +95,31 @@ class Freeing:
     def take(self, plan: PartitionPlan) -> None:
         """What is published, or would be, and where remote storage ends then."""
         self.publish = plan.count(PublishAction.PUBLISH) + plan.count(PublishAction.FINISH)
-        ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action is not PublishAction.DELETED]
-        self.next_offset = max([self.stuck.next_offset, *ends])
+        self.next_offset = self._end_of(plan, _PUBLISHED | _DONE_BY_OTHERS)
 
     def leave(self, plan: PartitionPlan) -> None:
         """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
-        self.publish = 0
-        known = {PublishAction.KNOWN, PublishAction.COVERED}
-        ends = [each.metadata.end_offset + 1 for each in plan.segments if each.action in known]
-        self.next_offset = max([self.stuck.next_offset, *ends])
+        self.publish, self.next_offset = 0, self._end_of(plan, _DONE_BY_OTHERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
+
+    def _must_look(self, plan: PartitionPlan | None) -> bool:
+        """Whether the copier may not have seen what is in remote storage: others published it, now or before."""
+        is_done = plan is not None and self._end_of(plan, _DONE_BY_OTHERS) > self.stuck.next_offset
+        return is_done or self.stuck.has_not_looked
+
+    def _end_of(self, plan: PartitionPlan, actions: Collection[PublishAction]) -> int:
+        """Where remote storage ends with a plan's segments of `actions`; exclusive.
+
+        What was known when the partition was found stuck counts in `stuck.next_offset`, as far as it is of this log.
+        """
+        ends = [
+            each.metadata.end_offset + 1
+            for each in plan.segments
+            if each.action in actions
+            and (each.action is not PublishAction.KNOWN or each.metadata.id.segment_id not in self.stuck.seen)
+        ]
+        return max([self.stuck.next_offset, *ends])
 
     def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
         """Whether it lies in a gap below the offset where the copier is."""

@@ -189,6 +189,31 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them(current_disks, cop
         assert own_settings(broker).get("remote.log.copy.disable") is None
 
 
+def test_what_another_run_published_before_the_plan_is_no_blocked_partition(
+    current_disks, copy_of, tmp_path, capsys, monkeypatch
+):
+    """The other run goes from its beginning to its end while this one asks whether copying may be switched off."""
+    disks = copy_of(current_disks)
+    drop_snapshot(disks.partition(TOPIC), segment_bases(disks.partition(TOPIC))[3])
+    tier = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker)
+        command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
+        change_settings = Cluster.change_settings
+        others = []
+
+        def after_another_run(cluster, topic, settings, *, validate_only=False):
+            if not others:
+                others.append(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
+            change_settings(cluster, topic, settings, validate_only=validate_only)
+
+        monkeypatch.setattr(Cluster, "change_settings", after_another_run)
+        code, rows = unblock(broker, capsys, "--apply")
+        assert others[0].returncode == 0, others[0].stderr
+        assert (code, rows[0]["outcome"], rows[0]["publish"]) == (0, "FREED", 0), rows
+        assert own_settings(broker).get("remote.log.copy.disable") is None
+
+
 def finished_logs(tier: LocalTier, base: int) -> int:
     """Logs of a segment in remote storage."""
     return len(list(tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-*/{base:020d}-*.log")))
