@@ -81,7 +81,7 @@ test-prometheus: install ## Metrics, alerts and the dashboard's queries in a rea
 mutate: install ## Break what the rest relies on, place by place; fails below 90 % noticed. SAMPLE=10 a module, SEED=1
 	$(BIN)/python -m tests.mutation.run --sample $(or $(SAMPLE),0) --seed $(or $(SEED),1)
 
-soak: install ## 100,000 generated logs by three folds, a million mutated inputs; FIRST=0 LOGS=100000 INPUTS=1000000
+soak: install ## 100,000 generated logs by three folds and the main job, a million mutated inputs; FIRST=0 LOGS=100000 INPUTS=1000000
 	$(BIN)/python -m tests.broker.harness.jars 4.1.1 || echo "no Kafka here: its classes are left out"
 	$(BIN)/python -m tests.soak --first $(or $(FIRST),0) --logs $(or $(LOGS),100000) --inputs $(or $(INPUTS),1000000)
 

@@ -1,10 +1,10 @@
-"""`make soak`: generated logs against two oracles, and mutated bytes against every parser, for as long as one likes.
+"""`make soak`: generated logs against oracles, and mutated bytes against every parser, for as long as one likes.
 
-The readable fold and the replay that ships are compared in this process; where Java and Kafka's jars are at hand, the
-same logs are folded by Kafka's own classes. A seed that differs is printed and written again by
-`tests.reference.random_log.write_random_partition`.
+The readable fold and the replay that ships are compared in this process. Where Java is at hand, the main job runs on
+the same logs, and with Kafka's jars they are folded by Kafka's own classes. A seed that differs is printed and written
+again by `tests.reference.random_log.write_random_partition`.
 
-Usage: python -m tests.soak [--first N] [--logs N] [--inputs N] [--seconds N] [--without-kafka]
+Usage: python -m tests.soak [--first N] [--logs N] [--inputs N] [--seconds N] [--without-kafka] [--without-spark]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from pyarrow import fs
@@ -24,6 +25,7 @@ from tests.broker.oracle.fold import VERSION, fold_oracle
 from tests.broker.oracle.judge import entries
 from tests.fuzz.run import main as fuzz
 from tests.reference.agreeing import disagreements
+from tests.reference.main_job import NO_TIERING, disagreements_of_run
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.state.partition_replay import local_replay
 
@@ -50,23 +52,29 @@ def main() -> int:
     options.add_argument("--inputs", type=int, default=1_000_000)
     options.add_argument("--seconds", type=float, default=float("inf"), help="for the logs")
     options.add_argument("--without-kafka", action="store_true")
+    options.add_argument("--without-spark", action="store_true")
     given = options.parse_args()
-    is_asked = not given.without_kafka and shutil.which("java") is not None and jars.folder(VERSION).exists()
+    has_java = shutil.which("java") is not None
+    with_kafka = has_java and not given.without_kafka and jars.folder(VERSION).exists()
+    with_spark = has_java and not given.without_spark
     failures, logs, until = 0, 0, time.monotonic() + given.seconds
     while logs < given.logs and time.monotonic() < until:
         first = given.first + logs
         count = min(CHUNK, given.logs - logs)
         with tempfile.TemporaryDirectory(prefix="tiersnap-soak-") as folder:
             log_dir = Path(folder) / "logs"
-            for said in disagreements(log_dir, range(first, first + count)):
-                failures += 1
-                print(said, flush=True)
-            for said in against_kafka(log_dir, Path(folder) / "kafkas") if is_asked else ():
+            found = [
+                disagreements(log_dir, range(first, first + count)),
+                against_kafka(log_dir, Path(folder) / "kafkas") if with_kafka else (),
+                disagreements_of_run(log_dir, Path(folder), *NO_TIERING) if with_spark else (),
+            ]
+            for said in chain.from_iterable(found):
                 failures += 1
                 print(said, flush=True)
         logs += count
-    kafka = "and by Kafka's classes" if is_asked else "(no Kafka here)"
-    print(f"{logs} logs from seed {given.first} on, folded by both {kafka}: {failures} differ", flush=True)
+    others = [name for name, is_asked in (("Kafka's classes", with_kafka), ("the main job", with_spark)) if is_asked]
+    by = ", ".join(["the replay", "the readable fold", *others])
+    print(f"{logs} logs from seed {given.first} on, folded by {by}: {failures} differ", flush=True)
     sys.argv = [sys.argv[0], "--inputs", str(given.inputs)]
     return 1 if (fuzz() if given.inputs else 0) or failures else 0
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1")]
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted(path.parent.name for path in DATA.glob("*/logs"))
-SEEDS = range(150)
+SEEDS = range(2000)
 
 
 def assert_folds_as_kafka_does(log_dir: Path, out: Path) -> int:
