@@ -1,4 +1,4 @@
-"""What `make lint` checks that no linter knows: lengths of files, and words that must not be in the project."""
+"""What `make lint` checks that no linter knows: lengths of files, words that must not be in the project, hashes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,6 +58,22 @@ def problems() -> list[str]:
             found += [f"{name}: {problem}" for problem in problems_of_main(name, "\n".join(lines))]
         for number, line in enumerate(lines, 1):
             found += [f"{name}:{number}: {problem}" for problem in problems_of(name, line, is_product=is_product)]
+    return [*found, *(f"uv.lock: {problem}" for problem in problems_of_lock((ROOT / "uv.lock").read_text("utf-8")))]
+
+
+def problems_of_lock(text: str) -> list[str]:
+    """What a lock file lets in unchecked: a download without its hash, a package from elsewhere than PyPI."""
+    found = []
+    for package in tomllib.loads(text)["package"]:
+        source = package["source"]
+        files = [*package.get("wheels", ()), *filter(None, [package.get("sdist")])]
+        if source not in ({"registry": "https://pypi.org/simple"}, {"editable": "."}):
+            found.append(f"{package['name']} comes from {source}")
+        elif "registry" in source and not files:
+            found.append(f"{package['name']} has no files")
+        for file in files:
+            if not re.fullmatch("sha256:[0-9a-f]{64}", file.get("hash", "")):
+                found.append(f"{package['name']}: {file.get('url')} has no hash")
     return found
 
 

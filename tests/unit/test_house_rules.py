@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_main
+from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_lock, problems_of_main
 
 pytestmark = pytest.mark.unit
 
@@ -56,3 +56,14 @@ def test_a_main_is_short_but_for_its_options() -> None:
 def test_a_file_without_a_command_does_not_lie_directly_in_jobs() -> None:
     assert problems_of_main("jobs/x.py", "x = 1\n") != []
     assert problems_of_main("jobs/__init__.py", "") == []
+
+
+def test_a_package_without_a_hash_or_from_elsewhere_is_found_in_the_lock_file():
+    file = 'url = "https://files.pythonhosted.org/a.whl", hash = "sha256:' + "0" * 64 + '"'
+    entry = '[[package]]\nname = "a"\nsource = {{ {source} }}\nwheels = [{{ {file} }}]\n'
+    pypi = 'registry = "https://pypi.org/simple"'
+    assert problems_of_lock(entry.format(source=pypi, file=file)) == []
+    assert problems_of_lock(entry.format(source=pypi, file='url = "a.whl"')) == ["a: a.whl has no hash"]
+    assert problems_of_lock(entry.format(source=pypi, file=file.replace("sha256", "md5")))
+    assert problems_of_lock(entry.format(source='git = "https://github.com/a/a"', file=file))
+    assert problems_of_lock(f'[[package]]\nname = "a"\nsource = {{ {pypi} }}\n') == ["a has no files"]
