@@ -57,11 +57,12 @@ def s3_options(command: Callable[..., object]) -> Callable[..., object]:
     def with_settings(
         *args: object, endpoint_url: str | None, region: str | None, path_style: bool, checksums: str, **kwargs: object
     ) -> object:
-        s3 = S3Settings(endpoint_url=endpoint_url, region=region, path_style=path_style, checksums=Checksums(checksums))
+        endpoint = f"https://{endpoint_url}" if endpoint_url and "://" not in endpoint_url else endpoint_url
+        s3 = S3Settings(endpoint_url=endpoint, region=region, path_style=path_style, checksums=Checksums(checksums))
         return command(*args, s3=s3, **kwargs)
 
     options = (
-        click.option("--endpoint-url", help="S3 server other than AWS."),
+        click.option("--endpoint-url", help="S3 server other than AWS; https:// if no scheme is given."),
         click.option("--region", help="S3 region."),
         click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
         click.option(

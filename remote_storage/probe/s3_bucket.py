@@ -1,9 +1,10 @@
-"""What only an S3 bucket has: Object Lock, lifecycle rules, checksums that a server compares or not."""
+"""What only an S3 bucket has: TLS, Object Lock, lifecycle rules, checksums that a server compares or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -19,15 +20,28 @@ from tiersnap.snapshot.errors import TiersnapError
 _NOT_SET = frozenset(
     {"ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration", "NoSuchLifecycleConfiguration"}
 )
+_THIS_HOST = frozenset({"127.0.0.1", "localhost", "::1"})
 _SENT, _SAID = b"tiersnap asks: is this compared?", b"tiersnap asks: this is another text"
 
 
 def probe_bucket(store: ObjectStore) -> Iterator[ProbeAnswer]:
-    """Object Lock and lifecycle rules of the bucket, as far as this user may ask."""
+    """Encryption of requests; Object Lock and lifecycle rules of the bucket, as far as this user may ask."""
     assert isinstance(store, S3Store)
     client = store.client
+    yield encryption(client.meta.endpoint_url)
     yield from _asked(store, "object lock", "s3:GetBucketObjectLockConfiguration", _lock(store, client))
     yield from _asked(store, "lifecycle rules", "s3:GetLifecycleConfiguration", _rules(store, client))
+
+
+def encryption(endpoint: str) -> ProbeAnswer:
+    """Whether anyone on the way to the server can read records and change them."""
+    address = urlsplit(endpoint)
+    if address.scheme == "https":
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
+    if address.hostname in _THIS_HOST:
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "the server is on this host")
+    said = f"{endpoint} is plain HTTP: whoever is on the way reads segments, and may change them"
+    return ProbeAnswer("encryption", ProbeVerdict.WARN, said, f"use --endpoint-url https://{address.netloc}")
 
 
 def refuses_damage(store: ObjectStore, key: str) -> bool:

@@ -68,7 +68,7 @@ class S3Store:
             try:
                 return client_of(self.settings)
             except ValueError as error:  # botocore's word for an endpoint that is no URL
-                raise UsageError(str(error), hint="an endpoint looks like http://host:9000") from error
+                raise UsageError(str(error), hint="an endpoint looks like https://host:9000") from error
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""

@@ -21,7 +21,7 @@ def answers(store) -> dict[str, tuple[str, str]]:
 
 def test_a_bucket_with_nothing_set_leaves_nothing_behind(s3_store):
     found = answers(s3_store)
-    assert [found[name][0] for name in ("clock", "conditional writes", "object lock")] == ["OK"] * 3
+    assert [found[name][0] for name in ("clock", "conditional writes", "encryption", "object lock")] == ["OK"] * 4
     assert found["lifecycle rules"][0] == "WARN"
     assert "unfinished uploads" in found["lifecycle rules"][1]
     assert list(s3_store.list()) == []

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.probe.answer import ProbeVerdict
 from tiersnap.remote_storage.probe.lifecycle import judge_rules
+from tiersnap.remote_storage.probe.s3_bucket import encryption
 from tiersnap.remote_storage.probe.store import clock
 
 pytestmark = pytest.mark.unit
@@ -83,3 +89,43 @@ def test_a_directory_is_asked_and_left_as_it_was(tmp_path: Path):
 
 def test_without_anything_to_look_at_it_says_what_it_takes():
     assert_said(tiersnap("doctor"), 2, "nothing to look at")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "verdict"),
+    [
+        ("https://minio.example:9000", "OK"),
+        ("http://minio.example:9000", "WARN"),
+        ("http://10.0.0.9", "WARN"),
+        ("http://localhost.example", "WARN"),
+        ("http://127.0.0.1:9000", "OK"),
+        ("http://[::1]:9000", "OK"),
+    ],
+)
+def test_records_that_travel_in_the_clear_to_another_host_are_told(endpoint: str, verdict: str):
+    answer = encryption(endpoint)
+    assert (str(answer.verdict), bool(answer.next_step)) == (verdict, verdict == "WARN")
+    if verdict == "WARN":
+        assert answer.next_step.endswith(endpoint.replace("http://", "https://"))
+
+
+def test_an_endpoint_without_a_scheme_is_asked_over_tls():
+    """A server that speaks no TLS hears the beginning of a TLS handshake (record type 22), and no request."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        heard: list[bytes] = []
+
+        def listen() -> None:
+            connection, _ = server.accept()
+            with connection:
+                heard.append(connection.recv(1))
+
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+        code = "from tests.reference.command import tiersnap; "
+        code += f"tiersnap('doctor', '--remote', 's3://b/p', '--endpoint-url', '{endpoint}')"
+        keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **keys}) as asking:
+            listening.join(60)
+            asking.kill()
+    assert heard == [b"\x16"]
