@@ -67,7 +67,6 @@ class DirectoryStore:
         source: ByteSource,
         size: int,
         *,
-        crc32c: int | None = None,
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
@@ -75,7 +74,7 @@ class DirectoryStore:
         *folders, name = self._parts(key)
         with (
             self._use(key),
-            self._made(key, source, size, deadline, crc32c) as (temporary, put),
+            self._made(key, source, size, deadline) as (temporary, put),
             opened_folder(self.root, folders, make=True) as folder,
         ):
             try:
@@ -206,15 +205,13 @@ class DirectoryStore:
 
     @contextmanager
     def _made(
-        self, key: str, source: ByteSource, size: int, deadline: Deadline = NO_DEADLINE, expected: int | None = None
+        self, key: str, source: ByteSource, size: int, deadline: Deadline = NO_DEADLINE
     ) -> Iterator[tuple[Temporary, PutResult]]:
         """A synced file with the first `size` bytes of `source`, and what a put of it gives."""
         path = self._path(key)
         with self._unfinished.temporary(path.name) as temporary:
             with temporary.new() as file:
                 crc = _copy(source, size, file, str(path), earliest(deadline, current()))
-            if expected is not None and crc != expected:
-                raise TransientError(f"{path}: the source has CRC {crc:08x} and not {expected:08x}", hint="scan again")
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
     def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:

@@ -155,17 +155,14 @@ class ObjectStore(Protocol):
         source: ByteSource,
         size: int,
         *,
-        crc32c: int | None = None,
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """Create an object from the first `size` bytes of `source`, in bounded memory.
 
-        `crc32c` is what the content must have; taken from the content when None.
-
         Raises:
             ObjectExistsError: there is one with other content.
-            TransientError: also when `source` ends early or does not have that CRC, or time is over.
+            TransientError: also when `source` ends early, or time is over.
         """
         ...
 

@@ -57,13 +57,12 @@ class PacedStore:
         source: ByteSource,
         size: int,
         *,
-        crc32c: int | None = None,
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """See ObjectStore; waits as the source is read."""
         slow = _PacedSource(source, pace_of(self.rate))
-        return self.inner.put_file_if_absent(key, slow, size, crc32c=crc32c, metadata=metadata, deadline=deadline)
+        return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""

@@ -48,24 +48,16 @@ class MultipartUpload:
     parts: list[dict[str, object]] = field(default_factory=list)
     all_proved: bool = True
 
-    def run(
-        self,
-        source: ByteSource,
-        size: int,
-        *,
-        expected: int | None,
-        metadata: Mapping[str, str],
-    ) -> PutResult:
+    def run(self, source: ByteSource, size: int, *, metadata: Mapping[str, str]) -> PutResult:
         """Upload the first `size` bytes of `source` unless the key exists.
 
         Raises:
             ClientError: 412 there is an object, 409 somebody else is writing it: nothing of ours is left.
-            TransientError: the source ended early or has not the `expected` CRC, time is over, or the server failed.
+            TransientError: the source ended early, time is over, or the server failed.
         """
         self._create(metadata)
         try:
             crc = self._send_parts(source, size)
-            check_crc(self.key, crc, expected)
             return self._complete(crc, size)
         except BaseException:
             self.abort()
@@ -176,19 +168,6 @@ class MultipartUpload:
 
     def _bounded(self, size: int = 0) -> AbstractContextManager[Call]:
         return bounded(self.settings.call_timeout, self._doing, size=size, deadline=self.deadline)
-
-
-def check_crc(key: str, crc: int, expected: int | None) -> None:
-    """Compare what was read with what was to be read.
-
-    Raises:
-        TransientError: they differ.
-    """
-    if expected is not None and crc != expected:
-        raise TransientError(
-            f"{key}: the source has CRC {crc:08x} and not {expected:08x}",
-            hint="the file changed since it was scanned: scan again",
-        )
 
 
 def read_exactly(source: ByteSource, size: int, key: str) -> bytes:

@@ -34,7 +34,7 @@ from tiersnap.remote_storage.stores.s3_integrity import (
     of_response,
     request_checksum,
 )
-from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, check_crc, read_exactly
+from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
 from tiersnap.remote_storage.stores.s3_put import PUT_ID, ConditionalPut
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import (
@@ -83,14 +83,13 @@ class S3Store:
         source: ByteSource,
         size: int,
         *,
-        crc32c: int | None = None,
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """See ObjectStore: one put up to the part size, multipart above."""
         whole = earliest(deadline, current())
         put = self._conditional(key, whole)
-        known = crc32c
+        known: int | None = None
 
         def crc() -> int:
             nonlocal known
@@ -102,11 +101,9 @@ class S3Store:
             source.seek(0)
             if size > self.settings.part_size:
                 upload = MultipartUpload(self.client, self.settings, self.bucket, self.prefix + key, whole)
-                return upload.run(source, size, expected=known, metadata={**(metadata or {}), PUT_ID: put.put_id})
+                return upload.run(source, size, metadata={**(metadata or {}), PUT_ID: put.put_id})
             data = read_exactly(source, size, self.uri + key)
-            actual = extend(0, data)
-            check_crc(self.uri + key, actual, known)
-            return self._put(key, data, actual, metadata, put.put_id, deadline=whole, IfNoneMatch="*")
+            return self._put(key, data, extend(0, data), metadata, put.put_id, deadline=whole, IfNoneMatch="*")
 
         return put.if_absent(send, size, crc)
 

@@ -33,7 +33,6 @@ class JudgedSegment:
         offset_index: as the time index and the transaction index the file beside the log, None where there is none.
         open_transactions: (producer id, first offset) of those open at `base_offset`; None where nobody knows.
         header_digest: SegmentEnd.digest of the decode; None for a segment that needed no decode.
-        log_crc32c: of the whole log file, where one was recorded.
     """
 
     base_offset: int
@@ -46,7 +45,6 @@ class JudgedSegment:
     transaction_index: SourceFile | None = None
     open_transactions: tuple[tuple[int, int], ...] | None = None
     header_digest: str | None = None
-    log_crc32c: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ def copy_segment(
         with segment.log.open() as file:
             log = CheckedLog(file, segment, segment.found_indexes())
             key, size = layout.log_key(metadata), segment.log.size
-            put_log = partial(store.put_file_if_absent, key, log, size, crc32c=segment.log_crc32c)
+            put_log = partial(store.put_file_if_absent, key, log, size)
             send(key, partial(put_log, metadata=provenance, deadline=deadline))
         *others, last = layout.plan(segment.bundle(log.indexes), metadata)
         for planned in others:

@@ -76,16 +76,13 @@ class FlakyStore:
         source: ByteSource,
         size: int,
         *,
-        crc32c: int | None = None,
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
         """See ObjectStore."""
         return self._call(
             "put_file_if_absent",
-            lambda: self.inner.put_file_if_absent(
-                key, source, size, crc32c=crc32c, metadata=metadata, deadline=deadline
-            ),
+            lambda: self.inner.put_file_if_absent(key, source, size, metadata=metadata, deadline=deadline),
         )
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:

@@ -160,7 +160,7 @@ def test_empty_objects_are_objects(store):
 @pytest.mark.parametrize("data", [SMALL, LARGE], ids=["single-put", "multipart"])
 def test_a_file_is_put_once(store, data):
     created = store.put_file_if_absent("file", io.BytesIO(data), len(data))
-    again = store.put_file_if_absent("file", io.BytesIO(data), len(data), crc32c=crc(data))
+    again = store.put_file_if_absent("file", io.BytesIO(data), len(data))
     assert (created.outcome, again.outcome) == (PutOutcome.CREATED, PutOutcome.ALREADY_SAME)
     assert created.crc32c == again.crc32c == crc(data)
     assert store.get("file") == data
@@ -185,11 +185,9 @@ def test_a_file_with_other_content_is_refused_and_leaves_nothing_unfinished(stor
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE], ids=["single-put", "multipart"])
-@pytest.mark.parametrize("trouble", ["short", "wrong-crc"])
-def test_a_file_that_is_not_what_was_scanned_is_not_stored(store, data, trouble):
-    size = len(data) + (trouble == "short")
+def test_a_file_that_has_become_shorter_is_not_stored(store, data):
     with pytest.raises(TransientError):
-        store.put_file_if_absent("file", io.BytesIO(data), size, crc32c=crc(data) ^ (trouble == "wrong-crc"))
+        store.put_file_if_absent("file", io.BytesIO(data), len(data) + 1)
     assert store.head("file") is None
     assert_nothing_unfinished(store)
 

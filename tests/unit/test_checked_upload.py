@@ -20,7 +20,6 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import copy_segment, fetch_index
 from tiersnap.snapshot.errors import TransientError
-from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 pytestmark = pytest.mark.unit
@@ -113,18 +112,6 @@ def test_a_log_that_was_written_anew_after_the_decode_is_not_sent(tmp_path, stor
     with pytest.raises(SegmentChangedError):
         copy_segment(store, layout, decoded, attempt(decoded))
     assert list(store.list()) == []
-
-
-def test_another_file_of_the_same_size_is_not_the_one_whose_crc_was_recorded(tmp_path, store, layout):
-    segment = make_segment(tmp_path / "log")
-    recorded = crc32c(segment.log.read())
-    again = replace(segment, log_crc32c=recorded)
-    copy_segment(store, layout, again, attempt(again))
-    before = {info.key for info in store.list()}
-    (tmp_path / "log" / f"{NAME}.log").write_bytes(log_bytes(1000, 2000, segment.log.size, seed=1))
-    with pytest.raises(TransientError):
-        copy_segment(store, layout, again, attempt(again))
-    assert {info.key for info in store.list()} == before
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "zeros", "flipped", "garbage behind", "gone since the scan"])
