@@ -25,7 +25,7 @@ from tiersnap.snapshot.formats.record_batch import (
 )
 from tiersnap.snapshot.kernels.crc import checksum, legacy_checksum
 from tiersnap.snapshot.kernels.digest import add_batch, add_legacy_entry
-from tiersnap.snapshot.kernels.fold import FoldedColumns, append_batch, find_delta
+from tiersnap.snapshot.kernels.fold import FoldedBatch, append_batch, find_delta
 from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64, read_uint32
 
 # Why the walk over a buffer stopped.
@@ -223,7 +223,7 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
             rows += 1
         if fold and producer_id >= 0:
             index, producers = find_delta(slots, deltas, producers, producer_id)
-            batch = FoldedColumns(
+            batch = FoldedBatch(
                 base_offset,
                 attributes,
                 last_offset_delta,

@@ -1,7 +1,7 @@
 """Compiled loops of the fold: extend a delta by a batch, combine two deltas, find a producer's delta in a hash table.
 
 What the fields mean is said in producer_state. Arguments are NumPy arrays and records, which have no static types
-worth writing: `d` and `e` are records of DELTA_DTYPE, `b` one of RECORD_BATCH_DTYPE or a FoldedColumns of scalars,
+worth writing: `d` and `e` are records of DELTA_DTYPE, `b` one of RECORD_BATCH_DTYPE or a FoldedBatch,
 `deltas` and `rows` arrays of them, `slots` an int32 hash table of indexes into `deltas` with open addressing.
 """
 
@@ -20,8 +20,8 @@ EMPTY_SLOT = -1
 _SEQUENCE_RANGE = 2147483648
 
 
-class FoldedColumns(NamedTuple):
-    """What the fold reads of batches: arrays, one element a batch, or the scalars of one batch."""
+class FoldedBatch(NamedTuple):
+    """What the fold reads of a batch."""
 
     base_offset: Any
     attributes: Any
@@ -163,35 +163,6 @@ def add_batches(slots, deltas, count, rows, start):
         index, count = find_delta(slots, deltas, count, b.producer_id)
         append_batch(deltas[index], b)
     return rows.size, count
-
-
-@numba.njit(cache=True)
-def add_columns(slots, deltas, count, columns, start):
-    """`add_batches` for batches that come by column."""
-    limit = deltas.size
-    rows = columns.producer_id.size
-    for i in range(start, rows):
-        producer_id = columns.producer_id[i]
-        if producer_id < 0:
-            continue
-        if count == limit:
-            return i, count
-        index, count = find_delta(slots, deltas, count, producer_id)
-        batch = FoldedColumns(
-            columns.base_offset[i],
-            columns.attributes[i],
-            columns.last_offset_delta[i],
-            columns.max_timestamp[i],
-            producer_id,
-            columns.producer_epoch[i],
-            columns.base_sequence[i],
-            columns.record_count[i],
-            columns.control_type[i],
-            columns.coordinator_epoch[i],
-            columns.control_timestamp[i],
-        )
-        append_batch(deltas[index], batch)
-    return rows, count
 
 
 @numba.njit(cache=True)

@@ -28,12 +28,10 @@ by markers alone inside one segment).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tiersnap.snapshot.kernels import fold as fold_kernels
-from tiersnap.snapshot.kernels.fold import CLEAR, EMPTY_SLOT, SET, FoldedColumns
+from tiersnap.snapshot.kernels.fold import CLEAR, EMPTY_SLOT, SET
 
 NONE = fold_kernels.NONE
 
@@ -86,18 +84,11 @@ class ProducerFold:
 
     def add_batches(self, rows: np.ndarray) -> None:
         """Fold decoded batches (RECORD_BATCH_DTYPE, offset order); rows without a producer id change nothing."""
-        self._add(fold_kernels.add_batches, rows, rows.size)
-
-    def add_columns(self, columns: FoldedColumns) -> None:
-        """`add_batches` for batches that come by column, with the dtypes of RECORD_BATCH_DTYPE."""
-        self._add(fold_kernels.add_columns, columns, columns.producer_id.size)
-
-    def _add(self, kernel: Callable[..., tuple[int, int]], rows: object, size: int) -> None:
         row = 0
         while True:
-            row, count = kernel(self._slots, self._deltas, self._count, rows, row)
+            row, count = fold_kernels.add_batches(self._slots, self._deltas, self._count, rows, row)
             self.extended_to(count)
-            if row == size:
+            if row == rows.size:
                 break
             self.grow()
 

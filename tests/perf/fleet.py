@@ -1,4 +1,4 @@
-"""The main job in a process of its own, for the memory of its driver: `python -m tests.perf.fleet fixed|segments …`.
+"""The main job in a process of its own, for its memory: `python -m tests.perf.fleet fixed|segments|collected …`.
 
 Prints one JSON object. CPU seconds are those of all processes of the job (driver, JVM, executors, workers), from /proc;
 memory of Python is its peak. `segments` runs on a standalone cluster of one worker, because in local mode tasks share
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -96,13 +97,17 @@ def fixed(session: Callable[[], SparkSession], source: str, work: Path) -> list[
 
 def segments(session: Callable[[], SparkSession], source: str, work: Path, shape: LogShape) -> list[Ran]:
     """The first run, one with nothing new, and one after a new segment; nothing is written to remote storage."""
-    spark, chosen = session(), settings(source, work, apply=False)
-    first = measured(spark, chosen)
-    idle = measured(spark, settings(source, work, apply=False))
+    first, idle = collected(session, source, work)
     # By another process: the memory of the writer is not the driver's.
     words = [sys.executable, "-m", "tests.perf.make_log", json.dumps(asdict(shape)), f"{source}/perf-0"]
     subprocess.run(words, check=True)
-    return [first, idle, measured(spark, settings(source, work, apply=False))]
+    return [first, idle, measured(session(), settings(source, work, apply=False))]
+
+
+def collected(session: Callable[[], SparkSession], source: str, work: Path) -> list[Ran]:
+    """The first run and one with nothing new; nothing is written to remote storage."""
+    spark, chosen = session(), settings(source, work, apply=False)
+    return [measured(spark, chosen), measured(spark, chosen)]
 
 
 def main(kind: str, source: str, folder: str, *shape: str) -> None:
@@ -122,7 +127,11 @@ def main(kind: str, source: str, folder: str, *shape: str) -> None:
         "spark.executor.memory": "900m",
     }
     with standalone(work / "cluster", workers=1, cores=2) as cluster:
-        runs = segments(lambda: open_session(cluster.url, conf), source, work, LogShape(**json.loads(shape[0])))
+        session = partial(open_session, cluster.url, conf)
+        if kind == "collected":
+            runs = collected(session, source, work)
+        else:
+            runs = segments(session, source, work, LogShape(**json.loads(shape[0])))
         SparkSession.builder.getOrCreate().stop()
     print(json.dumps({"runs": [asdict(each) for each in runs], "python": peak_bytes(), "heap": heap(log)}))
 

@@ -18,8 +18,6 @@ from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ENTRY_DTYPE
 
 pytestmark = [pytest.mark.unit, pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")]
 
-NAMES = list(kernels.FoldedColumns._fields)
-
 
 def records(size: int, dtype: np.dtype) -> np.ndarray:
     """An array whose elements have attributes also where nothing is compiled."""
@@ -61,13 +59,9 @@ def rows_of(batches: list[Batch]) -> np.ndarray:
     return rows
 
 
-def delta_of(batches: list[Batch], by_column: bool) -> np.ndarray:
+def delta_of(batches: list[Batch]) -> np.ndarray:
     table, rows = Table(), rows_of(batches)
-    if by_column:
-        columns = kernels.FoldedColumns(*(np.ascontiguousarray(rows[name]) for name in NAMES))
-        table.add(kernels.add_columns, columns, rows.size)
-    else:
-        table.add(kernels.add_batches, rows, rows.size)
+    table.add(kernels.add_batches, rows, rows.size)
     return table.deltas[: table.count].copy()
 
 
@@ -82,14 +76,13 @@ def random_batches(seed: int, *, refused: bool) -> list[Batch]:
     return read_segment(b"".join(entries)).batches
 
 
-@pytest.mark.parametrize("by_column", [False, True])
-def test_deltas_of_pieces_combine_to_the_state_of_the_whole(by_column: bool) -> None:
+def test_deltas_of_pieces_combine_to_the_state_of_the_whole() -> None:
     for seed in range(80):
         batches = random_batches(seed, refused=False)
         cuts = sorted({0, len(batches), *(Random(seed).randrange(len(batches) + 1) for _ in range(3))})
         table = Table()
         for start, stop in pairwise(cuts):
-            piece = delta_of(batches[start:stop], by_column)
+            piece = delta_of(batches[start:stop])
             table.add(kernels.add_deltas, piece, piece.size)
         assert table.state() == reference.fold(batches), f"seed {seed}"
 
@@ -107,8 +100,8 @@ def test_a_delta_is_the_same_however_its_pieces_are_grouped(refused: bool) -> No
     for seed in range(60):
         batches = random_batches(seed, refused=refused)
         first, second = sorted(Random(seed).randrange(len(batches) + 1) for _ in range(2))
-        a, b, c = (delta_of(piece, False) for piece in (batches[:first], batches[first:second], batches[second:]))
-        whole = combined(delta_of(batches, False))
+        a, b, c = (delta_of(piece) for piece in (batches[:first], batches[first:second], batches[second:]))
+        whole = combined(delta_of(batches))
         assert (combined(a, b, c) == whole).all(), f"seed {seed}"
         assert (combined(a, combined(b, c)) == whole).all(), f"seed {seed}"
         assert whole.size == len({batch.producer_id for batch in batches if batch.producer_id >= 0})
@@ -144,7 +137,7 @@ def test_the_first_of_all_refused_batches_is_named_wherever_the_pieces_end() -> 
         cuts = sorted({0, len(batches), *(Random(seed).randrange(len(batches) + 1) for _ in range(3))})
         table, errors = Table(), []
         for start, stop in pairwise(cuts):
-            piece = delta_of(batches[start:stop], by_column=False)
+            piece = delta_of(batches[start:stop])
             errors += table.add(kernels.add_deltas, piece, piece.size)
         expected = first_refused(batches)
         assert min(errors, default=-1) == expected, f"seed {seed}"

@@ -179,3 +179,13 @@ def test_a_producer_matters_to_a_bounded_replay_until_it_has_expired(idle: int, 
     deltas = deltas_of(data_batch(0, 1, 7, 0, 0, timestamp=TIMESTAMP))
     found = ps.relevant_producers(deltas, as_of=TIMESTAMP + idle, expiration=DAY)
     assert found.tolist() == ([7] if is_relevant else [])
+
+
+def test_producers_whose_places_in_the_table_collide_are_kept_apart() -> None:
+    """Ids that Fibonacci hashing sends to a quarter of the table: more of them than it has slots there."""
+    chosen = [each for each in range(2000) if (each * 0x9E3779B97F4A7C15 % 2**64 >> 20) & 0x30 == 0][:100]
+    data = b"".join(data_batch(offset, 1, each, 0, offset % 7) for offset, each in enumerate(chosen))
+    carried = ps.ProducerFold(capacity=1)
+    carried.add_batches(rows_of(data))
+    assert as_state(carried.entries()) == reference.fold(batches(data, 0))
+    assert len(carried) == 100
