@@ -23,10 +23,6 @@ from tiersnap.remote_storage.stores.s3_client import client_of
 CopyDisks = Callable[[Disks], Disks]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "kafka(*versions): the Kafka versions whose jars the test needs")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def ended_brokers() -> Iterator[None]:
     """A run that is told to end (SIGTERM) ends its brokers as one that is interrupted at the terminal does."""

@@ -2,78 +2,40 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
-from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
+from tests.reference.contracts import (
+    CLUSTER,
+    OUTPUTS,
+    STATES,
+    TRANSACTIONAL_ID,
+    Calls,
+    Place,
+    assert_prints_what_its_schema_says,
+    command_of,
+    kept_runs,
+    write_state,
+)
 from tests.reference.schemas import FOLDER, assert_follows_schema
-from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.command_line.cli import run as tiersnap_run
 from tiersnap.jobs.command_line.commands import COMMANDS
 from tiersnap.jobs.contracts.commands import CONTRACTS, WITHOUT_JSON, schema_files
 from tiersnap.jobs.contracts.json_schema import schema_of
 from tiersnap.jobs.contracts.reference import reference
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.tables.facts import to_batches
-from tiersnap.snapshot.tables.listed import to_row
-from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
-from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition
-from tiersnap.snapshot.tasks.local_input import LocalInput
 
 pytestmark = pytest.mark.unit
 
-CLUSTER = "5L6g3nShT-eMCtK--X86sw"
-META = f"version=1\nnode.id=1\ncluster.id={CLUSTER}\ndirectory.id=a1b2c3d4e5f6g7h8i9j0kA\n"
 ORDERS = ("--topic", "orders", "--partition", "0")
-STATES = ("empty", "healthy", "damaged")
-Place = dict[str, Path]
-
-
-def write_state(root: Path, state: str) -> Place:
-    """A log directory, what a run stored of it, a warehouse with its facts, and a file of it."""
-    place = {name: root / name for name in ("log", "remote", "target", "warehouse", "against")}
-    for folder in place.values():
-        folder.mkdir()
-    folder = write_small_log(place["log"])
-    tiersnap("tier", place["log"], "--remote", place["remote"], "--apply", "--all")
-    (place["target"] / "meta.properties").write_text(META)
-    shutil.copytree(folder, place["against"] / folder.name)
-    if state == "damaged":
-        for path in (file_of(folder, 5, ".log"), file_of(folder, 10, ".snapshot")):
-            data = bytearray(path.read_bytes())
-            data[20] ^= 0xFF
-            path.write_bytes(data)
-    if state == "empty":
-        shutil.rmtree(folder)
-        folder = lb.write_partition(place["log"], "orders", 0, {0: []}, high_watermark=0)
-    _write_facts(place["warehouse"], place["log"])
-    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": '{"remote": "x"}'}
-    write_deltalake(place["warehouse"] / "runs", pa.Table.from_pylist([row], schema=RUNS))
-    return {**place, "file": file_of(folder, 0, ".log")}
-
-
-def _write_facts(warehouse: Path, log: Path) -> None:
-    log_dir = open_log_dir(str(log))
-    for partition in log_dir.partitions():
-        rows = LocalInput(
-            log_dir.filesystem, partition, {**to_row(str(log), partition), "remote_error": None, "copies": []}
-        )
-        batches = list(to_batches(CarryPartition(CarryOptions(), None, run=1, now=1).facts(rows)))
-        write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, batches), mode="append")
-
-
-CALLS: dict[str, Callable[[Place], list[object]]] = {
+ONE_PARTITION = ("--partition-count", "1")
+CALLS: Calls = {
     "doctor": lambda at: [at["log"]],
     "scan": lambda at: [at["log"]],
     "scan --segments": lambda at: [at["log"]],
@@ -94,69 +56,67 @@ CALLS: dict[str, Callable[[Place], list[object]]] = {
     "expire": lambda at: [
         *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),
     ],
-    "transactions list": lambda at: [at["log"]],
+    "transactions list": lambda at: [at["transactions"], *ONE_PARTITION],
+    "transactions describe": lambda at: [at["transactions"], *ONE_PARTITION, "--transactional-id", TRANSACTIONAL_ID],
     "transactions find-hanging": lambda at: [at["log"], "--all"],
     "producers": lambda at: [at["log"]],
     "report": lambda at: ["--warehouse", at["warehouse"]],
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],
+    "report diff": lambda at: [*kept_runs(at["reports"]), "--in", at["reports"]],
     "runs list": lambda at: ["--warehouse", at["warehouse"]],
     "runs show": lambda at: ["last", "--warehouse", at["warehouse"]],
     "config": lambda _: [],
     "version": lambda _: [],
 }
-# They need a JVM, a broker, a cluster or two reports: the tests of those validate what they print by the same schemas.
+# The grids of commands that need a JVM or a cluster.
 ELSEWHERE = {
-    "run",
-    "decode",
-    "audit",
-    "report diff",
-    "publish",
-    "unblock",
-    "maintain remove-orphans",
-    "maintain tables",
+    "run": "tests.spark.test_contracts_of_jobs",
+    "decode": "tests.spark.test_contracts_of_jobs",
+    "audit": "tests.spark.test_contracts_of_jobs",
+    "maintain tables": "tests.spark.test_contracts_of_jobs",
+    "publish": "tests.broker.test_contracts_with_a_cluster",
+    "unblock": "tests.broker.test_contracts_with_a_cluster",
+    "maintain remove-orphans": "tests.broker.test_contracts_with_a_cluster",
 }
 
 
-@pytest.fixture(scope="module", params=STATES)
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return write_state(tmp_path_factory.mktemp(request.param), request.param)
+@pytest.fixture(scope="module")
+def place(state: str, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return write_state(tmp_path_factory.mktemp(state), state)
 
 
-@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_command_prints_what_its_schema_says(
-    call: str, output: str, place: Place, request: pytest.FixtureRequest
-) -> None:
-    command = next(name for name in CONTRACTS if (call + " ").startswith(name + " "))
-    ran = tiersnap(*call.split(), *CALLS[call](place), output=output)
-    assert ran.exit_code in (0, 2, 4, 5, 6), ran.err
-    assert "Traceback" not in ran.err
-    assert_follows_schema(ran.out, output, command=command)
-    if output == "json":
-        document = json.loads(ran.out)
-        assert document["command"] == command
-        assert (document["result"] is None) == bool(document["errors"] and ran.exit_code == 2)
-        # Of the healthy log every command has something to tell.
-        assert document["result"] or request.node.callspec.params["place"] != "healthy"
-    if output == "table":
-        assert not ran.out.startswith(("{", "[")), "rows for people are no JSON"
-    if ran.exit_code == 2:
-        assert ran.err.startswith("tiersnap: ")
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("state", STATES, scope="module")
+def test_a_command_prints_what_its_schema_says(call: str, output: str, state: str, place: Place) -> None:
+    assert_prints_what_its_schema_says(call, CALLS[call](place), output, state)
 
 
-def test_the_three_logs_are_told_apart(place: Place, request: pytest.FixtureRequest) -> None:
-    state = request.node.callspec.params["place"]
+@pytest.mark.parametrize("state", STATES, scope="module")
+def test_the_three_logs_are_told_apart(state: str, place: Place) -> None:
     ran = tiersnap("scan", place["log"])
     assert ran.exit_code == {"empty": 0, "healthy": 0, "damaged": 5}[state], ran.err
     assert bool(json.loads(ran.out)["result"]["findings"]) is (state == "damaged")
 
 
-def test_every_command_has_a_contract_and_a_test() -> None:
+def test_every_command_has_a_contract_and_is_in_one_grid() -> None:
     named = {name for command in CONTRACTS for name in [command.split()[0]]}
     assert named | WITHOUT_JSON == set(COMMANDS)
-    tested = {next(name for name in CONTRACTS if (call + " ").startswith(name + " ")) for call in CALLS}
-    assert tested | ELSEWHERE == set(CONTRACTS)
+    here = {command_of(call) for call in CALLS}
+    assert here | ELSEWHERE.keys() == CONTRACTS.keys()
+    assert not here & ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize("name", [__name__, *sorted(set(ELSEWHERE.values()))])
+def test_a_grid_is_asked_in_every_form_and_state_and_holds_the_commands_that_are_said_to_be_there(name: str) -> None:
+    grid = importlib.import_module(name)
+    marks = grid.test_a_command_prints_what_its_schema_says.pytestmark
+    axes = {mark.args[0]: set(mark.args[1]) for mark in marks if mark.name == "parametrize"}
+    assert axes == {"call": grid.CALLS.keys(), "output": {"table", "json", "jsonl"}, "state": set(STATES)}
+    assert STATES == ("empty", "healthy", "damaged")
+    said = {command for command, place in ELSEWHERE.items() if place == name}
+    assert name == __name__ or {command_of(call) for call in grid.CALLS} == said
 
 
 def test_the_page_of_commands_is_that_of_the_code_and_names_every_setting() -> None:

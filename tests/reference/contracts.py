@@ -1,0 +1,123 @@
+"""What programs rely on, asked of one cell of a grid: a command, a form of its output, and the state of what it reads.
+
+Each grid is a table CALLS of a test file, whose test gives every cell to `assert_prints_what_its_schema_says`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from tests.reference import log_builder as lb
+from tests.reference.command import tiersnap
+from tests.reference.schemas import assert_follows_schema
+from tests.reference.small_log import file_of, write_small_log
+from tests.reference.transaction_state import key, value, write_states
+from tiersnap.jobs.contracts.commands import CONTRACTS
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.tables.facts import to_batches
+from tiersnap.snapshot.tables.listed import to_row
+from tiersnap.snapshot.tables.schemas import PARTITIONS, RUNS
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
+from tiersnap.snapshot.tasks.local_input import LocalInput
+
+CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+TRANSACTIONAL_ID = "pay"
+OUTPUTS = ("table", "json", "jsonl")
+STATES = ("empty", "healthy", "damaged")
+Place = dict[str, Path]
+Calls = dict[str, Callable[[Place], list[object]]]
+_META = f"version=1\nnode.id=1\ncluster.id={CLUSTER}\ndirectory.id=a1b2c3d4e5f6g7h8i9j0kA\n"
+
+
+def command_of(call: str) -> str:
+    """The command whose schema a call must follow: `runs list --all` -> `runs list`."""
+    return max((name for name in CONTRACTS if f"{call} ".startswith(f"{name} ")), key=len)
+
+
+def assert_prints_what_its_schema_says(call: str, words: Iterable[object], output: str, state: str) -> None:
+    """`tiersnap --output OUTPUT CALL WORDS` ends as a command may, and what it prints follows its schema."""
+    command = command_of(call)
+    ran = tiersnap(*call.split(), *map(str, words), output=output)
+    assert ran.exit_code in (0, 2, 4, 5, 6), ran.err
+    assert "Traceback" not in ran.err
+    assert_follows_schema(ran.out, output, command=command)
+    failed = ran.err.startswith("tiersnap: ")
+    assert failed or ran.exit_code != 2, ran.err
+    # Of the healthy log every command has something to tell.
+    assert not failed or (ran.exit_code in (2, 5) and state != "healthy"), ran.err
+    if output == "json":
+        document = json.loads(ran.out)
+        assert document["command"] == command
+        assert (document["result"] is None) == failed
+        assert document["errors"] or not failed
+    if output == "jsonl" and failed:
+        assert json.loads(ran.out)["errors"]
+    if output == "table":
+        assert not ran.out.startswith(("{", "[")), "rows for people are no JSON"
+
+
+def write_state(root: Path, state: str) -> Place:
+    """A log directory, what runs stored and said of it, a warehouse with its facts, a file of it, and transactions."""
+    names = ("log", "remote", "target", "warehouse", "against", "transactions", "reports", "elsewhere")
+    place = {name: root / name for name in names}
+    for folder in place.values():
+        folder.mkdir()
+    folder = write_small_log(place["log"])
+    _keep_plan(place, "remote")
+    tiersnap("tier", place["log"], "--remote", place["remote"], "--apply", "--all")
+    (place["target"] / "meta.properties").write_text(_META)
+    shutil.copytree(folder, place["against"] / folder.name)
+    if state == "damaged":
+        flip_a_byte(file_of(folder, 5, ".log"), file_of(folder, 10, ".snapshot"))
+    if state == "empty":
+        shutil.rmtree(folder)
+        folder = lb.write_partition(place["log"], "orders", 0, {0: []}, high_watermark=0)
+    # Of what is tiered only remote storage counts: with another, the damage is what the second run says.
+    _keep_plan(place, "elsewhere" if state == "damaged" else "remote")
+    _write_transactions(place["transactions"], state)
+    _write_facts(place["warehouse"], place["log"])
+    row = dict.fromkeys(RUNS.names, 0) | {"tool": "tiersnap", "run_id": "a", "settings": '{"remote": "x"}'}
+    write_deltalake(place["warehouse"] / "runs", pa.Table.from_pylist([row], schema=RUNS))
+    return {**place, "file": file_of(folder, 0, ".log")}
+
+
+def flip_a_byte(*paths: Path, at: int = 20) -> None:
+    """The one at this position of each file."""
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        data[at] ^= 0xFF
+        path.write_bytes(data)
+
+
+def kept_runs(reports: Path) -> list[str]:
+    """Ids of the runs that a report's folder keeps, the oldest first."""
+    return [head["run_id"] for head in json.loads((reports / "runs.json").read_text())["runs"]]
+
+
+def _keep_plan(place: Place, remote: str) -> None:
+    """A run that tiers nothing, and whose report is kept."""
+    tiersnap("tier", place["log"], "--remote", place[remote], "--report", place["reports"])
+
+
+def _write_transactions(log_dir: Path, state: str) -> None:
+    records = [] if state == "empty" else [(key(name), value(1)) for name in (TRANSACTIONAL_ID, "other")]
+    folder = write_states(log_dir, 0, *records)
+    if state == "damaged":
+        flip_a_byte(file_of(folder, 0, ".log"), at=-1)
+
+
+def _write_facts(warehouse: Path, log: Path) -> None:
+    log_dir = open_log_dir(str(log))
+    for partition in log_dir.partitions():
+        rows = LocalInput(
+            log_dir.filesystem, partition, {**to_row(str(log), partition), "remote_error": None, "copies": []}
+        )
+        batches = list(to_batches(CarryPartition(CarryOptions(), None, run=1, now=1).facts(rows)))
+        write_deltalake(warehouse / "partitions", pa.RecordBatchReader.from_batches(PARTITIONS, batches), mode="append")
