@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shutil
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.s3_permissions import ALLOWED, key_of, permission
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -24,9 +23,6 @@ from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
 pytestmark = pytest.mark.s3
 
 ROOT = Path(__file__).parents[2]
-POLICY = json.loads((ROOT / "conf/iam-policy.json").read_text())
-ALLOWED = {action for statement in POLICY["Statement"] for action in statement["Action"]}
-
 # boto3's method -> the permission it needs (Service Authorization Reference, Amazon S3).
 OPERATIONS = {
     "put_object": "s3:PutObject",
@@ -45,30 +41,6 @@ OPERATIONS = {
 }
 # No call of their own: with them HeadObject tells of a lock.
 TOLD_BY_HEAD = {"s3:GetObjectRetention", "s3:GetObjectLegalHold"}
-
-
-def permission(request: str) -> str:
-    """Of `METHOD /bucket/key?query`; a query that is not known is a permission of its own."""
-    method, path = request.split(" ", 1)
-    parts = urlsplit(path)
-    asked = set(parse_qs(parts.query, keep_blank_values=True))
-    has_key = len(parts.path.strip("/").split("/", 1)) == 2
-    known: dict[tuple[str, bool], list[tuple[set[str], str]]] = {
-        ("GET", True): [(set(), "s3:GetObject")],
-        ("HEAD", True): [(set(), "s3:GetObject")],
-        ("PUT", True): [({"partNumber", "uploadId"}, "s3:PutObject"), (set(), "s3:PutObject")],
-        ("POST", True): [({"uploads"}, "s3:PutObject"), ({"uploadId"}, "s3:PutObject")],
-        ("DELETE", True): [({"uploadId"}, "s3:AbortMultipartUpload"), (set(), "s3:DeleteObject")],
-        ("GET", False): [({"uploads"}, "s3:ListBucketMultipartUploads"), ({"list-type"}, "s3:ListBucket")],
-        ("HEAD", False): [(set(), "s3:ListBucket")],
-        ("POST", False): [({"delete"}, "s3:DeleteObject")],
-    }
-    harmless = {"prefix", "continuation-token", "max-keys", "encoding-type", "delimiter", "x-id", "start-after"}
-    harmless |= {"key-marker", "upload-id-marker", "max-uploads", "fetch-owner"}
-    for words, action in known.get((method, has_key), []):
-        if asked - harmless == words:
-            return action
-    return request
 
 
 @pytest.fixture
@@ -103,10 +75,7 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
     assert asked <= ALLOWED, asked - ALLOWED
     assert {"s3:ListBucket", "s3:GetObject", "s3:PutObject"} <= asked
     for request in [*tiered, *proxy.requests]:
-        parts = urlsplit(request.split(" ", 1)[1])
-        key = parts.path.strip("/").partition("/")[2]
-        (prefix,) = parse_qs(parts.query).get("prefix", [key])
-        assert prefix.startswith("tiers"), request
+        assert (key_of(request) or "").startswith("tiers"), request
 
 
 def test_large_segments_and_what_is_taken_back_need_nothing_else(proxy, bucket, tmp_path):
