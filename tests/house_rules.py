@@ -39,6 +39,11 @@ _MAY_COLLECT = {
     "snapshot/spark/warehouse.py": "the number of the newest run",
     "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }
+# "1 segments": what stands before the noun may be a 1, whatever it was when the line was written.
+_COUNT = re.compile(
+    r"\{(?!count_of|many)[^{}]+\} (?:segments|snapshots|partitions|producers|findings|failures|copies|records|entries"
+    r"|batches|transactions|objects)\b"
+)
 
 
 def problems() -> list[str]:
@@ -83,6 +88,7 @@ def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:
         rules += [
             (_NOT_ON_CONNECT, "RDDs and the Spark context do not exist on Spark Connect"),
             (_PANDAS, "rows travel as Arrow, not as pandas"),
+            (_COUNT, "count_of of snapshot/units.py puts a count before a noun"),
             (_GROUPED, "by_key of snapshot/spark/grouping.py takes the place of a grouped Arrow function"),
         ]
         if name not in _MAY_COLLECT:

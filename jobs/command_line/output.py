@@ -19,7 +19,7 @@ from tiersnap.jobs.command_line.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
@@ -75,7 +75,7 @@ class Output:
         for finding in findings[:MOST_TOLD]:
             self.warn(str(finding))
         if len(findings) > MOST_TOLD:
-            self.warn(f"… and {len(findings) - MOST_TOLD} findings more: --output json has all of them")
+            self.warn(f"… and {count_of(len(findings) - MOST_TOLD, 'finding')} more: --output json has all of them")
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 

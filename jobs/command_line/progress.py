@@ -15,7 +15,7 @@ from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import shown
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 T = TypeVar("T")
 FIRST_AFTER_SECONDS = 2.0
@@ -85,7 +85,10 @@ class Progress:
         """The line."""
         seconds = time.monotonic() - self._started
         size = f", {human_bytes(self._bytes)}" if self._bytes else ""
-        return f"{self._what}: {self._done} of {self._total} partitions{size} in {seconds:.0f} s{self._current}"
+        return (
+            f"{self._what}: {self._done} of {count_of(self._total, 'partition')}{size} in "
+            f"{seconds:.0f} s{self._current}"
+        )
 
     def _tell(self) -> None:
         if not self._is_terminal:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.snapshot.units import count_of
 
 _API, _VERSION, _HEADER_CLIENT = 23, 3, "tiersnap"
 _SECONDS = 15.0
@@ -105,7 +106,7 @@ class RawConnection:
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         (length,) = struct.unpack(">i", self._read(4))
         if not 4 <= length <= _LONGEST:
-            raise BrokerUnavailableError(f"{self._name}: an answer of {length} bytes is not Kafka's")
+            raise BrokerUnavailableError(f"{self._name}: an answer of {count_of(length, 'byte')} is not Kafka's")
         return self._read(length)
 
     def _unavailable(self, error: OSError) -> BrokerUnavailableError:

@@ -15,6 +15,7 @@ from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, tr
 from tiersnap.remote_storage.stores.s3_integrity import extend, request_checksum
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.units import count_of
 
 _NOT_SET = frozenset(
     {"ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration", "NoSuchLifecycleConfiguration"}
@@ -68,7 +69,9 @@ def _lock(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  
         if retention is None:
             yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: what is deleted is gone")
             return
-        length = f"{retention['Days']} days" if "Days" in retention else f"{retention.get('Years')} years"
+        length = (
+            count_of(retention["Days"], "day") if "Days" in retention else count_of(retention.get("Years", 0), "year")
+        )
         said = f"every object is locked for {length} ({retention.get('Mode')})"
         step = (
             "claims and probes that are replaced or deleted stay as old versions for as long, and brokers' retention "

@@ -13,7 +13,7 @@ from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.log.restored_log import RestoredLog
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 _SPARE_BYTES = 64 << 20
 
@@ -92,7 +92,7 @@ def restore_partition(
     if plan.action is RestoreAction.COMPARE:
         found = compare_folder(store, folder, target.path)
     else:
-        talk(f"fetching {len(chain.pieces)} segments of {folder.name}, {human_bytes(chain.size)}")
+        talk(f"fetching {count_of(len(chain.pieces), 'segment')} of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
     # A broker that checked every segment would fold the producers from them that are not to be there.
     checks_all = bool(found.doubts) and not folder.empty_state

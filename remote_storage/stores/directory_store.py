@@ -41,6 +41,7 @@ from tiersnap.snapshot.errors import (
     TiersnapError,
     TransientError,
 )
+from tiersnap.snapshot.units import count_of
 
 _READ_SIZE = 1 << 20
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
@@ -314,7 +315,7 @@ def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: De
         data = source.read(min(left, _READ_SIZE))
         if not data:
             raise TransientError(
-                f"{name}: the source ended {left} bytes early",
+                f"{name}: the source ended {count_of(left, 'byte')} early",
                 hint="the file was truncated or replaced since it was scanned: scan again",
             )
         crc, left = google_crc32c.extend(crc, data), left - len(data)

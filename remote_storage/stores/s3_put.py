@@ -19,6 +19,7 @@ from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome, PutResult
 from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, is_missing_object, translated
 from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.snapshot.units import count_of
 
 PUT_ID = "tiersnap-put-id"
 _ATTEMPTS = 4
@@ -58,7 +59,8 @@ class ConditionalPut:
             if (same := self._same(found, size, crc)) is not None:
                 return same
             raise ObjectExistsError(
-                f"{self.uri}{self.key} exists with other content ({found.size} bytes, {size} were to be written)",
+                f"{self.uri}{self.key} exists with other content ({count_of(found.size, 'byte')}, {size} were to be "
+                "written)",
                 hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another prefix",
                 key=self.key,
             )

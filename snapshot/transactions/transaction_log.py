@@ -14,6 +14,7 @@ from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.transactions.coordinator import CoordinatorStates, TransactionRecord, newest_states, read_record
 from tiersnap.snapshot.transactions.partitioner import likely_counts, partition_of
 from tiersnap.snapshot.transactions.transitions import impossible
+from tiersnap.snapshot.units import count_of
 
 _SHOWN = 20
 # A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
@@ -65,7 +66,10 @@ class TransactionLog:
             said = f"no partition of {TOPIC} is here"
         elif self.missing:
             named = ", ".join(map(str, self.missing[:_SHOWN])) + (", …" if len(self.missing) > _SHOWN else "")
-            said = f"not here, or not read to its end, of the {self.partition_count} partitions of {TOPIC}: {named}"
+            said = (
+                f"not here, or not read to its end, of the {count_of(self.partition_count, 'partition')} of {TOPIC}: "
+                f"{named}"
+            )
         elif not self.is_count_sure:
             said = f"too few transactional ids to tell how many partitions {TOPIC} has: give --partition-count"
         else:
@@ -174,7 +178,7 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: s
     """Partitions that should not be there, and partitions with ids that no coordinator looks for there."""
     for number in sorted(numbers):
         if number >= count:
-            message = f"{TOPIC}-{number} is here, and the topic is said to have {count} partitions"
+            message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"
             yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():

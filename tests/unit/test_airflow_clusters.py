@@ -85,4 +85,4 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
     assert "tiered 2 segments" in first
-    assert second.startswith("ABOVE_LSO: 1 segments; next: wait for replication")
+    assert second.startswith("ABOVE_LSO: 1 segment; next: wait for replication")

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.unit
         "for row in frame.collect():",
         "frame.toArrow()",
         "rows.groupBy('topic').applyInArrow(f, schema)",
+        'f"{len(found)} segments wait"',
     ],
 )
 def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
@@ -30,7 +31,14 @@ def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["from pyspark.sql.pandas.types import x", "collected = 1", "F.collect_list('a')", "_scan()"]
+    "line",
+    [
+        "from pyspark.sql.pandas.types import x",
+        "collected = 1",
+        "F.collect_list('a')",
+        "_scan()",
+        "{count_of(n, 'segment')} of",
+    ],
 )
 def test_a_line_that_only_looks_like_one_passes(line: str) -> None:
     assert problems_of("snapshot/spark/listing.py", line, is_product=True) == []

@@ -191,7 +191,7 @@ def test_what_takes_long_says_how_far_it_is(
     monkeypatch.setattr(sys, "stderr", io.StringIO())  # no terminal
     place = {"tier": ["--remote", str(tmp_path / "remote")], "collect": ["--to", str(tmp_path / "to")]}
     ran = tiersnap(command, disks[0], *place.get(command, []))
-    assert re.search(rf"^{WATCHED[command]}: [01] of 1 partitions", ran.err, re.MULTILINE)
+    assert re.search(rf"^{WATCHED[command]}: [01] of 1 partition", ran.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(format=Format.JSONL)])
