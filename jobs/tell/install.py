@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.install import Installation
 from tiersnap.remote_storage.install_plan import InstallOutcome, PlannedInstall
@@ -34,7 +35,7 @@ def show(output: Output, job: Installation, *, wrote: bool) -> None:
         output.talk(f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already")
     elif count:
         output.talk(f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written")
-        output.talk("next: stop the broker, then the same command with --apply")
+        output.talk(f"next: stop the broker, then {again('--apply')}")
     else:
         output.talk(f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already")
     for outcome, sentence in _SENTENCES.items():

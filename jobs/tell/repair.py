@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
@@ -73,15 +74,14 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
             if repair.needed[each.uri] and is_local(each):
                 yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
         if not repair.undone:
-            yield f"next: stop the broker, then tiersnap repair {names} --apply (and the same options)"
+            yield f"next: stop the broker, then {again('--apply')}"
     else:
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
 
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        again = f"tiersnap repair {_names(repair)} --replace (and the same options)"
-        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again}"
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:

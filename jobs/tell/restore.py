@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.restore.carry_out import Restored
-from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
+from tiersnap.remote_storage.restore.plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
@@ -36,8 +37,7 @@ def show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) 
     for plan in plans:
         tell_plan(output, plan)
         tell_transactions(output, plan.folder.name, plan.told_open)
-    again = "" if all(plan.action is RestoreAction.COMPARE for plan in plans) else " (with the same options)"
-    output.talk(f"nothing was written; next: stop the broker, then tiersnap restore … --apply{again}")
+    output.talk(f"nothing was written; next: stop the broker, then {again('--apply')}")
 
 
 def show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
