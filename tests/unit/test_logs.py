@@ -94,7 +94,7 @@ def write_runs(warehouse: Path) -> None:
         {**row, "run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_tiered": 2048},
         {**row, "run": 2, "run_id": "second", "started_at": 9000, "finished_at": 9100, "errors": 1},
     ]
-    write_deltalake(warehouse / "runs", pa.Table.from_pylist(rows, schema=RUNS))
+    write_deltalake(warehouse / "runs", pa.Table.from_pylist(rows, schema=RUNS), mode="append")
 
 
 def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path: Path) -> None:
@@ -114,6 +114,7 @@ def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path
 
 
 def test_a_warehouse_without_runs_and_a_run_that_never_was_are_usage_errors(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "runs", pa.Table.from_pylist([], schema=RUNS))
     assert_said(tiersnap("runs", "list", "--warehouse", tmp_path), 2, "no run is recorded here")
     write_runs(tmp_path)
     assert_said(tiersnap("runs", "show", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap runs list")
