@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from re import Pattern
@@ -38,6 +38,7 @@ class Installation:
         logdir: what the user calls the log directory.
         topic: a regular expression for whole topic names; None for all.
         compares: whether each snapshot is compared with the log, by folding it.
+        watch: hands on the partitions, and sees how far it is.
         outcomes: offsets by what happens at them.
         findings: what is damaged or may not be read.
         undone: sentences about what the next start of a broker deletes.
@@ -51,6 +52,7 @@ class Installation:
     options: PlanOptions
     compares: bool = True
     check_crc: bool = True
+    watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
     outcomes: Counter[InstallOutcome] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
@@ -75,7 +77,7 @@ class Installation:
             ObjectNotFoundError: at the end, where no run stored anything of any.
         """
         has_any = False
-        for partition in selected(self.log_dir, self.logdir, self.topic):
+        for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
                 continue
             at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)

@@ -40,15 +40,17 @@ class Output:
 
     format: Format = Format.TABLE
     quiet: bool = False
+    # Takes a line that renews itself off the terminal, while there is one.
+    clear: str = ""
 
     def talk(self, message: str) -> None:
         """Say something to the person at the terminal."""
         if not self.quiet:
-            print(shown(message), file=sys.stderr)  # noqa: T201
+            self.warn(message)
 
     def warn(self, message: str) -> None:
         """Say what went wrong, also when quiet."""
-        print(shown(message), file=sys.stderr)  # noqa: T201
+        print(self.clear + shown(message), file=sys.stderr)  # noqa: T201
 
     def rows(
         self,

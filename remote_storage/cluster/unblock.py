@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.begun import Records, when_nobody_is_at_it
@@ -19,7 +19,7 @@ from tiersnap.remote_storage.cluster.toggle import restore
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_of
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-from tiersnap.remote_storage.upload.tier_host import HostTier
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
@@ -55,6 +55,7 @@ class Unblock:
         topic: a regular expression for whole topic names; None for all.
         broker_id: named in records; None for each partition's leader.
         talk: told what is done, and what takes a while.
+        watch: hands on what was tiered, and sees how far it is.
     """
 
     host: HostTier
@@ -63,6 +64,7 @@ class Unblock:
     cluster: Cluster
     broker_id: int | None
     talk: Callable[[str], None]
+    watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,7 +128,7 @@ class Unblock:
             for uri, log_dir in self.log_dirs.items()
             for each in self.host.partitions(log_dir, uri, named(log_dir, self._freeings))
         )
-        return HostOutcome(tuple(tiered))
+        return HostOutcome(tuple(self.watch(tiered)))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host

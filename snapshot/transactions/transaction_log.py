@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyarrow import fs
@@ -16,6 +16,7 @@ from tiersnap.snapshot.transactions.partitioner import likely_counts, partition_
 from tiersnap.snapshot.transactions.transitions import impossible
 from tiersnap.snapshot.units import count_of
 
+Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
 _SHOWN = 20
 # A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
 _HIDES_STATES = frozenset(FindingKind) - {
@@ -83,22 +84,23 @@ def read_transaction_log(
     partition_count: int | None = None,
     check_crc: bool = True,
     stops_at_unknown: bool = False,
+    watch: Watch = iter,
 ) -> TransactionLog:
     """Read every partition of `__transaction_state` in these directories.
 
     Args:
         partition_count: the topic's (transaction.state.log.num.partitions); None infers it from where the ids are.
         stops_at_unknown: read a partition up to the first value of an unknown version alone, as brokers before 4.3 do.
+        watch: hands on the partitions, and sees how far it is.
     """
-    found = [
-        _read_partition(
-            log_dir.filesystem,
-            read_partition(log_dir.filesystem, path, log_dir.checkpoints),
-            check_crc,
-            stops_at_unknown=stops_at_unknown,
-        )
+    partitions = (
+        (log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints))
         for log_dir in log_dirs
         for path in _folders(log_dir)
+    )
+    found = [
+        _read_partition(log_dir.filesystem, partition, check_crc, stops_at_unknown=stops_at_unknown)
+        for log_dir, partition in watch(partitions)
     ]
     numbers = {each.number for each in found}
     states = newest_states(record for each in found for record in each.records)
