@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.state.partition_replay import snapshot_reader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -83,6 +86,7 @@ class Installation:
             at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
             stored = StoredPartition(self.store, at)
             if not stored.offsets:
+                _log.debug("no run stored a snapshot of %s", at)
                 self._look_for_other_ids(at)
                 continue
             has_any = True

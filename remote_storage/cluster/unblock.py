@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,8 @@ from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic, named
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Unblock:
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self._metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
+            _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}

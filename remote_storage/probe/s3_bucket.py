@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from tiersnap.remote_storage.stores.s3_integrity import extend, request_checksum
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 _NOT_SET = frozenset(
     {"ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration", "NoSuchLifecycleConfiguration"}
@@ -37,6 +40,7 @@ def refuses_damage(store: ObjectStore, key: str) -> bool:
     client = store.client
     sent = request_checksum(store.settings.checksums, _SAID, extend(0, _SAID))
     doing = f"probe of {store.uri}"
+    _log.debug("sending %s%s with the checksum of another text", store.uri, key)
     with translated("s3:PutObject", store.bucket, store.prefix + key), bounded(store.settings.call_timeout, doing):
         try:
             client.put_object(Bucket=store.bucket, Key=store.prefix + key, Body=_SENT, **sent)
@@ -53,6 +57,7 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
         with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
             yield from list(ask())
     except TiersnapError as error:
+        _log.debug("%s: no answer about its %s: %s", store.uri, probe, error.message)
         if error.attrs.get("status") == 403:
             step = f"grant {action} on arn:aws:s3:::{store.bucket}"
             yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user may not ask: {action}", step)

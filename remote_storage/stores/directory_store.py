@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import errno
 import io
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ from tiersnap.snapshot.errors import (
     TransientError,
 )
 from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
@@ -83,6 +86,7 @@ class DirectoryStore:
                 temporary.link(folder, name)
             except FileExistsError:
                 return self._same(_described(folder, name, key), key, put)
+        _log.debug("put %s%s, %d bytes", self.uri, key, size)
         return put
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -95,6 +99,7 @@ class DirectoryStore:
             self._unfinished.locked(),
         ):
             temporary.rename(folder, name)
+        _log.debug("replaced %s%s", self.uri, key)
         return put
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -109,6 +114,7 @@ class DirectoryStore:
                     if found.etag != etag:
                         raise self._changed(key, "changed")
                     temporary.rename(folder, name)
+                    _log.debug("replaced %s%s", self.uri, key)
             except FileNotFoundError as error:
                 raise self._changed(key, "gone") from error
         return put
@@ -158,6 +164,7 @@ class DirectoryStore:
                 with self._use(key), opened_folder(self.root, folders) as folder, self._unfinished.locked():
                     os.unlink(name, dir_fd=folder)
                     os.fsync(folder)
+                    _log.debug("deleted %s%s", self.uri, key)
             except ObjectNotFoundError:
                 continue  # deleted since
             except TiersnapError as error:

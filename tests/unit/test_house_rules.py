@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_main
+from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_logger, problems_of_main
 
 pytestmark = pytest.mark.unit
 
@@ -64,3 +64,20 @@ def test_a_main_is_short_but_for_its_options() -> None:
 def test_a_file_without_a_command_does_not_lie_directly_in_jobs() -> None:
     assert problems_of_main("jobs/x.py", "x = 1\n") != []
     assert problems_of_main("jobs/__init__.py", "") == []
+
+
+LOGGER = "_log = logging.getLogger(__name__)\n"
+
+
+@pytest.mark.parametrize(
+    "act",
+    ["os.replace(a, b)", "client.put_object(Key=a)", "write_deltalake(a)", "producer.produce(a)", "a.unlink()"],
+)
+def test_a_module_that_acts_logs_what_it_does(act: str) -> None:
+    assert problems_of_logger("remote_storage/x.py", act) != []
+    assert problems_of_logger("remote_storage/x.py", f"{LOGGER}{act}\n_log.debug('wrote %s', a)") == []
+
+
+def test_a_logger_that_nothing_uses_is_named_and_what_computes_needs_none() -> None:
+    assert problems_of_logger("snapshot/x.py", LOGGER) != []
+    assert problems_of_logger("snapshot/x.py", "text.replace('a', 'b')\nx = 1 + 1") == []
