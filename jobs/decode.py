@@ -13,7 +13,7 @@ from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 
 @click.command()
@@ -52,7 +52,8 @@ def decode(
         output.warn(line)
     if done.unread_count:
         output.warn(
-            f"{done.unread_count} segments have old entries or damage: tiersnap scan LOGDIR --segments says which"
+            f"{count_of(done.unread_count, 'segment has', 'segments have')} old entries or damage: tiersnap scan "
+            "LOGDIR --segments says which"
         )
     if not apply:
         output.talk("nothing was written: give --apply")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report.beside import run_file
 from tiersnap.snapshot.report.kept_runs import read_heads
+
+_log = logging.getLogger(__name__)
 
 BUCKET = "tiersnap-demo"
 # The ids that a broker >= 2.8 would give these topics of a 2.7.2 broker; any id will do here.
@@ -40,6 +43,7 @@ def demo(output: Output, folder: Path) -> int:
     source = find_logs()
     make_room(folder)
     (folder / "topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")
+    _log.debug("wrote %s", folder / "topic-ids.txt")
     output.talk("1. What the broker left: tiersnap scan")
     tiersnap(["scan", str(source), "--topic", "ledger"])
     with embedded_s3() as url:

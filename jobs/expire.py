@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import managing_cluster_options
 from tiersnap.jobs.options.expire import Asked, expire_options
@@ -40,12 +41,12 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     what is behind waits. docs/expire.md says more.
     """
     store = open_store(remote, s3)
-    plans = list(
-        find_expired(store, asked.wants, asked.retention(store.now()), cluster=cluster, unmanaged=asked.unmanaged)
-    )
+    found = find_expired(store, asked.wants, asked.retention(store.now()), cluster=cluster, unmanaged=asked.unmanaged)
+    plans = list(Progress(output, "planning").watch_done(found))
     asked.check_log_start(plans)
     if apply and any(plan.going for plan in plans):
         check_conditions(store, ObjectKeys())
-    done = [(plan, list(delete_expired(store, ObjectKeys(), plan)) if apply else []) for plan in plans]
+    going = Progress(output, "deleting", len(plans)).watch_done(plans)
+    done = [(plan, list(delete_expired(store, ObjectKeys(), plan)) if apply else []) for plan in going]
     show(output, done, applied=apply)
     return exit_code_of(done)

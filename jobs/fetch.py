@@ -21,6 +21,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.units import count_of
 
 STDOUT = Path("-")
 
@@ -50,7 +51,10 @@ def fetch(
         show_copies(output, copies, file.copy)
         return ExitCode.OK
     if len(copies) > 1:
-        output.talk(f"{len(copies)} copies hold offset {asked.offset}; taken is the latest, {file.copy.segment_id}")
+        output.talk(
+            f"{count_of(len(copies), 'copy holds', 'copies hold')} offset {asked.offset}; "
+            f"taken is the latest, {file.copy.segment_id}"
+        )
     if out == STDOUT:
         file.to_stream(sys.stdout.buffer)
         return ExitCode.OK

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.tell.install import show
@@ -16,6 +17,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.state.expiry import Expiry
 
@@ -59,7 +61,9 @@ def install(
     store = open_store(remote, s3)
     log_dir = open_log_dir(logdir)
     options = PlanOptions(Expiry(None, now), producer_expiration, replace=replace, above_newest=above_newest)
-    job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc)
+    total = count([NamedLogDir(logdir, log_dir)], Selection(topic))
+    watch = Progress(output, "installing" if apply else "planning", total).watch_one
+    job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc, watch=watch)
     with locked(job.path) if apply else nullcontext():
         show(output, job, wrote=apply)
     return job.exit_code

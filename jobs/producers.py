@@ -7,6 +7,7 @@ import re
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import as_of_option, log_dirs_argument, partition_option
@@ -45,5 +46,6 @@ def producers(
     log_dirs = open_of_one_cluster(sources)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
     listing.findings.extend(finding for log_dir in log_dirs for finding in log_dir.findings)
-    show(output, chosen, listing, partitions_of(log_dirs, sources, topic, partition))
+    partitions = Progress(output, "replaying").watch(partitions_of(log_dirs, sources, topic, partition))
+    show(output, chosen, listing, partitions)
     return exit_code_of(listing.findings)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import source_cluster_options
 from tiersnap.jobs.options.paths import LocalPath
@@ -61,15 +62,16 @@ def restore(
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
     store = paced(open_store(remote, s3), rate)
-    found = find_topic(store, asked)
-    target = open_target(logdir, found[0].cluster_id)
-    tell_target(output, target)
-    plans = plan_topic(store, target, found, asked, cluster)
+    with Progress(output, "planning"):
+        found = find_topic(store, asked)
+        target = open_target(logdir, found[0].cluster_id)
+        tell_target(output, target)
+        plans = plan_topic(store, target, found, asked, cluster)
     if not apply:
         show_plans(output, plans, segments=segments)
         return ExitCode.OK
-    with locked(target.path):
+    with locked(target.path), Progress(output, "restoring", len(plans)) as progress:
         check_space(target, plans)
-        done = carry_out(store, target, plans, begin=partial(tell_plan, output), talk=output.talk)
+        done = carry_out(store, target, progress.watch_done(plans), begin=partial(tell_plan, output), talk=output.talk)
     show_restored(output, done, segments=segments)
     return done.exit_code

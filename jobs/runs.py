@@ -10,7 +10,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.reporting import tables
 from tiersnap.jobs.tell.runs import show_list, show_one
-from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import ExitCode, UsageError
 
 warehouse_option = click.option(
     "--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
@@ -54,8 +54,5 @@ def _recorded(warehouse: str) -> list[dict[str, Any]]:
     """
     found = tables.runs(warehouse)
     if not found:
-        raise SourceNotFoundError(
-            f"{warehouse}: no run is recorded here",
-            hint="tiersnap run --source LOGDIR --remote URI --apply records one",
-        )
+        raise tables.no_rows(warehouse, "no run is recorded here")
     return found

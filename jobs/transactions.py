@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.transactions import Question, TransactionsRequest, log_dirs_argument, transactions_options
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
@@ -46,13 +47,16 @@ def transactions(
     log_dirs = open_of_one_cluster(sources)
     findings = [finding for log_dir in log_dirs for finding in log_dir.findings]
     as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc
+    rules = {"check_crc": check_crc, "stops_at_unknown": asked.before_4_3}
     if question == Question.FIND_HANGING:
-        search = HangingSearch(log_dirs, count, timeout, as_of, check_crc=check_crc, stops_at_unknown=asked.before_4_3)
-        judged, log = search.judged(partitions_of(log_dirs, sources, asked.topic, asked.partition))
+        with Progress(output, "reading") as progress:
+            search = HangingSearch(log_dirs, count, timeout, as_of, **rules, watch=progress.watch)
+            judged, log = search.judged(partitions_of(log_dirs, sources, asked.topic, asked.partition))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         show_hanging(output, chosen, outcome, as_of=as_of, everything=asked.everything)
         return outcome.exit_code
-    log = read_transaction_log(log_dirs, partition_count=count, check_crc=check_crc, stops_at_unknown=asked.before_4_3)
+    watch = Progress(output, "reading").watch
+    log = read_transaction_log(log_dirs, partition_count=count, **rules, watch=watch)
     findings += [*log.findings, *([] if log.missing_finding is None else [log.missing_finding])]
     if asked.transactional_id is not None:
         known = [described(log, asked.transactional_id)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.host import HostRequest, host_options
@@ -38,6 +39,8 @@ def unblock(
     restart of the leader is what makes its copier look.
     """
     log_dirs = {located(source): open_log_dir(source) for source in sources}
-    done = Unblock(request.host, log_dirs, request.topic, cluster, broker_id, output.talk).run()
+    with Progress(output, "unblocking") as progress:
+        asked = (request.host, log_dirs, request.topic, cluster, broker_id)
+        done = Unblock(*asked, talk=output.talk, watch=progress.watch_done).run()
     show(output, done, run_id=request.run_id, applied=request.host.apply)
     return done.exit_code(apply=request.host.apply)

@@ -9,6 +9,7 @@ mean nothing in another. Written by a run before the partition's first segment; 
 from __future__ import annotations
 
 import json
+import logging
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -16,6 +17,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import has_version, parse_object
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+
+_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _MOST_BYTES = 4096
@@ -36,6 +39,7 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
             hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
             key=key,
         ) from error
+    _log.debug("%s%s: the segments come from cluster %s", store.uri, key, cluster_id)
 
 
 def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from re import Pattern
@@ -29,6 +30,8 @@ from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass
 class Installation:
@@ -38,6 +41,7 @@ class Installation:
         logdir: what the user calls the log directory.
         topic: a regular expression for whole topic names; None for all.
         compares: whether each snapshot is compared with the log, by folding it.
+        watch: hands on the partitions, and sees how far it is.
         outcomes: offsets by what happens at them.
         findings: what is damaged or may not be read.
         undone: sentences about what the next start of a broker deletes.
@@ -51,6 +55,7 @@ class Installation:
     options: PlanOptions
     compares: bool = True
     check_crc: bool = True
+    watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
     outcomes: Counter[InstallOutcome] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
@@ -75,12 +80,13 @@ class Installation:
             ObjectNotFoundError: at the end, where no run stored anything of any.
         """
         has_any = False
-        for partition in selected(self.log_dir, self.logdir, self.topic):
+        for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
             if not partition.segments:
                 continue
             at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
             stored = StoredPartition(self.store, at)
             if not stored.offsets:
+                _log.debug("no run stored a snapshot of %s", at)
                 self._look_for_other_ids(at)
                 continue
             has_any = True

@@ -23,6 +23,7 @@ from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions,
 from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.units import count_of
 
 
 class InstallOutcome(StrEnum):
@@ -114,8 +115,8 @@ class StoredPartition:
         if vouched:
             record = vouched[-1].record
             raise CorruptDataError(
-                f"{name}: {found[0]} bytes with CRC {found[1]:08x}, the manifest of run {vouched[-1].run_id} names "
-                f"{record.size} with {record.crc32c:08x}"
+                f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]:08x}, the manifest of run "
+                f"{vouched[-1].run_id} names {record.size} with {record.crc32c:08x}"
             )
         return data, None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster_record import put_cluster_id
@@ -21,6 +22,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, compare
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,12 @@ class StoredSnapshots:
             there = self.store.read(key)
             if _knows_more(there.data, snapshot):
                 data, is_new = there.data, False
+                _log.debug("kept %s%s, which knows more than what was computed", self.store.uri, key)
             elif self.replace or self._is_ours(partition, snapshot.end_offset, there.info):
                 metadata = snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=start)
                 replaced = {"tiersnap-replaces-crc32c": f"{crc32c(there.data):08x}"}
                 self.store.replace_if(key, data, there.info.etag, metadata | replaced)
+                _log.info("replaced %s%s", self.store.uri, key)
                 is_new = True
             else:
                 raise ObjectExistsError(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from pathlib import Path
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
+
+_log = logging.getLogger(__name__)
 
 _CONTEXT = "security.selinux"
 SUFFIX = ".tmp"  # a broker's loader passes over `<20 digits>.snapshot.tmp`
@@ -75,7 +78,9 @@ def publish(path: Path, *, replace: bool) -> bool:
             else:
                 # A rename would overwrite what appeared meanwhile; a link refuses.
                 os.link(temporary, path)
+            _log.debug("wrote %s", path)
         except FileExistsError:
+            _log.debug("left %s as it was", path)
             return False
         finally:
             temporary.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ them to other disks; the files in them never are, on any broker.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 from pyarrow import fs
 
 from tiersnap.snapshot.units import human_bytes
+
+_log = logging.getLogger(__name__)
 
 TEXT_BYTES = 64 << 20  # about a million partitions in a checkpoint
 SMALL_FILE_BYTES = 1 << 30  # snapshots and indexes; 1 M producers and their transactions are 50 MB
@@ -77,6 +80,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> int:
     except OSError:
         os.close(descriptor)
         raise
+    _log.debug("reading %s", name)
     return descriptor
 
 

@@ -64,3 +64,13 @@ def human_duration(milliseconds: int) -> str:
         if milliseconds >= length:
             return f"{milliseconds / length:.1f} {unit}"
     return f"{milliseconds} ms"
+
+
+def noun_of(count: int, noun: str, plural: str = "") -> str:
+    """1, 'segment' -> 'segment'; 2 -> 'segments', or what `plural` says, as for 'copy' and for 'segment waits'."""
+    return noun if count == 1 else plural or f"{noun}s"
+
+
+def count_of(count: int, noun: str, plural: str = "") -> str:
+    """1, 'segment' -> '1 segment'; 2 -> '2 segments'; see `noun_of`."""
+    return f"{count} {noun_of(count, noun, plural)}"

@@ -40,6 +40,28 @@ _MAY_COLLECT = {
     "snapshot/spark/warehouse.py": "the number of the newest run",
     "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }
+# "1 segments": what stands before the noun may be a 1, whatever it was when the line was written.
+_COUNT = re.compile(
+    r"\{(?!count_of|many)[^{}]+\} (?:segments|snapshots|partitions|producers|findings|failures|copies|records|entries"
+    r"|batches|transactions|objects)\b"
+)
+# Calls that act on what lies outside this process: files, locks, sockets, programs, buckets, clusters, Spark.
+_ACTS = {
+    *(f"os.{name}" for name in ("open", "replace", "rename", "link", "unlink", "mkdir")),
+    *("fcntl.flock", "fcntl.lockf", "shutil.rmtree", "shutil.move", "subprocess.run", "subprocess.Popen"),
+    *("socket.create_connection", "urllib.request.urlopen", "boto3.client", "boto3.session.Session", "write_deltalake"),
+}
+_ACTING_METHODS = {
+    *("write_text", "write_bytes", "touch", "mkdir", "unlink", "sendto"),
+    *("put_object", "delete_object", "delete_objects", "create_multipart_upload", "complete_multipart_upload"),
+    *("produce", "incremental_alter_configs", "getOrCreate", "executeCompaction", "vacuum", "save"),
+    *("put_if_absent", "put_file_if_absent", "replace_if"),
+}
+_MAY_ACT_SILENTLY = {
+    "jobs/contracts/commands.py": "make schemas",
+    "jobs/contracts/reference.py": "make schemas",
+    "remote_storage/stores/paced_store.py": "hands on to a store that logs",
+}
 
 
 def problems() -> list[str]:
@@ -54,6 +76,8 @@ def problems() -> list[str]:
         is_product = name.split("/")[0] in PACKAGES
         if is_product and len(lines) > LONGEST:
             found.append(f"{name}: {len(lines)} lines, at most {LONGEST}: split it by concept")
+        if is_product:
+            found += [f"{name}: {problem}" for problem in problems_of_logger(name, "\n".join(lines))]
         if re.fullmatch(r"jobs/\w+\.py", name):
             found += [f"{name}: {problem}" for problem in problems_of_main(name, "\n".join(lines))]
         for number, line in enumerate(lines, 1):
@@ -93,6 +117,18 @@ def problems_of_main(name: str, text: str) -> list[str]:
     return [f"{length} lines besides its options, at most {longest}: what decides lies below, what shows in jobs/tell"]
 
 
+def problems_of_logger(name: str, text: str) -> list[str]:
+    """What acts says so in the log; what only computes has no logger."""
+    tree = ast.parse(text)
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = {ast.unparse(call) for call in calls}
+    acts = named & _ACTS or {call.attr for call in calls if isinstance(call, ast.Attribute)} & _ACTING_METHODS
+    logs = any(each.startswith("_log.") for each in named)
+    if acts and not logs and name not in _MAY_ACT_SILENTLY:
+        return [f"{', '.join(sorted(acts))} is called and nothing is logged"]
+    return ["_log is made and not used"] if "logging.getLogger(__name__)" in text and not logs else []
+
+
 def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:
     """What is wrong with one line of a file."""
     rules = [(_JVM, "a JVM handle does not exist on Spark Connect")]
@@ -100,6 +136,7 @@ def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:
         rules += [
             (_NOT_ON_CONNECT, "RDDs and the Spark context do not exist on Spark Connect"),
             (_PANDAS, "rows travel as Arrow, not as pandas"),
+            (_COUNT, "count_of of snapshot/units.py puts a count before a noun"),
             (_GROUPED, "by_key of snapshot/spark/grouping.py takes the place of a grouped Arrow function"),
         ]
         if name not in _MAY_COLLECT:

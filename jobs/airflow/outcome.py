@@ -14,6 +14,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from tiersnap.snapshot.units import count_of
+
 # An event is a row of Airflow's database.
 MOST_CAUSES = 20
 _OF_RUN = ("run_id", "applied", "segments_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
@@ -49,12 +51,19 @@ def run_id(report: Path) -> str | None:
 
 def in_words(outcome: Mapping[str, object]) -> list[str]:
     """Lines for a log: what was done, and for each cause what comes next."""
+
+    def counted(name: str, noun: str, plural: str = "") -> str:
+        return count_of(int(str(outcome[name])), noun, plural)
+
     lines = [
-        f"run {outcome['run_id']}: decoded {outcome['segments_decoded']} segments, wrote "
-        f"{outcome['snapshots_written']} snapshots, tiered {outcome['segments_tiered']} segments "
-        f"({outcome['bytes_tiered']} bytes); {outcome['waiting_segments']} segments wait; {outcome['report']}"
+        f"run {outcome['run_id']}: decoded {counted('segments_decoded', 'segment')}, wrote "
+        f"{counted('snapshots_written', 'snapshot')}, tiered {counted('segments_tiered', 'segment')} "
+        f"({counted('bytes_tiered', 'byte')}); {counted('waiting_segments', 'segment waits', 'segments wait')}; "
+        f"{outcome['report']}"
     ]
     causes = outcome["blocked"]
     assert isinstance(causes, list)
-    lines += [f"{each['verdict']}: {each['segments']} segments; next: {each['next_step']}" for each in causes]
+    lines += [
+        f"{each['verdict']}: {count_of(each['segments'], 'segment')}; next: {each['next_step']}" for each in causes
+    ]
     return lines

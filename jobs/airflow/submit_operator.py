@@ -12,7 +12,6 @@ cluster mode spark-submit's exit code is not that of the driver, and the report 
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from tiersnap.jobs import airflow as here
+from tiersnap.jobs.airflow.ending import Ending, ending_of, exit_code_in, is_over
 from tiersnap.snapshot.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 JOBS = Path(here.__file__).parents[1]
 # The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
 DELTA = "io.delta:delta-spark_4.1_2.13:4.3.1"
-_ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
-# The job came to its end, and to run it again at once would find the same.
-_DONE = (ExitCode.OK, ExitCode.GATE_REFUSED, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL)
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):
@@ -66,20 +63,20 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
 
     def _exit_code(self, error: AirflowException, context: Context) -> int:
         """Of the driver, where the job is over; else how the task goes on is raised."""
-        found = _ENDED.search(str(error))
-        code = int(found["code"]) if found else int(ExitCode.UNEXPECTED)
-        if code == ExitCode.TRANSIENT:
+        code = exit_code_in(str(error))
+        ending = ending_of(code)
+        if ending is Ending.WAIT:
             self._wait(context)
-        if code == ExitCode.USAGE:
+        if ending is Ending.FAIL:
             raise AirflowFailException("a setting is wrong: the message of tiersnap is above") from error
-        if code not in _DONE:
+        if ending is Ending.AGAIN:
             raise error
         return code
 
     def _wait(self, context: Context) -> None:
         now = datetime.now(UTC)
         since = context["ti"].get_first_reschedule_date(context) or now
-        if now - since >= self.wait_at_most:
+        if is_over(since, now, self.wait_at_most):
             raise AirflowException(f"waited {now - since} for a warehouse in use or a server that was away")
         self.log.info("The warehouse is in use, or a server is away: trying again in %s", self.poke_interval)
         raise AirflowRescheduleException(now + self.poke_interval)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from click.core import ParameterSource
 
@@ -25,7 +27,8 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 
     What a file of settings says is said by it again, so only the command line and the environment count.
     """
-    given = _given(ctx)
+    names = _names(ctx.command) - _NOT_KEPT
+    given = {option: words for option, words in given_options(ctx).items() if option in names}
     root = ctx.find_root()
     found: dict[str, tuple[str, ...]] = {}
     for name in NAMED if isinstance(root.command, click.Group) else ():
@@ -43,18 +46,19 @@ def _names(command: click.Command) -> set[str]:
     return {*options_of(command), *({"replace"} if any("--replace" in each.opts for each in command.params) else ())}
 
 
-def _given(ctx: click.Context) -> dict[str, tuple[str, ...]]:
+def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
+    """By long name, without dashes, the words of each option that the command line or the environment gave `ctx`."""
     found: dict[str, tuple[str, ...]] = {}
     for param in ctx.command.params:
         names = [name for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
         option = names[0].removeprefix("--") if names else ""
-        if not isinstance(param, click.Option) or option not in _names(ctx.command) - _NOT_KEPT:
-            continue
         value = ctx.params.get(str(param.name))
-        if value is None or ctx.get_parameter_source(str(param.name)) in _NOT_GIVEN:
+        if not isinstance(param, click.Option) or not option or value is None:
+            continue
+        if ctx.get_parameter_source(str(param.name)) in _NOT_GIVEN:
             continue
         if isinstance(value, bool):
-            found[option] = (names[0] if value else names[-1],)
+            found[option] = (names[0],) if value else tuple(param.secondary_opts)
         else:
             values = value if isinstance(value, tuple) else (value,)
             found[option] = tuple(word for each in values for word in (names[0], text_of(param, each)))
@@ -65,4 +69,6 @@ def text_of(option: click.Option, value: object) -> str:
     """A value as it would be written, without secrets."""
     if hasattr(option.type, "text"):
         return str(option.type.text(value))
+    if isinstance(value, Path):
+        return masked(str(value))
     return masked(str(getattr(value, "pattern", getattr(value, "name", value))))

@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from tiersnap.jobs.command_line.shown import masked, shown
 
-# What they log of requests and commands below this level holds tokens and settings.
-_TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+# What they log of requests and commands below this level holds tokens and settings, or an instruction a line.
+_TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
 
 
 class LogFormat(StrEnum):

@@ -19,7 +19,7 @@ from tiersnap.jobs.command_line.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
@@ -40,15 +40,17 @@ class Output:
 
     format: Format = Format.TABLE
     quiet: bool = False
+    # Takes a line that renews itself off the terminal, while there is one.
+    clear: str = ""
 
     def talk(self, message: str) -> None:
         """Say something to the person at the terminal."""
         if not self.quiet:
-            print(shown(message), file=sys.stderr)  # noqa: T201
+            self.warn(message)
 
     def warn(self, message: str) -> None:
         """Say what went wrong, also when quiet."""
-        print(shown(message), file=sys.stderr)  # noqa: T201
+        print(self.clear + shown(message), file=sys.stderr)  # noqa: T201
 
     def rows(
         self,
@@ -75,7 +77,7 @@ class Output:
         for finding in findings[:MOST_TOLD]:
             self.warn(str(finding))
         if len(findings) > MOST_TOLD:
-            self.warn(f"… and {len(findings) - MOST_TOLD} findings more: --output json has all of them")
+            self.warn(f"… and {count_of(len(findings) - MOST_TOLD, 'finding')} more: --output json has all of them")
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+
+_log = logging.getLogger(__name__)
 
 MARKER = ".tiersnap-demo"
 
@@ -39,6 +42,7 @@ def make_room(folder: Path) -> None:
                     hint="give a folder that is not there yet; only what a demo left is deleted",
                 )
             shutil.rmtree(folder)
+            _log.info("deleted %s, which an earlier demo left", folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARKER).touch()
     except OSError as error:

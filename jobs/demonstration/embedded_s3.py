@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.machinery
+import logging
 import os
 import socket
 import subprocess
@@ -19,6 +20,8 @@ import urllib.request
 from collections.abc import Iterator
 
 from tiersnap.snapshot.errors import MissingExtraError, TransientError
+
+_log = logging.getLogger(__name__)
 
 # What moto accepts; set in the environment because executors look for credentials there.
 ENVIRONMENT = {
@@ -48,6 +51,7 @@ def embedded_s3() -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _await(url, server)
+        _log.debug("an S3 server answers at %s, pid %d", url, server.pid)
         yield url
     finally:
         server.terminate()

@@ -17,6 +17,7 @@ from tiersnap.remote_storage.expire.retention import Retention
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Asked:
         found = sorted({f"{plan.partition} ({plan.partition.topic_id})" for plan in plans})
         if self.log_start_offset is not None and len(found) > 1:
             raise UsageError(
-                f"--log-start {self.log_start_offset} for {len(found)} partitions: {', '.join(found[:5])}",
+                f"--log-start {self.log_start_offset} for {count_of(len(found), 'partition')}: {', '.join(found[:5])}",
                 hint="name one, with --topic and --partition",
             )
 

@@ -57,6 +57,10 @@ class PartitionName(click.ParamType[TopicPartition]):
 
     name = "topic-partition"
 
+    def text(self, value: TopicPartition) -> str:
+        """A value as the user would write it."""
+        return "-".join(map(str, value))
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition:
         """Parse, or fail as a usage error."""
         if isinstance(value, tuple):

@@ -23,6 +23,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
 from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
+from tiersnap.snapshot.units import count_of
 
 
 def run_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -157,8 +158,8 @@ def tell(
         output.warn(line)
     for place, count in outcome.ready_elsewhere.items():
         output.talk(
-            f"READY and not tiered by this run: {count} segments of which only decodes were collected; their bytes lie "
-            f"in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
+            f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "
+            f"the bytes lie in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
         )
     if not settings.apply:
         output.talk("nothing was written to remote storage: give --apply")
@@ -171,11 +172,11 @@ def tell_troubles(output: Output, outcome: RunOutcome) -> None:
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):
-        output.warn(f"… and {outcome.finding_count - len(outcome.findings)} findings more: see the report")
+        output.warn(f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: see the report")
     for error in outcome.errors:
         output.warn(f"failed: {error}")
     if outcome.error_count > len(outcome.errors):
-        output.warn(f"… and {outcome.error_count - len(outcome.errors)} failures more")
+        output.warn(f"… and {count_of(outcome.error_count - len(outcome.errors), 'failure')} more")
 
 
 def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.log_dir import resolve
+
+_log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
 
@@ -68,7 +71,8 @@ def _leased(warehouse: str, run_id: str, s3: S3Settings, renewed_each_s: float) 
                 lost.append(error)
                 return
             except TransientError:
-                continue  # the server is away; the next renewal may reach it before the lease is stale
+                # The server is away; the next renewal may reach it before the lease is stale.
+                _log.warning("%s: the lease is not renewed yet, trying again", warehouse)
 
     def check() -> None:
         if lost:
@@ -103,6 +107,7 @@ def _locked(warehouse: str, folder: Path, run_id: str) -> Iterator[None]:
         file.truncate()
         file.write(Holder(run_id, this_process()).encode())
         file.flush()
+        _log.debug("locked %s for run %s", folder / LEASE_KEY, run_id)
         yield
 
 

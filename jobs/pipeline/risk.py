@@ -12,6 +12,7 @@ from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
+from tiersnap.snapshot.units import count_of
 
 _WORST = ("doubled", "lost", "degraded")
 
@@ -57,8 +58,8 @@ def risk_of_warehouse(
         outcome.said.append(f"these are the worst {limit}; --limit shows more")
     if headless:
         outcome.said.append(
-            f"{headless} partitions without batch headers: doubled_bytes is not known, and degraded leaves out older "
-            "batches: tiersnap decode --apply writes the headers"
+            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is not known, and degraded "
+            "leaves out older batches: tiersnap decode --apply writes the headers"
         )
     return outcome
 

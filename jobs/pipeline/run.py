@@ -44,7 +44,7 @@ from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 _log = logging.getLogger(__name__)
 Talk = Callable[[str], None]
@@ -184,10 +184,12 @@ class _Run:
         totals = totals_of(changed, self._settings.sources)
         self._number = self._warehouse.newest_run() + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
-        self._talk(f"listed {totals.segment_count} segments of {totals.partitions} partitions")
+        self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
             why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
-            self._talk(f"left out {totals.left_out_count} segments ({human_bytes(totals.left_out_bytes)}): {why}")
+            self._talk(
+                f"left out {count_of(totals.left_out_count, 'segment')} ({human_bytes(totals.left_out_bytes)}): {why}"
+            )
         return totals
 
     def _decode(self, changed: DataFrame, totals: Row) -> bool:
@@ -206,13 +208,13 @@ class _Run:
         if totals.retry_count == totals.decode_count:
             rows = rows.persist()  # no version for what is as it was
             if rows.isEmpty():
-                self._talk(f"decoded nothing: {totals.retry_count} segments cannot be read, as before")
+                self._talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
                 rows.unpersist()
                 return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
         counts = self._outcome.counts
         counts.segments_decoded, counts.bytes_decoded = totals.decode_count, totals.decode_bytes
-        self._talk(f"decoded {totals.decode_count} segments that were new or had changed")
+        self._talk(f"decoded {count_of(totals.decode_count, 'segment')}, new or changed")
         return bool(totals.retry_count)
 
     def _carry(self, listed: DataFrame, changed: DataFrame, count: int) -> None:
@@ -230,7 +232,10 @@ class _Run:
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
         self._outcome.partitions_carried = count
         counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
-        self._talk(f"carried {count} partitions, wrote {self._outcome.counts.snapshots_written} snapshots")
+        self._talk(
+            f"carried {count_of(count, 'partition')}, wrote "
+            f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
+        )
 
     def _check_store(self) -> None:
         """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
@@ -260,7 +265,7 @@ class _Run:
         if count:
             self._warehouse.append("partitions", gone, run_id=settings.run_id)
             why = ", or led elsewhere," if settings.leaders or self._cluster is not None else ""
-            self._talk(f"{count} partitions are gone{why} since an earlier run")
+            self._talk(f"{count_of(count, 'partition is', 'partitions are')} gone{why} since an earlier run")
         gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:
@@ -299,7 +304,7 @@ class _Run:
         rows = remote.tiered_rows(done, run=self._number)
         self._warehouse.append("remote_log_segments", rows, run_id=self._settings.run_id)
         counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
-        self._talk(f"tiered {self._outcome.counts.segments_tiered} segments")
+        self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
     def _report(self, readiness: DataFrame) -> None:

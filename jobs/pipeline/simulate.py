@@ -12,6 +12,7 @@ from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.simulate.summary import TALLIED, Tally
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
+from tiersnap.snapshot.units import count_of
 
 _COUNTED = ("writes", "example")
 
@@ -62,12 +63,17 @@ def simulate_warehouse(
     names = [*SIMULATED.names, "partitions"]
     outcome = SimulateOutcome([{name: row[name] for name in names} for row in found], tally)
     if totals["unread"]:
-        outcome.said.append(f"{totals['unread']} of {totals['partitions']} partitions cannot be replayed to their end")
+        outcome.said.append(
+            f"{totals['unread']} of {count_of(totals['partitions'], 'partition')} cannot be replayed to their end"
+        )
     if totals["headless"]:
         outcome.said.append(
-            f"{totals['headless']} partitions without batch headers: only last batches are sent again there: "
-            "tiersnap decode --apply writes the headers"
+            f"{count_of(totals['headless'], 'partition')} without batch headers: only last batches are sent again "
+            "there: tiersnap decode --apply writes the headers"
         )
     if totals["expired"]:
-        outcome.said.append(f"{totals['expired']} producers are left out, every broker has dropped them by now")
+        outcome.said.append(
+            f"{count_of(totals['expired'], 'producer is', 'producers are')} left out, every broker has dropped them "
+            "by now"
+        )
     return outcome

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
+from tiersnap.snapshot.units import count_of
 
 _SUMS = ("segment_count", "decode_count", "retry_count", "decode_bytes", "left_out_count", "left_out_bytes")
 _MORE_SUMS = ("finding_count", "copy_count", "unread_count")
@@ -35,7 +36,8 @@ def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:
         twice = changed.groupBy("topic", "partition").count().where("count > 1").first()
         name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
         raise UsageError(
-            f"{name} is in more than one source: {totals.partitions - totals.distinct} partitions are",
+            f"{name} is in more than one source: "
+            f"{count_of(totals.partitions - totals.distinct, 'partition is', 'partitions are')}",
             hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
             "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,
@@ -64,7 +67,7 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
-    uri = f"{warehouse.rstrip('/')}/{name}"
+    uri = f"{located(warehouse)}/{name}"
     try:
         table = DeltaTable(uri, storage_options=_IMPATIENT)
         version = (table.schema().fields[0].metadata or {}).get(VERSION_KEY)
@@ -84,6 +87,20 @@ def _rows(uri: str, found: ds.Dataset, columns: list[str], kinds: list[str] | No
         raise of_table(uri, str(error)) from error
 
 
+def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
+    """What to raise for a warehouse without rows: there is none at the place, or it `lacks` them."""
+    place = located(warehouse)
+    if place.startswith("/") and not Path(place).is_dir():
+        lacks = "this is a file, and a warehouse is a folder" if Path(place).exists() else "there is no such folder"
+    elif all(_open(warehouse, name) is None for name in TABLES):
+        lacks = "this is no warehouse, none of its tables is here"
+    return SourceNotFoundError(
+        f"{warehouse}: {lacks}",
+        hint="--warehouse takes the folder that a run was given; tiersnap run --source LOGDIR --remote URI "
+        f"--warehouse {shlex.quote(warehouse)} --apply fills it",
+    )
+
+
 def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]:
     """READINESS of every partition that was carried and is still there, as it is now.
 
@@ -92,10 +109,7 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
     """
     facts = read_table(warehouse, "partitions", _FACTS, [str(kind) for kind in (*JUDGED, FactKind.GONE)])
     if facts.num_rows == 0:
-        raise SourceNotFoundError(
-            f"{warehouse}: no partition was carried in this warehouse",
-            hint="tiersnap run --source LOGDIR --remote URI fills it",
-        )
+        raise no_rows(warehouse, "no partition was carried in this warehouse")
     found_copies = _by_place(copies(warehouse))
     for rows in by_partition(newest_carries(facts)):
         topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -18,6 +19,8 @@ import tempfile
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -88,6 +91,7 @@ def install() -> Path:
         _drop_what_spark_has(work / "jars", ivy.parent)
         check_hashes(work / "jars")
         (work / "jars").rename(target)
+    _log.info("resolved %s:%s into %s", name, revision, target)
     return target
 
 

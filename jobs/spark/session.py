@@ -7,6 +7,7 @@ and everything of a session that is there, stays as it is.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -23,6 +24,8 @@ from tiersnap.snapshot.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 # The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -83,6 +86,7 @@ def open_session(
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        _log.debug("the active Spark session is taken")
         return active
     wanted = dict(conf)
     if master is not None:
@@ -113,6 +117,7 @@ def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_S
             _prepare_host()
     for name, value in settings.items():
         builder = builder.config(name, value)
+    _log.debug("starting a Spark session, master %r", master)
     return builder.getOrCreate()
 
 

@@ -5,6 +5,7 @@ Spark itself waits more than a minute for a master that is not there, and says w
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ import socket
 from pathlib import Path
 
 from tiersnap.snapshot.errors import MissingExtraError, TransientError, UsageError
+
+_log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|k8s://.+|spark://.+|sc://.+")
@@ -43,6 +46,7 @@ def check_master(master: str) -> None:
         except OSError as error:
             troubles.append(f"{host}:{port}: {error.strerror or error}")
         else:
+            _log.debug("a Spark master answers at %s:%d", host, port)
             return
     raise TransientError(
         f"--master {master}: nobody answers: {'; '.join(troubles)}",

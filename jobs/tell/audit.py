@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.audit import AuditOutcome
@@ -28,12 +29,15 @@ def show(output: Output, done: AuditOutcome) -> None:
 def _talk(total: int, shown: int, unread: int, unknown: int) -> list[str]:
     lines = ["no findings"] if not total else []
     if total > shown:
-        lines.append(f"{total - shown} findings more: --limit {total} prints them, --to URI keeps them")
+        lines.append(f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI keeps them")
     if unread:
-        lines.append(f"{unread} findings lie where nothing was decoded: tiersnap scan LOGDIR --segments says why")
+        lines.append(
+            f"{count_of(unread, 'finding lies', 'findings lie')} where nothing was decoded: tiersnap scan LOGDIR "
+            "--segments says why"
+        )
     if unknown:
         lines.append(
-            f"{unknown} partitions are taken as not compacted, and their logs as whole: no run has carried them; "
-            "tiersnap audit --source LOGDIR looks at the disk"
+            f"{count_of(unknown, 'partition is', 'partitions are')} taken as not compacted and whole, for no run has "
+            "carried them; tiersnap audit --source LOGDIR looks at the disk"
         )
     return lines

@@ -12,7 +12,7 @@ from tiersnap.jobs.command_line.shown import shown
 from tiersnap.remote_storage.probe.answer import ProbeAnswer
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 FULL_PERCENT = 90
 MOST_TOLD = 3
@@ -111,11 +111,11 @@ def _running(host: Host) -> Iterator[str]:
 
 def _blocks(host: Host) -> Iterator[str]:
     for verdict, number in host.blocked.most_common():
-        yield f"{number} segments: {verdict}"
+        yield f"{count_of(number, 'segment')}: {verdict}"
     if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
-        yield f"{host.missing} snapshots are missing"
+        yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
     if host.lost_indexes:
-        yield f"{host.lost_indexes} partitions have lost an .index"
+        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
     waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
     if waiting:
         yield f"{human_bytes(waiting)} wait for that"
@@ -125,7 +125,7 @@ def _blocks(host: Host) -> Iterator[str]:
     findings = host.findings
     yield from map(str, findings[:MOST_TOLD])
     if len(findings) > MOST_TOLD:
-        yield f"… and {len(findings) - MOST_TOLD} findings more: tiersnap scan"
+        yield f"… and {count_of(len(findings) - MOST_TOLD, 'finding')} more: tiersnap scan"
     if not (waiting or findings or host.missing or host.lost_indexes):
         yield "nothing, by the names of the files; whether they are right, scan tells"
 
@@ -136,7 +136,7 @@ def _disk_line(each: Examined) -> str:
     full = ", NEARLY FULL" if disk.percent_full >= FULL_PERCENT else ""
     return (
         f"{each.uri}: {disk.percent_full} % full{full}, {human_bytes(disk.free)} of {human_bytes(disk.total)} free on "
-        f"{disk.mount} ({kind}); {each.listed.partitions} partitions, {human_bytes(each.listed.bytes)}"
+        f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
     )
 
 

@@ -15,6 +15,7 @@ from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Contents, Options, Text
 from tiersnap.snapshot.dump.files import StorageFile
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.units import count_of
 
 
 def show(output: Output, form: Form, files: list[StorageFile], options: Options) -> ExitCode:
@@ -45,7 +46,11 @@ class Reporter:
                 if isinstance(damage, TiersnapError) and damage.hint:
                     click.echo(f"  {shown(damage.hint)}", err=True)
             if judgement.further:
-                click.echo(f"tiersnap: {shown(file.path)}: {judgement.further} more damaged entries", err=True)
+                click.echo(
+                    f"tiersnap: {shown(file.path)}: "
+                    f"{count_of(judgement.further, 'more damaged entry', 'more damaged entries')}",
+                    err=True,
+                )
             for note in judgement.notes:
                 self._output.talk(note)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.install import Installation
 from tiersnap.remote_storage.install_plan import InstallOutcome, PlannedInstall
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
 _SENTENCES = {
@@ -30,12 +32,12 @@ def show(output: Output, job: Installation, *, wrote: bool) -> None:
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if wrote:
-        output.talk(f"{count} snapshots are in place, {kept} were right already")
+        output.talk(f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already")
     elif count:
-        output.talk(f"{count} snapshots to write, {kept} are right already; nothing was written")
-        output.talk("next: stop the broker, then the same command with --apply")
+        output.talk(f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written")
+        output.talk(f"next: stop the broker, then {again('--apply')}")
     else:
-        output.talk(f"nothing to write: {kept} snapshots are right already")
+        output.talk(f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already")
     for outcome, sentence in _SENTENCES.items():
         if outcomes[outcome]:
             output.talk(f"{outcomes[outcome]} {sentence}")

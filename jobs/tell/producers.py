@@ -10,7 +10,7 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS
 from tiersnap.snapshot.transactions.producer_listing import ProducerListing
-from tiersnap.snapshot.units import format_duration
+from tiersnap.snapshot.units import count_of, format_duration
 
 
 def show(output: Output, form: Form, listing: ProducerListing, partitions: Iterable[tuple[LogDir, Partition]]) -> None:
@@ -27,9 +27,9 @@ def show(output: Output, form: Form, listing: ProducerListing, partitions: Itera
         output.rows("producers", listing.rows(partitions), columns=columns, findings=listing.findings)
     if listing.expired:
         output.talk(
-            f"not listed: {listing.expired} producers that were idle for "
-            f"{format_duration(listing.producer_expiration)} or more, which brokers have dropped; "
-            "--producer-expiration none lists them"
+            f"not listed: {count_of(listing.expired, 'producer')}, idle for "
+            f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
+            "none lists them"
         )
 
 

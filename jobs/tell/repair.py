@@ -6,12 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.host import HostRepair, is_local
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
 from tiersnap.snapshot.repair.space import says_space
+from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "action", "producers", "provenance", "reason")
 
@@ -63,26 +65,25 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
     actions, names = repair.actions, _names(repair)
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
     if wrote and count:
-        yield f"{count} snapshots are in place, {kept} were right already"
+        yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
         if in_place and not repair.undone:
             yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
     elif count:
-        yield f"{count} snapshots to write, {kept} are right already; nothing was written"
+        yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
         for each in repair.log_dirs:
             if repair.needed[each.uri] and is_local(each):
                 yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
         if not repair.undone:
-            yield f"next: stop the broker, then tiersnap repair {names} --apply (and the same options)"
+            yield f"next: stop the broker, then {again('--apply')}"
     else:
-        yield f"nothing to write: {kept} snapshots are right already"
+        yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
 
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        again = f"tiersnap repair {_names(repair)} --replace (and the same options)"
-        yield f"{wrong} snapshots are not to be trusted; next: {again}"
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
-        yield f"{unread} snapshots could not be read: run as the user that runs the broker"
+        yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
         for each in repair.log_dirs:
             if not each.log_dir.checkpoints.log_starts_are_known:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.snapshot.report import COLUMNS, By, Report, RunInfo, partition_rows, segment_rows, topic_rows
 from tiersnap.snapshot.tables.remote_log_segments import Row
+from tiersnap.snapshot.units import count_of
 
 
 def show(output: Output, grain: By, rows: pa.Table, report: Report, info: RunInfo, left: Sequence[Row]) -> None:
@@ -28,8 +29,8 @@ def show(output: Output, grain: By, rows: pa.Table, report: Report, info: RunInf
     output.rows("report", shown, columns=COLUMNS[grain], summary={"unneeded_copies": named} if named else {})
     if left:
         output.talk(
-            f"{len(left)} copies were never finished, or hold what others hold; those that no cluster knows go with "
-            f"{_remove_orphans(info)}"
+            f"{count_of(len(left), 'copy was', 'copies were')} never finished, or hold what others hold; what no "
+            f"cluster knows goes with {_remove_orphans(info)}"
         )
 
 

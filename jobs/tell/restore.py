@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.restore.carry_out import Restored
-from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
+from tiersnap.remote_storage.restore.plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 _MOST_NAMED = 10
 _OF_SEGMENT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "action")
@@ -36,8 +37,7 @@ def show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) 
     for plan in plans:
         tell_plan(output, plan)
         tell_transactions(output, plan.folder.name, plan.told_open)
-    again = "" if all(plan.action is RestoreAction.COMPARE for plan in plans) else " (with the same options)"
-    output.talk(f"nothing was written; next: stop the broker, then tiersnap restore … --apply{again}")
+    output.talk(f"nothing was written; next: stop the broker, then {again('--apply')}")
 
 
 def show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
@@ -139,11 +139,11 @@ def tell_plan(output: Output, plan: RestorePlan) -> None:
         )
     cut = sum(not piece.is_whole for piece in chain.pieces)
     if cut:
-        output.talk(f"{name}: {cut} segments overlap others and are cut at a batch; their indexes are made anew")
+        output.talk(f"{name}: {count_of(cut, 'segment')} cut at a batch, for others overlap; the indexes are made anew")
     for copy in chain.left_out[:_MOST_NAMED]:
         output.talk(f"{name}: copy {copy.segment_id} from offset {copy.start_offset} is left out: {copy.reason}")
     if len(chain.left_out) > _MOST_NAMED:
-        output.talk(f"{name}: and {len(chain.left_out) - _MOST_NAMED} copies more: see --segments")
+        output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
     for left in plan.leftovers:
         output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
@@ -162,14 +162,15 @@ def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
     chain, name = plan.folder.chain, plan.folder.name
     output.talk(
         f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
-        f"{found.snapshots} snapshots ({found.snapshots - len(found.rebuilt_snapshots)} of the tier, "
-        f"{len(found.rebuilt_snapshots)} made from the log), {found.transaction_indexes} transaction indexes"
+        f"{count_of(found.snapshots, 'snapshot')} ({found.snapshots - len(found.rebuilt_snapshots)} of the tier, "
+        f"{len(found.rebuilt_snapshots)} made from the log), "
+        f"{count_of(found.transaction_indexes, 'transaction index', 'transaction indexes')}"
     )
     for doubt in found.doubts[:_MOST_NAMED]:
         output.warn(f"{name}: {doubt}")
     if found.doubts:
         then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
-        output.warn(f"{name}: {len(found.doubts)} contradictions in the tier were settled by the log{then}")
+        output.warn(f"{name}: the log settled {count_of(len(found.doubts), 'contradiction')} in the tier{then}")
     if not plan.destination.is_same_cluster:
         if not plan.destination.empty_state:
             output.warn(
@@ -205,4 +206,4 @@ def tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, 
             f"{topic} --partition {partition} --start-offset {each.first_offset}"
         )
     if len(opened) > _MOST_NAMED:
-        output.warn(f"{name}: and {len(opened) - _MOST_NAMED} open transactions more: see --output json")
+        output.warn(f"{name}: and {count_of(len(opened) - _MOST_NAMED, 'open transaction')} more: see --output json")

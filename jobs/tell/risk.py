@@ -12,7 +12,7 @@ from tiersnap.snapshot.risk.partition_risk import PartitionRisk
 from tiersnap.snapshot.risk.rows import boundary_rows, partition_row, severity
 from tiersnap.snapshot.risk.summary import Totals
 from tiersnap.snapshot.risk.waiting import Wait
-from tiersnap.snapshot.units import human_bytes, human_duration
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.risk import RiskOutcome
@@ -73,7 +73,7 @@ def show_host(
         for row in disagreements:
             output.talk(_disagreement(row))
     if host.never_tiered:
-        output.talk(f"left out: {host.never_tiered} partitions of topics that are never tiered")
+        output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
 
 
 def show_fleet(output: Output, found: RiskOutcome, *, boundaries: bool) -> None:
@@ -144,11 +144,12 @@ def _number(value: object) -> int:
 
 def _disagreement(row: dict[str, object]) -> str:
     where = f"{row['partition']} in {row['replica']}"
-    said = [f"{row['compared']} snapshots compared"]
+    said = [f"{count_of(_number(row['compared']), 'snapshot')} compared"]
     if row["offset"] is not None:
+        lacking = count_of(_number(row["only_here"]), "producer")
         said.append(
-            f"at {row['offset']} it lacks {row['only_here']} producers, has {row['only_there']} of its own and says "
-            f"otherwise of {row['differing']}"
+            f"at {row['offset']} it lacks {lacking}, has {row['only_there']} of its own and"
+            f" says otherwise of {row['differing']}"
         )
     if row["log_start_goes_back"]:
         said.append(f"its log starts at {row['log_start_offset_there']}, below {row['log_start_offset']} here")

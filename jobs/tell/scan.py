@@ -13,7 +13,7 @@ from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection
 from tiersnap.snapshot.state.trust import SnapshotVerdict
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
 
 _OF_SEGMENT = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")
 _OF_PARTITION = ("partition", "segments", "size", "snapshots", "verdicts", "findings")
@@ -73,7 +73,10 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) ->
     source = shlex.quote(log_dirs[0]) if len(log_dirs) == 1 else "LOGDIR"
     yield f"segments: {_counts(totals.verdicts)}; snapshots: {_counts(totals.snapshots)}"
     if totals.deleted_segments:
-        yield f"not scanned: {totals.deleted_segments} segments below the log start offset, which brokers remove"
+        yield (
+            f"not scanned: {count_of(totals.deleted_segments, 'segment')} below the log start offset, which brokers "
+            "remove"
+        )
     if totals.waiting_bytes:
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
     for verdict in _CAUSES:
@@ -84,8 +87,8 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) ->
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:
         yield (
-            f"{totals.lost_indexes} partitions have lost an .index: at its next start the broker makes it again, "
-            "and deletes the later snapshots of the partition as it does"
+            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
+            "the broker makes it again, and deletes the later snapshots of the partition as it does"
             + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
         )
     if is_wrong:

@@ -17,6 +17,7 @@ from tiersnap.snapshot.transactions.hanging import (
 )
 from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
 from tiersnap.snapshot.transactions.rows import hanging_row, state_row
+from tiersnap.snapshot.units import count_of
 
 _COMMANDS_SAID = 10
 
@@ -65,7 +66,7 @@ def _talk(
 ) -> Iterator[str]:
     yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
     if left_out:
-        yield f"not shown: {left_out} open transactions that are not known to hang; --all shows them"
+        yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
     hanging = [each.transaction for each in judged if each.verdict.is_hanging]
     for transaction in hanging[:_COMMANDS_SAID]:
         yield f"next: {abort_command(transaction)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.tier import tell_failures
 from tiersnap.remote_storage.cluster.unblock import Unblocked
+from tiersnap.snapshot.units import count_of
 
 COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
 
@@ -13,7 +14,7 @@ def show(output: Output, done: Unblocked, *, run_id: str, applied: bool) -> None
     """The result."""
     if not done.freeings:
         output.rows("unblock", [], columns=COLUMNS)
-        output.talk(f"none of {done.candidates} tiered partitions is stuck")
+        output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return
     summary = {"run_id": run_id, "segments_tiered": len(done.tiered.copied)}
     rows, found, errors = [each.as_row() for each in done.freeings], done.tiered.findings, done.tiered.errors

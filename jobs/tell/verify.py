@@ -8,6 +8,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.snapshot.gate.verify import Verification, VerifiedSnapshot
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "verdict", "reason")
 
@@ -21,7 +22,10 @@ def show(
     rows = ({"log_dir": each.uri, **_row(partition.name, found)} for each, partition, found in snapshots)
     where = ("log_dir",) if len(verification.log_dirs) > 1 else ()
     output.rows("verify", rows, columns=(*where, *_COLUMNS), findings=verification.findings)
-    output.talk(f"{verification.right} of {verification.counts.total()} snapshots agree with the log")
+    output.talk(
+        f"{verification.right} of {count_of(verification.counts.total(), 'snapshot agrees', 'snapshots agree')} with "
+        "the log"
+    )
 
 
 def _row(partition: str, found: VerifiedSnapshot) -> dict[str, object]:

@@ -21,6 +21,7 @@ from tiersnap.remote_storage.claims.process import Process, this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.strict_json import has_version
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
+from tiersnap.snapshot.units import count_of
 
 VERSION = 1
 MAX_BYTES = 2 << 20
@@ -144,7 +145,7 @@ class Claim:
         """
         try:
             if len(data) > MAX_BYTES:
-                raise ValueError(f"{len(data)} bytes")  # noqa: TRY301
+                raise ValueError(count_of(len(data), "byte"))  # noqa: TRY301
             found = json.loads(data, parse_constant=_refuse, parse_float=_refuse)
             version = found.get("version") if isinstance(found, dict) else None
             if not has_version(version, VERSION, name=name):
@@ -152,7 +153,7 @@ class Claim:
             rows = _fields(found, "version", "attempts", "finished", "snapshot")
             attempts = tuple(_attempt(row) for row in _typed(rows["attempts"], list))
             if not 1 <= len(attempts) <= MAX_ATTEMPTS:
-                raise ValueError(f"{len(attempts)} attempts")  # noqa: TRY301
+                raise ValueError(count_of(len(attempts), "attempt"))  # noqa: TRY301
             finished = _maybe(_segment_id, rows["finished"])
             if finished is not None and finished != attempts[-1].segment_id:
                 raise ValueError(f"finished by {finished}, which does not hold it")  # noqa: TRY301

@@ -13,6 +13,7 @@ maintain remove-orphans` then removes the object.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import below, parse_object, text, whole
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
+
+_log = logging.getLogger(__name__)
 
 _LARGEST_RECORD = 1 << 20  # bytes
 _REQUESTS_AT_ONCE = 8
@@ -122,6 +125,7 @@ class Records:
                 noted.pop(key, None)
             raise self._held(begun, 0) from error
         self._etags[key], self._mine[key] = written.etag, begun
+        _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, begun: Begun) -> None:
         """Forget a topic, unless another run has recorded it by now.
@@ -167,6 +171,7 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
             if time.monotonic() > deadline:
                 raise
             if not told:
+                _log.debug("waiting up to %.0f s for another run", _OTHERS_SECONDS)
                 talk(f"{held.message}: waiting for it")
             told = True
             time.sleep(_POLL_SECONDS)

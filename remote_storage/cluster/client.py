@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
+
+_log = logging.getLogger(__name__)
 
 SECONDS = 30.0
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
@@ -121,6 +124,7 @@ class Cluster:
             [resource], request_timeout=SECONDS, validate_only=validate_only
         )
         self._result(f"settings of {topic}", futures[resource])
+        _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
@@ -159,6 +163,7 @@ class Cluster:
                 raise UsageError(
                     f"client properties: {_error_of(error).str()}", hint="--command-config takes librdkafka's names"
                 ) from error
+            _log.debug("a client of %s", self.bootstrap_server)
         return self._admin
 
     def _on_trouble(self, error: Any) -> None:  # noqa: ANN401

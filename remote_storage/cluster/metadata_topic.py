@@ -27,6 +27,7 @@ from tiersnap.remote_storage.metadata.metadata_records import (
     MetadataRecord,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
 
@@ -205,8 +206,8 @@ class Publication:
         if self._errors or left:
             why = self._errors[0].str() if self._errors else f"no answer within {DELIVERY_MS // 1000} s"
             raise DeliveryFailedError(
-                f"{self._cluster.bootstrap_server}: {METADATA_TOPIC}: {sent - self._delivered} of {sent} records were "
-                f"not acknowledged: {why}",
+                f"{self._cluster.bootstrap_server}: {METADATA_TOPIC}: {sent - self._delivered} of "
+                f"{count_of(sent, 'record')} were not acknowledged: {why}",
                 hint="run the same command again: it publishes what is not there yet",
                 acknowledged=self._delivered,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.errors import UnblockHeldError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.errors import ExitCode, TransientError
+
+_log = logging.getLogger(__name__)
 
 
 def plan_segments_of(
@@ -40,6 +43,7 @@ def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
     partition = plan.partition
     if plan.refusal is not None or not unblocking.is_begun(partition.topic, partition.topic_id or ""):
         return plan
+    _log.debug("not published beside unblock: %s", partition)
     refusal = UnblockHeldError(
         f"tiersnap unblock has begun with {partition.topic} and has not ended: copying is off for a moment only",
         hint="wait for it, or run tiersnap unblock --apply again if it was killed; then run the same command again",

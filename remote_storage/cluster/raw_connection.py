@@ -14,6 +14,7 @@ brokers from 2.3 to 4.x. Security protocols PLAINTEXT and SSL (PEM files, as lib
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import struct
@@ -21,6 +22,9 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 _API, _VERSION, _HEADER_CLIENT = 23, 3, "tiersnap"
 _SECONDS = 15.0
@@ -60,6 +64,7 @@ class RawConnection:
             plain = socket.create_connection((self._host, self._port), _SECONDS)
         except OSError as error:
             raise self._unavailable(error) from error
+        _log.debug("connected to %s", self._name)
         if self._properties.get("security.protocol", "plaintext").lower() != "ssl":
             return plain
         try:
@@ -89,6 +94,7 @@ class RawConnection:
         try:
             answer = self._exchange(request)
         except (ConnectionError, ssl.SSLError):
+            _log.debug("%s closed the connection, trying once more", self._name)
             self.close()
             self._socket = self._connect()
             try:
@@ -105,7 +111,7 @@ class RawConnection:
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         (length,) = struct.unpack(">i", self._read(4))
         if not 4 <= length <= _LONGEST:
-            raise BrokerUnavailableError(f"{self._name}: an answer of {length} bytes is not Kafka's")
+            raise BrokerUnavailableError(f"{self._name}: an answer of {count_of(length, 'byte')} is not Kafka's")
         return self._read(length)
 
     def _unavailable(self, error: OSError) -> BrokerUnavailableError:

@@ -6,6 +6,7 @@ was found stuck, a restart, a new leader or another run, no segment becomes visi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,8 @@ from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_of
 from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _ROUNDS = 3
 
@@ -87,6 +90,7 @@ class ReleaseTopics:
         """
         self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
         pending = [topic for topic in self._toggles if self._planned(topic)]
+        _log.debug("topics whose copying is switched off and on: %s", pending)
         leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
         quiet = quiet_seconds(self.cluster, leaders)
         try:

@@ -12,6 +12,7 @@ from tiersnap.remote_storage.errors import (
     UnknownTopicError,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.units import count_of
 
 REMOTE_STORAGE = "remote.storage.enable"
 COPY_DISABLE = "remote.log.copy.disable"
@@ -50,7 +51,8 @@ def check_identity(partition: TopicIdPartition, topic: Topic | None) -> None:
         )
     if partition.partition not in topic.leaders:
         raise UnknownTopicError(
-            f"{partition}: the topic has {len(topic.leaders)} partitions", hint="is this the cluster of that log?"
+            f"{partition}: the topic has {count_of(len(topic.leaders), 'partition')}",
+            hint="is this the cluster of that log?",
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.begun import Records, when_nobody_is_at_it
@@ -19,11 +20,13 @@ from tiersnap.remote_storage.cluster.toggle import restore
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_of
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-from tiersnap.remote_storage.upload.tier_host import HostTier
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic, named
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Unblock:
         topic: a regular expression for whole topic names; None for all.
         broker_id: named in records; None for each partition's leader.
         talk: told what is done, and what takes a while.
+        watch: hands on what was tiered, and sees how far it is.
     """
 
     host: HostTier
@@ -63,6 +67,7 @@ class Unblock:
     cluster: Cluster
     broker_id: int | None
     talk: Callable[[str], None]
+    watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,6 +93,7 @@ class Unblock:
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self._metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
+            _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
@@ -126,7 +132,7 @@ class Unblock:
             for uri, log_dir in self.log_dirs.items()
             for each in self.host.partitions(log_dir, uri, named(log_dir, self._freeings))
         )
-        return HostOutcome(tuple(tiered))
+        return HostOutcome(tuple(self.watch(tiered)))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host

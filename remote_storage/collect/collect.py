@@ -26,6 +26,7 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
 from tiersnap.snapshot.state.partition_replay import cut_offsets
 from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.units import count_of
 
 # Retention and rolls change a partition while it is read.
 _ATTEMPTS = 3
@@ -200,7 +201,9 @@ class Collection:
 
     def _snapshot(self, file: FileRef) -> bytes:
         if file.size > SMALL_FILE_BYTES:
-            raise UsageError(f"{file.path}: {file.size} bytes, and no snapshot has as many", hint="look at the file")
+            raise UsageError(
+                f"{file.path}: {count_of(file.size, 'byte')}, and no snapshot has as many", hint="look at the file"
+            )
         try:
             return SourceFile(self.log_dir.filesystem, file.path, file.size).read()
         except TransientError as error:

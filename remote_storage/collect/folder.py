@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,6 +12,8 @@ from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import LISTING, MARKER, is_part
 from tiersnap.snapshot.errors import ObjectExistsError, UsageError
+
+_log = logging.getLogger(__name__)
 
 _LARGEST = 1 << 30
 
@@ -78,6 +81,7 @@ class CollectedFolder:
     def put_part(self, partition: str, name: str, data: bytes) -> None:
         """Ship one object, whose name nobody else gives."""
         self.store.put_if_absent(f"{partition}/{name}", data)
+        _log.debug("shipped %s%s/%s", self.store.uri, partition, name)
 
     def parts(self, partition: str) -> set[str]:
         """Names of the objects of a partition, those of killed attempts among them."""
@@ -87,12 +91,14 @@ class CollectedFolder:
     def delete_parts(self, partition: str, names: set[str]) -> None:
         """Delete objects; one that stays is found by the next collection."""
         if names:
+            _log.debug("deleting %d parts of %s%s that are not listed", len(names), self.store.uri, partition)
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:
         """Delete a partition's objects, its listing first; whether none is left."""
         keys = [info.key for info in self.store.list(f"{partition}/")]
         keys.sort(key=lambda key: not key.endswith(f"/{LISTING}"))
+        _log.info("deleting %s%s, which is gone from the disk", self.store.uri, partition)
         return not keys or not self.store.delete(keys)
 
     def _put(self, key: str, data: bytes, etag: str) -> str:
@@ -102,4 +108,5 @@ class CollectedFolder:
             raise ObjectChangedError(
                 f"{self.store.uri}{key}: another collection wrote it first", hint="run the same command again"
             ) from error
+        _log.debug("wrote %s%s", self.store.uri, key)
         return put.etag

@@ -11,6 +11,7 @@ runs at one partition the slower one stops.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
@@ -19,6 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, 
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import below, has_version, parse_object, text, whole
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+
+_log = logging.getLogger(__name__)
 
 VERSION = 1
 _MOST_BYTES = 64 << 20  # 100 bytes a segment
@@ -105,6 +108,7 @@ def write_record(
             f"{store.uri}{key}: another run of tiersnap expire is at {partition}",
             hint="wait for it, then run the same command again",
         ) from error
+    _log.debug("recorded %s%s: %d segments go", store.uri, key, len(record.deleting))
     return replace(record, etag=written.etag)
 
 

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.units import count_of
 
 DEFAULT_CHUNK_SIZE = 4 << 20
 _KINDS = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
@@ -91,7 +92,7 @@ class AivenLayout:
         key = self.keys.segment(KeyKind.INDEXES, metadata)
         data = store.get_range(key, *place)
         if len(data) != place[1]:
-            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {place[1]} bytes")
+            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {count_of(place[1], 'byte')}")
         return data
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.strict_json import below, text, whole
 from tiersnap.snapshot.formats.compression import first_bytes
+from tiersnap.snapshot.units import count_of
 
 MAX_CHUNK_SIZE = (1 << 30) - 1
 MAX_FILE_SIZE = (1 << 31) - 1  # a Java int
@@ -104,7 +105,9 @@ def decompress(data: bytes, size: int) -> bytes:
     except OSError as error:
         raise ValueError(f"not zstd: {error}") from error
     if len(found) != size:
-        raise ValueError(f"{'more than' if len(found) > size else f'{len(found)} bytes and not'} {size} bytes in it")
+        raise ValueError(
+            f"{'more than' if len(found) > size else f'{len(found)} and not'} {count_of(size, 'byte')} in it"
+        )
     return found
 
 
@@ -126,13 +129,13 @@ def _sizes(encoded: str, count: int) -> list[int]:
             base, width = struct.unpack_from(">ib", data, 4)
             end = 9 + (count - 1) * width
             if not 1 <= width <= 4 or end + 4 > len(data):
-                raise ValueError(f"chunk sizes of {width} bytes in {len(data)} bytes")
+                raise ValueError(f"chunk sizes of {count_of(width, 'byte')} in {count_of(len(data), 'byte')}")
             added = (data[at : at + width] for at in range(9, end, width))
             sizes = [base + int.from_bytes(each, "big") for each in added]
             sizes.append(_INT.unpack_from(data, end)[0])
             end += 4
     except struct.error as error:
-        raise ValueError(f"the chunk sizes end after {len(data)} bytes") from error
+        raise ValueError(f"the chunk sizes end after {count_of(len(data), 'byte')}") from error
     if end != len(data) or min(sizes) < 1 or max(sizes) > MAX_FILE_SIZE:
         raise ValueError("chunk sizes that no plugin writes")
     return sizes

@@ -31,6 +31,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.strict_json import below, parse_object, text, whole
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.units import count_of
 
 NAMES = {
     IndexType.OFFSET: "offset",
@@ -80,7 +81,9 @@ def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, i
     """The manifest of an uncompressed, unencrypted segment; an index that is not in `index_sizes` is null."""
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
-        raise RemoteStorageError(f"no manifest for a segment of {file_size} bytes in chunks of {chunk_size}")
+        raise RemoteStorageError(
+            f"no manifest for a segment of {count_of(file_size, 'byte')} in chunks of {chunk_size}"
+        )
     position = 0
     indexes: dict[str, dict[str, int] | None] = {}
     for index in IndexType:
@@ -135,7 +138,7 @@ def decode(data: bytes, *, name: str) -> RsmManifest:
             raise ValueError(f"compression is {str(is_compressed)[:40]!r}")  # noqa: TRY301, TRY004 - of the data
         chunks = chunk_index.decode(below(found, "chunkIndex"))
         if not (is_compressed or is_encrypted) and chunks.object_size != chunks.file_size:
-            raise ValueError(f"{chunks.object_size} bytes of chunks, and {chunks.file_size} of the file")  # noqa: TRY301
+            raise ValueError(f"{count_of(chunks.object_size, 'byte')} of chunks, and {chunks.file_size} of the file")  # noqa: TRY301
         places = {index: _place(found, index) for index in IndexType}
         metadata = _read_metadata(below(found, "remoteLogSegmentMetadata"), chunks.file_size)
     except (ValueError, InvalidKeyError) as error:

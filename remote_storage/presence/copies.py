@@ -30,6 +30,7 @@ from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
+from tiersnap.snapshot.units import count_of
 
 _KEYS = ObjectKeys()
 _TAIL_BYTES = 1 << 20
@@ -101,7 +102,9 @@ def _aiven_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
     manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
     for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
         if objects[kind].size != size:
-            raise CorruptDataError(f"{objects[kind].key} has {objects[kind].size} bytes, its manifest says {size}")
+            raise CorruptDataError(
+                f"{objects[kind].key} has {count_of(objects[kind].size, 'byte')}, its manifest says {size}"
+            )
     metadata = manifest.metadata
     expected = _segment_id(partition, attempt.segment_id)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
@@ -114,7 +117,7 @@ def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
     objects, start_offset = attempt.objects, attempt.start_offset
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
-        raise CorruptDataError(f"{log.key}: no segment has {log.size} bytes")
+        raise CorruptDataError(f"{log.key}: no segment has {count_of(log.size, 'byte')}")
     end_offset = _last_offset(store, objects, start_offset) + 1
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)

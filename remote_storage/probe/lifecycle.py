@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tiersnap.remote_storage.probe.answer import ProbeAnswer, ProbeVerdict
+from tiersnap.snapshot.units import count_of
 
 _NAME = "lifecycle rules"
 _OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # objects there must be brought back before anybody reads them
@@ -42,7 +43,7 @@ def _harm(rule: Mapping[str, Any]) -> Iterator[ProbeAnswer]:
 
 
 def _when(action: Mapping[str, Any]) -> str:
-    return f"after {action['Days']} days" if "Days" in action else f"on {action.get('Date')}"
+    return f"after {count_of(action['Days'], 'day')}" if "Days" in action else f"on {action.get('Date')}"
 
 
 def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,9 @@ from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, tr
 from tiersnap.remote_storage.stores.s3_integrity import extend, request_checksum
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 _NOT_SET = frozenset(
     {"ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration", "NoSuchLifecycleConfiguration"}
@@ -50,6 +54,7 @@ def refuses_damage(store: ObjectStore, key: str) -> bool:
     client = store.client
     sent = request_checksum(store.settings.checksums, _SAID, extend(0, _SAID))
     doing = f"probe of {store.uri}"
+    _log.debug("sending %s%s with the checksum of another text", store.uri, key)
     with translated("s3:PutObject", store.bucket, store.prefix + key), bounded(store.settings.call_timeout, doing):
         try:
             client.put_object(Bucket=store.bucket, Key=store.prefix + key, Body=_SENT, **sent)
@@ -66,6 +71,7 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
         with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
             yield from list(ask())
     except TiersnapError as error:
+        _log.debug("%s: no answer about its %s: %s", store.uri, probe, error.message)
         if error.attrs.get("status") == 403:
             step = f"grant {action} on arn:aws:s3:::{store.bucket}"
             yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user may not ask: {action}", step)
@@ -82,7 +88,9 @@ def _lock(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  
         if retention is None:
             yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: what is deleted is gone")
             return
-        length = f"{retention['Days']} days" if "Days" in retention else f"{retention.get('Years')} years"
+        length = (
+            count_of(retention["Days"], "day") if "Days" in retention else count_of(retention.get("Years", 0), "year")
+        )
         said = f"every object is locked for {length} ({retention.get('Mode')})"
         step = (
             "claims and probes that are replaced or deleted stay as old versions for as long, and brokers' retention "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,8 @@ from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import human_duration
+
+_log = logging.getLogger(__name__)
 
 _SMALL_MS = 5_000
 _LARGE_MS = 900_000  # S3 refuses requests that were signed so long ago
@@ -75,6 +78,7 @@ def _checksums(store: ObjectStore) -> ProbeAnswer:
             refuses = refuses_damage(store, key)
     finally:
         store.delete([key])
+        _log.debug("probed %s%s, which is deleted again", store.uri, key)
     if is_told and refuses:
         return ProbeAnswer("checksums", ProbeVerdict.OK, "damaged content is refused, and CRC-32C is kept with objects")
     if refuses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 from tiersnap.snapshot.log.restored_log import RestoredLog
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
+
+_log = logging.getLogger(__name__)
 
 _SPARE_BYTES = 64 << 20
 
@@ -59,6 +62,7 @@ def carry_out(
         try:
             done.append((plan, restore_partition(store, target, plan, talk)))
         except TiersnapError as error:
+            _log.debug("%s failed, and what comes after it is not begun", plan.folder.name)
             return Restored(tuple(done), error, tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*")))
     return Restored(tuple(done))
 
@@ -89,10 +93,11 @@ def restore_partition(
     folder, chain = plan.folder, plan.folder.chain
     for name in plan.leftovers:
         discard(target.path / name)
+        _log.info("deleted %s, which an earlier restore left", target.path / name)
     if plan.action is RestoreAction.COMPARE:
         found = compare_folder(store, folder, target.path)
     else:
-        talk(f"fetching {len(chain.pieces)} segments of {folder.name}, {human_bytes(chain.size)}")
+        talk(f"fetching {count_of(len(chain.pieces), 'segment')} of {folder.name}, {human_bytes(chain.size)}")
         built, found = build_folder(store, folder, target.path)
     # A broker that checked every segment would fold the producers from them that are not to be there.
     checks_all = bool(found.doubts) and not folder.empty_state

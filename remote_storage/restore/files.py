@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from tiersnap.remote_storage.upload.uploader import fetch_segment
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c_of_file
 from tiersnap.snapshot.log.segment_scan import SegmentScan
+
+_log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1 << 20
 
@@ -83,6 +86,7 @@ def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, 
         folder.remove(part)
         part = cut
     folder.rename(part, name)
+    _log.debug("fetched %s of segment %s", folder.path / name, piece.copy.segment_id)
 
 
 def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:

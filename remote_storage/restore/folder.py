@@ -11,6 +11,7 @@ An existing folder is compared instead, file by file, and never written to.
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 from collections import deque
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
 from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
 from tiersnap.snapshot.regular_file import read_regular
+
+_log = logging.getLogger(__name__)
 
 UNFINISHED = "tiersnap-restore."
 _FETCHES_AT_ONCE = 4
@@ -134,12 +137,14 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
         except CorruptDataError as error:
             # Be it the disk or the tier that damaged it, the next attempt fetches it anew.
             if isinstance(base_offset := error.attrs.get("base_offset"), int):
+                _log.debug("%s: segment %d is to be fetched anew", folder.path, base_offset)
                 folder.remove(f"{base_offset:020d}.log")
             raise
         for name in folder.names():
             if name not in files.names:
                 folder.remove(name)
         folder.sync()
+        _log.debug("%s has all of its files", folder.path)
     return folder.path, found
 
 

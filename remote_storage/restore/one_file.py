@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -24,6 +25,8 @@ from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_at
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, UsageError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.log.segment_scan import SegmentScan
+
+_log = logging.getLogger(__name__)
 
 
 def copies_with(
@@ -109,6 +112,7 @@ class RemoteFile:
                 raise _there(path)
             part.replace(path)
             sync_directory(path.parent)
+            _log.info("wrote %s", path)
         except OSError as error:
             raise cannot_write(path, error) from error
         finally:

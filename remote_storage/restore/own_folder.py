@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.snapshot.regular_file import read_regular
+
+_log = logging.getLogger(__name__)
 
 MARKER = "tiersnap-restore.json"
 PART = ".part"
@@ -54,6 +57,7 @@ class OwnFolder:
                 file.write(json.dumps({"version": 1, "plan": plan}).encode("ascii"))
             _give(folder._descriptor, os.fstat(directory))
             os.fsync(directory)
+            _log.debug("made %s", path)
         finally:
             os.close(directory)
         return folder
@@ -90,6 +94,7 @@ class OwnFolder:
 
     def rename(self, name: str, new_name: str) -> None:
         """Put a file in place of another."""
+        _log.debug("%s becomes %s", self.path / name, new_name)
         os.rename(name, new_name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:
@@ -146,6 +151,7 @@ def remove_own(path: Path) -> None:
     parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         shutil.rmtree(path.name, dir_fd=parent)
+        _log.debug("deleted %s", path)
     finally:
         os.close(parent)
 

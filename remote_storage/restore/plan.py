@@ -28,6 +28,7 @@ from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, Usa
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
 from tiersnap.snapshot.log.restored_log import OpenTransaction
+from tiersnap.snapshot.units import count_of
 
 _MOST_NAMED = 5
 
@@ -198,7 +199,7 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
     for piece in plan.chain.pieces:
         name, size = f"{piece.start_offset:020d}.log", piece.copy.metadata.segment_size
         if piece.is_whole and found[name] != size:
-            raise folder_differs(folder, f"{name} has {found[name]} bytes, the tier's {size}")
+            raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the tier's {size}")
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[OpenTransaction, ...]:

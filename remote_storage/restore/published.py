@@ -20,6 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.presence.copies import UnusableCopy
 from tiersnap.remote_storage.restore.remote_copies import RemotePartition
+from tiersnap.snapshot.units import count_of
 
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
@@ -59,7 +60,7 @@ def as_published(remote: RemotePartition, published: Published) -> RemotePartiti
     there = {copy.segment_id for copy in remote.copies} | {each.segment_id for each in remote.unusable}
     if not published.keys() & there:
         raise UnknownToClusterError(
-            f"{remote.partition}: the cluster has published none of the {len(there)} segments that are in the store",
+            f"{remote.partition}: the cluster has published none of {count_of(len(there), 'segment')} in the store",
             hint="tiersnap publish tells it of them; to restore them all the same leave out --bootstrap-server",
         )
     if published.keys() & there <= gone:

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
+from tiersnap.snapshot.units import count_of
 
 _REQUESTS_AT_ONCE = 8
 _KEYS = ObjectKeys()
@@ -111,7 +112,7 @@ def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes 
     for index, place in copy.places.items():
         indexes[index] = None if place is None else data[place[0] : place[0] + place[1]]
         if place is not None and len(indexes[index] or b"") != place[1]:
-            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} bytes", key=key)
+            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {count_of(len(data), 'byte')}", key=key)
     return indexes
 
 

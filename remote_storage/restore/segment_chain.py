@@ -23,6 +23,7 @@ from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.lineage import agreed_intervals
+from tiersnap.snapshot.units import count_of
 
 _MOST_GAPS_NAMED = 10
 
@@ -174,7 +175,8 @@ def _check_tail(end_offset: int, unusable: Sequence[UnusableCopy], until: int | 
             for each in newer[:_MOST_GAPS_NAMED]
         )
         raise MissingTailError(
-            f"the log would end at offset {end_offset}, and {len(newer)} newer segments are not usable: {named}",
+            f"the log would end at offset {end_offset}, and "
+            f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {named}",
             hint=f"bring their objects back; or say that the log is to end there: --until {end_offset}",
         )
 

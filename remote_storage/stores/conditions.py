@@ -7,12 +7,15 @@ is not asked for: its keys bear the id of one attempt, so nobody else writes the
 
 from __future__ import annotations
 
+import logging
 import uuid
 
 from tiersnap.remote_storage.errors import ConditionsIgnoredError, ObjectChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ObjectExistsError, RemoteStorageError
+
+_log = logging.getLogger(__name__)
 
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 _UNKNOWN = (400, 405, 501)  # answers of servers that do not know a header
@@ -42,6 +45,7 @@ def check_conditions(store: ObjectStore, keys: ObjectKeys) -> None:
             raise
     finally:
         store.delete([key])
+        _log.debug("probed %s%s, which is deleted again", store.uri, key)
 
 
 def _refuses_to_create(store: ObjectStore, key: str, data: bytes) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import errno
 import io
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,6 +42,9 @@ from tiersnap.snapshot.errors import (
     TiersnapError,
     TransientError,
 )
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 _READ_SIZE = 1 << 20
 _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
@@ -81,6 +85,7 @@ class DirectoryStore:
                 temporary.link(folder, name)
             except FileExistsError:
                 return self._same(_described(folder, name, key), key, put)
+        _log.debug("put %s%s, %d bytes", self.uri, key, size)
         return put
 
     def replace(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -93,6 +98,7 @@ class DirectoryStore:
             self._unfinished.locked(),
         ):
             temporary.rename(folder, name)
+        _log.debug("replaced %s%s", self.uri, key)
         return put
 
     def replace_if(self, key: str, data: bytes, etag: str, metadata: Mapping[str, str] | None = None) -> PutResult:
@@ -107,6 +113,7 @@ class DirectoryStore:
                     if found.etag != etag:
                         raise self._changed(key, "changed")
                     temporary.rename(folder, name)
+                    _log.debug("replaced %s%s", self.uri, key)
             except FileNotFoundError as error:
                 raise self._changed(key, "gone") from error
         return put
@@ -156,6 +163,7 @@ class DirectoryStore:
                 with self._use(key), opened_folder(self.root, folders) as folder, self._unfinished.locked():
                     os.unlink(name, dir_fd=folder)
                     os.fsync(folder)
+                    _log.debug("deleted %s%s", self.uri, key)
             except ObjectNotFoundError:
                 continue  # deleted since
             except TiersnapError as error:
@@ -311,7 +319,7 @@ def _copy(source: ByteSource, size: int, file: BinaryIO, name: str, deadline: De
         data = source.read(min(left, _READ_SIZE))
         if not data:
             raise TransientError(
-                f"{name}: the source ended {left} bytes early",
+                f"{name}: the source ended {count_of(left, 'byte')} early",
                 hint="the file was truncated or replaced since it was scanned: scan again",
             )
         crc, left = google_crc32c.extend(crc, data), left - len(data)

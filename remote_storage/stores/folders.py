@@ -7,12 +7,15 @@ the one before (dir_fd, O_NOFOLLOW): who may write there cannot send us elsewher
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+_log = logging.getLogger(__name__)
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Without O_NONBLOCK the open of a FIFO waits for a writer, for ever.
@@ -89,6 +92,7 @@ def _open_inner(folder: int, name: str, *, make: bool) -> int:
             raise
     with suppress(FileExistsError):  # another writer made it
         os.mkdir(name, dir_fd=folder)
+        _log.debug("made the folder %s of a store", name)
     os.fsync(folder)
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
 
@@ -98,6 +102,7 @@ def _make_root(root: Path) -> None:
         return
     _make_root(root.parent)
     root.mkdir(exist_ok=True)
+    _log.debug("made %s", root)
     parent = os.open(root.parent, _FOLDER)
     try:
         os.fsync(parent)

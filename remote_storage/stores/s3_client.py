@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 
 import boto3
@@ -11,6 +12,8 @@ from botocore.config import Config
 
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+
+_log = logging.getLogger(__name__)
 
 
 def client_of(settings: S3Settings) -> BaseClient:
@@ -40,4 +43,5 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)
     client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
     obey_deadlines(client)
+    _log.debug("a client of %s", client.meta.endpoint_url)
     return client

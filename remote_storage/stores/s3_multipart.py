@@ -30,6 +30,7 @@ from tiersnap.remote_storage.stores.s3_integrity import (
 )
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.errors import RemoteStorageError, TransientError
+from tiersnap.snapshot.units import count_of
 
 _ABORT_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -181,7 +182,7 @@ def read_exactly(source: ByteSource, size: int, key: str) -> bytes:
         more = source.read(size - len(data))
         if not more:
             raise TransientError(
-                f"{key}: the source ended {size - len(data)} bytes early",
+                f"{key}: the source ended {count_of(size - len(data), 'byte')} early",
                 hint="the file was truncated or replaced since it was scanned: scan again",
             )
         data += more

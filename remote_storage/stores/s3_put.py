@@ -7,6 +7,7 @@ metadata): who meets its own id made the object, whatever the last answer said.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,9 @@ from tiersnap.remote_storage.stores.deadline import Deadline
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome, PutResult
 from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, is_missing_object, translated
 from tiersnap.snapshot.errors import ObjectExistsError, TransientError
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
 
 PUT_ID = "tiersnap-put-id"
 _ATTEMPTS = 4
@@ -58,7 +62,8 @@ class ConditionalPut:
             if (same := self._same(found, size, crc)) is not None:
                 return same
             raise ObjectExistsError(
-                f"{self.uri}{self.key} exists with other content ({found.size} bytes, {size} were to be written)",
+                f"{self.uri}{self.key} exists with other content ({count_of(found.size, 'byte')}, {size} were to be "
+                "written)",
                 hint="tiersnap overwrites nothing unasked: look at both, then name --replace or another prefix",
                 key=self.key,
             )
@@ -87,6 +92,7 @@ class ConditionalPut:
     def _attempts(self) -> Iterator[int]:
         for attempt in range(_ATTEMPTS):
             if attempt:
+                _log.debug("%s%s: another writer is at it, attempt %d", self.uri, self.key, attempt + 1)
                 time.sleep(_WAIT * 2 ** (attempt - 1))
             self.deadline.check(f"upload of {self.uri}{self.key}")
             yield attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,8 @@ from tiersnap.snapshot.errors import (
     TransientError,
     UsageError,
 )
+
+_log = logging.getLogger(__name__)
 
 _DELETE_BATCH = 1000
 
@@ -203,6 +206,7 @@ class S3Store:
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """See ObjectStore."""
+        _log.debug("aborting an upload of %s%s", self.uri, upload.key)
         with self._call("s3:AbortMultipartUpload", upload.key):
             try:
                 self.client.abort_multipart_upload(
@@ -277,6 +281,7 @@ class S3Store:
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(f"{self.uri}{key}: sent CRC {crc:08x}, the server stored {stored:08x}")
+        _log.debug("put %s%s, %d bytes", self.uri, key, len(data))
         proved = is_proved(response, crc, sent)
         return PutResult(PutOutcome.CREATED, len(data), crc, response.get("ETag", ""), proved=proved)
 
@@ -292,10 +297,12 @@ class S3Store:
         if len(batch) == 1:
             with self._call("s3:DeleteObject", batch[0]):
                 self.client.delete_object(Bucket=self.bucket, Key=self.prefix + batch[0])
+            _log.debug("deleted %s%s", self.uri, batch[0])
             return
         with self._call("s3:DeleteObject", ""):
             objects = [{"Key": self.prefix + key} for key in batch]
             response = self.client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True})
+        _log.debug("asked for the deletion of %d objects below %s", len(batch), self.uri)
         for failed in response.get("Errors", []):
             reason = f"{failed.get('Code', '')}: {failed.get('Message', '')}"
             yield DeleteFailure(failed["Key"].removeprefix(self.prefix), reason)

@@ -8,6 +8,7 @@ dies gives it up. The clock is that of the file system and not of one of its hos
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import time
@@ -21,6 +22,8 @@ from typing import BinaryIO
 from tiersnap.remote_storage.stores.deadline import Deadline, current, earliest
 from tiersnap.remote_storage.stores.folders import entries, new_file, opened_folder
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
+
+_log = logging.getLogger(__name__)
 
 UNFINISHED = ".tiersnap-unfinished"
 _LOCK = "lock"
@@ -90,6 +93,7 @@ class UnfinishedFolder:
             while not _taken(lock):
                 limit.check(f"wait for the lock of {self.root}")
                 time.sleep(0.005)
+            _log.debug("locked %s", self.root)
             yield
         finally:
             os.close(lock)
@@ -123,6 +127,7 @@ class UnfinishedFolder:
             return
         with suppress(FileNotFoundError), opened_folder(self.root, (UNFINISHED,)) as folder:
             os.unlink(name, dir_fd=folder)
+            _log.debug("removed %s, which nobody finishes, below %s", name, self.root)
 
 
 def _taken(lock: int) -> bool:

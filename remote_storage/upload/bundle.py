@@ -22,6 +22,7 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptIndexError, IncompleteBundleError, MissingProducerSnapshotError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
+from tiersnap.snapshot.units import count_of
 
 _ENTRY_LENGTHS = {"offset index": 8, "time index": 12, "transaction index": 34}
 
@@ -98,7 +99,8 @@ class SegmentBundle:
         for name, part in indexes.items():
             if (size := len(part)) % _ENTRY_LENGTHS[name]:
                 raise CorruptIndexError(
-                    f"segment {self.base_offset}: {name} of {size} bytes is not a multiple of {_ENTRY_LENGTHS[name]}",
+                    f"segment {self.base_offset}: {name} of {count_of(size, 'byte')} is not a multiple of "
+                    f"{_ENTRY_LENGTHS[name]}",
                     hint="start the broker once: it rebuilds a damaged index from the segment",
                 )
 

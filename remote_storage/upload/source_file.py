@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 
 from tiersnap.remote_storage.stores.object_store import ByteSource
 from tiersnap.snapshot.errors import TransientError, UsageError
+from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class SourceFile:
         if found.type is not pafs.FileType.File:
             raise self._changed("it is gone")
         if found.size != self.size:
-            raise self._changed(f"it has {found.size} bytes and had {self.size}")
+            raise self._changed(f"it has {count_of(found.size, 'byte')} and had {self.size}")
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
@@ -53,7 +54,7 @@ class SourceFile:
         with self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
-            raise self._changed(f"it has not the {self.size} bytes that were found before")
+            raise self._changed(f"it has not the {count_of(self.size, 'byte')} of before")
         return data
 
     @contextmanager

@@ -8,6 +8,7 @@ attempt deletes what it left; nothing but what a claim names is ever deleted.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -37,6 +38,8 @@ from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
 from tiersnap.snapshot.errors import IncompleteBundleError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.coverage import coverage_of
+
+_log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 # An attempt that loses its claim waits for the copy of the one that took it, for so many times as long as its own took;
@@ -99,6 +102,7 @@ def tier_partition(
         job.check_in_flight(presence)
         job.delete_superseded(presence)
     except TiersnapError as error:
+        _log.debug("not begun with %s: %s", partition, error.message)
         yield job.row(planned[0], error=error)
         return
     for segment in planned:
@@ -139,6 +143,7 @@ class _Job:
     def delete_superseded(self, presence: Presence) -> None:
         for left in presence.superseded:
             self._check_deleted(self.store.delete([key]) for key in left.keys)
+            _log.info("deleted what an earlier attempt left of %s: %d objects", self.partition, len(left.keys))
 
     def tier(self, segment: PlannedSegment, presence: Presence) -> Iterator[Row]:
         """Rows of one segment."""

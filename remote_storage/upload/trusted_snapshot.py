@@ -9,6 +9,7 @@ from tiersnap.snapshot.errors import CorruptSnapshotError, MissingProducerSnapsh
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class TrustedSnapshot:
         name = snapshot_file.file_name(self.offset)
         if self.crc32c is not None and (found := crc32c(self.data)) != self.crc32c:
             raise SnapshotChangedError(
-                f"{name}: {len(self.data)} bytes with CRC {found:08x}, the one that was computed or compared had "
-                f"CRC {self.crc32c:08x}",
+                f"{name}: {count_of(len(self.data), 'byte')} with CRC {found:08x}, the one that was computed or "
+                f"compared had CRC {self.crc32c:08x}",
                 hint="run the same command again: it compares anew",
                 offset=self.offset,
             )

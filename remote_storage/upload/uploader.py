@@ -30,6 +30,7 @@ from tiersnap.snapshot.errors import (
     TiersnapError,
     TransientError,
 )
+from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
 FETCH_SIZE = 8 << 20
@@ -190,8 +191,8 @@ def _prove(store: ObjectStore, key: str, put: PutResult) -> None:
         raise TransientError(f"{store.uri}{key}: not there after it was written", hint="run the same command again")
     if found.size != put.size or found.crc32c not in {None, put.crc32c}:
         raise RemoteStorageError(
-            f"{store.uri}{key}: wrote {put.size} bytes with CRC {put.crc32c:08x}, the store has {found.size} bytes"
-            + ("" if found.crc32c is None else f" with CRC {found.crc32c:08x}"),
+            f"{store.uri}{key}: wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, the store has "
+            f"{count_of(found.size, 'byte')}" + ("" if found.crc32c is None else f" with CRC {found.crc32c:08x}"),
             hint="run the same command again; if it recurs, the store is not to be trusted with this",
             key=key,
         )

@@ -18,6 +18,7 @@ from tiersnap.snapshot.dump.log_probe import LogProbe, open_log_probe
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
 from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.units import count_of
 
 
 class _IndexContents:
@@ -100,8 +101,8 @@ class OffsetIndexContents(_IndexContents):
                     later += 1
         if later:
             self.judgement.notes.append(
-                f"{self.file.path}: {later} entries name a later offset than the batch at their position, as when a "
-                "broker appends several batches at once; look-ups are right"
+                f"{self.file.path}: {count_of(later, 'entry names', 'entries name')} a later offset than the batch at "
+                "their position, as when a broker appends several batches at once; look-ups are right"
             )
         return readable
 

@@ -14,6 +14,7 @@ from tiersnap.snapshot.dump.log_entries import ENTRY_DTYPE, STOPPED, EntriesEnd,
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.units import count_of
 
 _DELETE_HORIZON_MASK = 0x40
 _CODECS = (*kafka_text.CODECS, "5", "6", "7")
@@ -118,7 +119,9 @@ class LogContents:
                 )
         elif trailing:
             self._add(
-                FindingKind.TRUNCATED_SEGMENT, end.valid_bytes, f"the last batch is cut: {trailing} bytes left over"
+                FindingKind.TRUNCATED_SEGMENT,
+                end.valid_bytes,
+                f"the last batch is cut: {count_of(trailing, 'byte')} left over",
             )
         else:
             self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a closed segment")

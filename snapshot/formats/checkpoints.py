@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.units import count_of
 
 _VERSION = "0"
 _ZERO_TOPIC_ID = "A" * 22
@@ -50,7 +51,7 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
         if len(row) != fields:
             raise CorruptCheckpointError(f"{name}: line {number} has {len(row)} fields, expected {fields}")
     if len(rows) != int(count):
-        raise CorruptCheckpointError(f"{name}: {len(rows)} entries, {count} expected from line 2")
+        raise CorruptCheckpointError(f"{name}: {count_of(len(rows), 'entry', 'entries')}, {count} expected from line 2")
     return rows
 
 

@@ -20,6 +20,7 @@ import struct
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import CorruptRecordError
+from tiersnap.snapshot.units import count_of
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # Far above what a coordinator writes (message.max.bytes), far below what would fill a host's memory.
@@ -82,7 +83,7 @@ def _snappy(data: bytes, largest: int) -> bytes:
         (length,) = struct.unpack_from(">i", data, position)
         position += 4
         if not 0 <= length <= len(data) - position:
-            raise ValueError(f"a snappy block of {length} bytes, {len(data) - position} are left")
+            raise ValueError(f"a snappy block of {count_of(length, 'byte')}, {len(data) - position} are left")
         blocks.append(_snappy_block(data[position : position + length], largest))
         size += len(blocks[-1])
         if size > largest:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import struct
 
+from tiersnap.snapshot.units import count_of
+
 _MAX_SHIFT = 28
 
 
@@ -51,7 +53,9 @@ class FlexibleReader:
         if count < 0:
             raise ValueError(f"a length of {count} before byte {self._position}")
         if end > len(self._data):
-            raise ValueError(f"ends at byte {len(self._data)}, {count} bytes were to come from byte {self._position}")
+            raise ValueError(
+                f"ends at byte {len(self._data)}, {count_of(count, 'byte')} more to come from byte {self._position}"
+            )
         data = self._data[self._position : end]
         self._position = end
         return data
@@ -87,4 +91,6 @@ class FlexibleReader:
     def ensure_end(self) -> None:
         """Raises ValueError unless all was read."""
         if self._position != len(self._data):
-            raise ValueError(f"{len(self._data) - self._position} bytes follow the message")
+            raise ValueError(
+                f"{count_of(len(self._data) - self._position, 'byte follows', 'bytes follow')} the message"
+            )

@@ -28,6 +28,7 @@ import numpy as np
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.units import count_of
 
 VERSION = 1
 _HEADER = struct.Struct(">hIi")  # version, crc, entry count
@@ -60,7 +61,9 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     hint = "brokers skip or delete such a file; `tiersnap repair` rebuilds it from the log"
     if len(data) < HEADER_LENGTH:
         raise CorruptSnapshotError(
-            f"{name}: {len(data)} bytes, a snapshot has at least {HEADER_LENGTH}", hint=hint, found=len(data)
+            f"{name}: {count_of(len(data), 'byte')}, a snapshot has at least {HEADER_LENGTH}",
+            hint=hint,
+            found=len(data),
         )
     version, crc, count = _HEADER.unpack_from(data)
     if version != VERSION:
@@ -68,7 +71,8 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     expected_length = HEADER_LENGTH + ENTRY_LENGTH * count
     if len(data) != expected_length:
         raise CorruptSnapshotError(
-            f"{name}: {len(data)} bytes, {expected_length} expected for the {count} entries counted at byte 6",
+            f"{name}: {count_of(len(data), 'byte')}, {expected_length} expected for "
+            f"{count_of(count, 'entry', 'entries')} counted at byte 6",
             hint=hint,
         )
     actual = crc32c(memoryview(data)[_CRC_START:])

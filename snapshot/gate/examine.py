@@ -17,6 +17,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.partition_replay import Replay, local_replay
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
     )
     parts = [f"no {name}" for name, file, _ in indexes[:2] if file is None]
     parts += [
-        f"no whole {name} ({file.size} bytes are no multiple of {length})"
+        f"no whole {name} ({count_of(file.size, 'byte')}, no multiple of {length})"
         for name, file, length in indexes
         if file is not None and file.size % length
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.units import count_of
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.
@@ -35,4 +36,4 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
 def next_steps(verdicts: Mapping[Verdict, int]) -> list[str]:
     """A line for each verdict that a person must clear, with what clears it."""
     waiting = [each for each in (*_REFUSED, *_NOT_READ, Verdict.CORRUPT_SEGMENT) if verdicts.get(each)]
-    return [f"{verdicts[each]} segments {each}: {NEXT_STEP[each]}" for each in waiting]
+    return [f"{count_of(verdicts[each], 'segment')} {each}: {NEXT_STEP[each]}" for each in waiting]

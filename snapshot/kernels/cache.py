@@ -12,11 +12,14 @@ loaded as code, so that folder counts only if nobody else can write to it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import stat
 import sys
 import tempfile
 from pathlib import Path
+
+_log = logging.getLogger(__name__)
 
 VARIABLE = "NUMBA_CACHE_DIR"
 _PACKAGE = Path(__file__).resolve().parent
@@ -30,6 +33,7 @@ def ensure_place() -> None:
     if given and Path(given).name == name:
         return
     os.environ[VARIABLE] = str(_place(Path(given) if given else None) / name)
+    _log.debug("compiled kernels are kept in %s", os.environ[VARIABLE])
     if "numba" in sys.modules:
         sys.modules["numba"].config.reload_config()
 

@@ -152,11 +152,13 @@ def check_times(rows, entries, largest_scan, state):
     count = entries.size
     for i in range(rows.size):
         row = rows[i]
+        has_grown = row.max_timestamp > largest
         largest = max(largest, row.max_timestamp)
         while met < count and entries[met].offset <= row.base_offset + row.last_offset_delta:
             if entries[met].offset < row.base_offset:
                 return NO_SUCH_OFFSET
-            if entries[met].timestamp != row.max_timestamp or row.max_timestamp != largest:
+            # A look-up begins at the entry: batches before it that have the timestamp as well would not be found.
+            if entries[met].timestamp != row.max_timestamp or not has_grown:
                 return NOT_LARGEST_TIMESTAMP
             met += 1
         said = entries[met - 1].timestamp if met else np.int64(-1)

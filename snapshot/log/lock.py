@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from pathlib import Path
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import LogDirInUseError
 from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
+
+_log = logging.getLogger(__name__)
 
 # A link would be created elsewhere, and given away there.
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -41,6 +44,7 @@ def locked(log_dir: Path) -> Iterator[None]:
                 f"{log_dir}: a broker is running on this directory (it holds .lock)",
                 hint="stop the broker first: it reads snapshots only when it opens a partition; reading is always safe",
             ) from error
+        _log.debug("locked %s", path)
         yield
     finally:
         # Closing gives the lock back. The file stays, as a broker leaves it: who unlinks it may unlink another's lock.

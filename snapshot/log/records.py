@@ -21,6 +21,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.windows import Windows, open_windows
+from tiersnap.snapshot.units import count_of
 
 
 class LogRecord(NamedTuple):
@@ -70,7 +71,7 @@ class SegmentRecords:
         end = int(batches["position"][-1]) + rb.LOG_OVERHEAD + int(batches["batch_length"][-1])
         window = windows.read(start, end - start)
         if window.size < end - start:
-            message = f"cut to {start + window.size} bytes while it was read"
+            message = f"cut to {count_of(start + window.size, 'byte')} while it was read"
             self.findings.append(Finding(FindingKind.UNREADABLE_FILE, self._path, -1, message))
             return
         is_compressed = (batches["attributes"] & rb.CODEC_MASK) != 0
@@ -114,7 +115,7 @@ class SegmentRecords:
         if end.finding is not None and end.finding.kind is not FindingKind.EMPTY_SEGMENT:
             self.findings.append(end.finding)
         if end.legacy_count:
-            message = f"{end.legacy_count} entries of magic 0 or 1, which are not read here"
+            message = f"{count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1, not read here"
             self.findings.append(Finding(FindingKind.BAD_MAGIC, self._path, -1, message))
 
 

@@ -29,6 +29,7 @@ from tiersnap.snapshot.state.partition_replay import replay_partition
 from tiersnap.snapshot.state.producer_state import NONE
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
+from tiersnap.snapshot.units import count_of
 
 _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"
 
@@ -267,7 +268,7 @@ class _Pass:
                 data = tier.transaction_index
             elif tier.offset_index is not None and not np.array_equal(theirs, ours):
                 self._found.doubts.append(
-                    f"{name}: {theirs.size} aborted transactions, the log has {ours.size} or others"
+                    f"{name}: {count_of(theirs.size, 'aborted transaction')}, the log has {ours.size} or others"
                 )
         except CorruptIndexError as error:
             self._found.doubts.append(error.message)

@@ -16,6 +16,7 @@ from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.digest import START
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold
+from tiersnap.snapshot.units import count_of
 
 # Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
 _ROWS = 8192
@@ -173,7 +174,7 @@ class SegmentWalk:
         if size == 0:
             return Finding(FindingKind.EMPTY_SEGMENT, self._path, -1, "0 bytes in a closed segment")
         if valid_bytes < size:
-            message = f"the last batch is cut: {size - valid_bytes} bytes left over in a closed segment"
+            message = f"the last batch is cut: {count_of(size - valid_bytes, 'byte')} left over in a closed segment"
             return Finding(FindingKind.TRUNCATED_SEGMENT, self._path, valid_bytes, message)
         if state["last_offset"] >= self._next_base_offset:
             message = f"last offset expected below {self._next_base_offset}, found {state['last_offset']}"

@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from tiersnap.snapshot.log import bus_error
 from tiersnap.snapshot.regular_file import open_regular
+from tiersnap.snapshot.units import count_of
 
 WINDOW_BYTES = 32 << 20
 _CACHED_BYTES = 1 << 20
@@ -85,7 +86,7 @@ class MappedWindows:
             return
         bus_error.forget(self._watched)
         if size < self.size:
-            said = f"cut from {self.size} bytes to {size} while it was read"
+            said = f"cut from {count_of(self.size, 'byte')} to {size} while it was read"
             raise OSError(errno.ESTALE, said, self._path)
         if self._watched.is_cut:
             raise OSError(errno.EIO, "a page of it cannot be read, or was cut off for a while", self._path)

@@ -6,7 +6,7 @@ live broker indexes by append and not by batch, so a follower has one entry for 
     offset index   every position is where a batch starts; every offset is the last one of a batch that starts there or
                    behind; no batch lies more than LARGEST_SCAN bytes behind an indexed one (or the start of the
                    segment); it is not empty where a recovery would write an entry
-    time index     every entry has the largest timestamp up to a batch that has it and an offset in that batch
+    time index     every entry has the largest timestamp up to the first batch that has it and an offset in that batch
                    (brokers before 3.0 name the record, not the last offset of the batch); where the timestamp has
                    grown, an entry says so within LARGEST_SCAN bytes; the last one is the segment's largest
     transaction    exactly the aborted transactions whose markers lie in the segment; where it is not known which

@@ -17,7 +17,7 @@ from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span,
 from tiersnap.snapshot.report.severity import WAITING
 from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
 from tiersnap.snapshot.state.trust import SnapshotVerdict
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import human_bytes, noun_of
 
 # A sliver of a bar or a timeline must still be seen; per cent of its width.
 _MIN_WIDTH = 0.15
@@ -91,7 +91,7 @@ def difference(size: int) -> str:
 
 def many(count: int, noun: str) -> str:
     """1, 'segment' -> '1 segment'; 2 -> '2 segments'."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun_of(count, noun)}"
 
 
 def share(part: int, whole: int) -> str:

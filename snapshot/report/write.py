@@ -15,6 +15,7 @@ What lies beside is found here as well: the runs before are those that this fold
 from __future__ import annotations
 
 import gzip
+import logging
 import os
 import re
 import secrets
@@ -33,6 +34,8 @@ from tiersnap.snapshot.report.html_page import detail_files, runs_html, to_html,
 from tiersnap.snapshot.report.html_questions import failover_html, lost_html
 from tiersnap.snapshot.report.kept_runs import read_heads, read_states
 from tiersnap.snapshot.report.model import Report
+
+_log = logging.getLogger(__name__)
 
 _DETAIL = re.compile(r"(?:[0-9]+|topics)-[0-9]+\.js")
 
@@ -113,6 +116,7 @@ def _replace(path: Path, chunks: Iterable[str]) -> Path:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _log.debug("wrote %s", path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tiersnap.snapshot.risk.waiting import Wait
-from tiersnap.snapshot.units import human_bytes, human_duration
+from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Columns of PARTITION_RISK that are added up, and those of which the greatest counts.
 ADDED = (
@@ -58,7 +58,7 @@ class Totals:
     def sentences(self) -> dict[str, str]:
         """One a question, by its name."""
         if not self.blocked:
-            return {"risk": f"no closed segment of {self.partitions} partitions lacks a right snapshot"}
+            return {"risk": f"no closed segment of {count_of(self.partitions, 'partition')} lacks a right snapshot"}
         return {
             "empty_snapshots": self._empty(),
             "waiting": self._waiting(),
@@ -70,24 +70,27 @@ class Totals:
         said = []
         if sums["lost"]:
             ends = "never by itself" if self.endless else f"in {human_duration(sums['exposed_ms'])}"
-            said.append(f"would not know {_counted(sums['lost'], 'producer')}, which ends {ends}")
+            said.append(f"would not know {count_of(sums['lost'], 'producer')}, which ends {ends}")
         if sums["degraded"]:
-            said.append(f"would know less than the leader of {_counted(sums['degraded'], 'producer')}")
+            said.append(f"would know less than the leader of {count_of(sums['degraded'], 'producer')}")
         if sums["doubled"]:
             said.append(
-                f"would append up to {_counted(sums['doubled_records'], 'record')} of {sums['doubled']} once more if "
+                f"would append up to {count_of(sums['doubled_records'], 'record')} of {sums['doubled']} once more if "
                 f"they were sent again, {sums['doubled_automatically']} of these by clients on their own"
             )
         if sums["aborted_records"]:
-            said.append(f"would serve {_counted(sums['aborted_records'], 'aborted record')} as committed")
+            said.append(f"would serve {count_of(sums['aborted_records'], 'aborted record')} as committed")
         if not said:
             said.append("would lack nothing: all producers below it have written again, or are dropped by now")
         text = "a follower that began with one " + "; ".join(said)
-        return f"{text}; {self.unread} partitions cannot be replayed to their end" if self.unread else text
+        return f"{text}; {count_of(self.unread, 'partition')} cannot be replayed to their end" if self.unread else text
 
     def _waiting(self) -> str:
         sums = self.sums
-        start = f"{sums['waiting_segments']} segments wait, {human_bytes(sums['untiered_bytes'])} cannot be tiered"
+        start = (
+            f"{count_of(sums['waiting_segments'], 'segment waits', 'segments wait')}, "
+            f"{human_bytes(sums['untiered_bytes'])} cannot be tiered"
+        )
         stuck = self.by_wait.get(str(Wait.STUCK_TIERING_ENABLED), 0)
         if stuck:
             return f"{start}; tiering is enabled, so waiting never ends: what cannot be copied is not deleted"
@@ -96,7 +99,7 @@ class Totals:
         endless = self.by_wait.get(str(Wait.FOR_EVER), 0)
         if endless == self.blocked:
             return f"{start}; no retention ever removes them"
-        return f"{end}; {endless} partitions would wait for ever" if endless else end
+        return f"{end}; {count_of(endless, 'partition')} would wait for ever" if endless else end
 
     def _replay(self) -> str:
         ways = {
@@ -109,7 +112,3 @@ class Totals:
             for way, words in ways.items()
         ]
         return f"a replay reads {', '.join(read)}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -28,6 +28,7 @@ from tiersnap.snapshot.simulate.replica import (
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.units import count_of
 
 ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHER)
 
@@ -138,4 +139,7 @@ def _said(found: Replicas) -> Iterator[str]:
     if not found.is_whole:
         yield f"{name}: not simulated, the log cannot be replayed to its end"
     if found.expired:
-        yield f"{name}: {found.expired} producers are left out, every broker has dropped them by now"
+        yield (
+            f"{name}: {count_of(found.expired, 'producer is', 'producers are')} left out, every broker has dropped "
+            "them by now"
+        )

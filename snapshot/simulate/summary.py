@@ -9,6 +9,7 @@ from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.what_if import WriteClass
+from tiersnap.snapshot.units import count_of
 
 # The counts of a Tally, which add up over partitions.
 TALLIED = ("producers", "unknown", "doubled", "doubled_older", "refused", "unrecognized", "zombies")
@@ -61,26 +62,22 @@ class Tally:
             return "If this replica became leader now, nobody would notice: no producer is alive."
         parts = []
         if self.unknown:
-            parts.append(f"it would not know {self.unknown} of {self.producers} producers")
+            parts.append(f"it would not know {self.unknown} of {count_of(self.producers, 'producer')}")
         else:
-            parts.append(f"it would know all of {self.producers} producers")
+            parts.append(f"it would know all of {count_of(self.producers, 'producer')}")
         if self.doubled:
             parts.append(f"append the last batch of {self.doubled} a second time if it was sent again")
         if self.doubled_older:
-            parts.append(f"append {_count(self.doubled_older, 'older batch', 'older batches')} likewise")
+            parts.append(f"append {count_of(self.doubled_older, 'older batch', 'older batches')} likewise")
         if not (self.doubled or self.doubled_older):
             parts.append("append nothing twice")
         if self.refused:
             parts.append(f"refuse the next batch of {self.refused}")
         if self.unrecognized:
             parts.append(
-                f"refuse {_count(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
+                f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
             )
         if self.zombies:
-            parts.append(f"let {_count(self.zombies, 'fenced instance', 'fenced instances')} write")
+            parts.append(f"let {count_of(self.zombies, 'fenced instance')} write")
         *most, last = parts
         return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {self.era.releases})."
-
-
-def _count(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

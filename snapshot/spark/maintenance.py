@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+_log = logging.getLogger(__name__)
 
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
@@ -121,6 +124,7 @@ def _one(
         delta.optimize().executeCompaction()
         with _few_listing_tasks(warehouse.spark):
             delta.vacuum(vacuum_after_hours)
+        _log.info("maintained %s: %d superseded rows went", warehouse.path(table), superseded)
     detail = delta.detail().select("numFiles", "sizeInBytes").first()
     files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
     return Maintained(table, before, superseded, files, size)

@@ -5,6 +5,7 @@ The format version lies in the metadata of each table's first column, where ever
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -20,6 +21,8 @@ from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERS
 from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 from tiersnap.snapshot.tables.trouble import of_table
+
+_log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
 # Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
@@ -103,6 +106,7 @@ class Warehouse:
         writer.option("userMetadata", f'{{"tiersnap_run_id":"{run_id}"}}').save(self.path(table))
         self._known[table] = True
         self.commits += 1
+        _log.info("committed to %s", self.path(table))
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

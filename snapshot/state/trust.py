@@ -20,6 +20,7 @@ from enum import StrEnum
 import numpy as np
 
 from tiersnap.snapshot.state.producer_state import NONE
+from tiersnap.snapshot.units import count_of
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 # `harmful_until` where a transaction is open: no broker ever drops such an entry.
@@ -215,17 +216,17 @@ def _words(
 ) -> str:
     parts = []
     if lacking and not found:
-        parts.append(f"empty, and the log holds {lacking} producers")
+        parts.append(f"empty, and the log holds {count_of(lacking, 'producer')}")
     elif lacking:
-        parts.append(f"lacks {lacking} of {computed} producers in the log")
+        parts.append(f"lacks {lacking} of {count_of(computed, 'producer')} in the log")
     if differing:
-        parts.append(f"{differing} producers differ from the log")
+        parts.append(f"{count_of(differing, 'producer differs', 'producers differ')} from the log")
     if forgotten:
-        parts.append(f"{forgotten} producers came back without their coordinator epoch")
+        parts.append(f"{count_of(forgotten, 'producer')} came back without the coordinator epoch")
     if unexplained:
-        parts.append(f"knows {unexplained} producers that the log does not hold")
+        parts.append(f"knows {count_of(unexplained, 'producer')} that the log does not hold")
     if parts:
         return "; ".join(parts)
     if extending:
-        return f"also knows {extending} producers by batches {gap}"
-    return f"equals the log: {found} producers"
+        return f"also knows {count_of(extending, 'producer')} by batches {gap}"
+    return f"equals the log: {count_of(found, 'producer')}"

@@ -16,7 +16,7 @@ from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
 from tiersnap.snapshot.transactions.hanging import JudgedTransaction, judge_transaction
 from tiersnap.snapshot.transactions.open_transactions import OpenTransaction, open_transactions
 from tiersnap.snapshot.transactions.producers import PartitionProducers, replay_to_end
-from tiersnap.snapshot.transactions.transaction_log import TransactionLog, read_transaction_log
+from tiersnap.snapshot.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 
 
 class HangingSearch:
@@ -31,18 +31,20 @@ class HangingSearch:
         *,
         check_crc: bool = True,
         stops_at_unknown: bool = False,
+        watch: Watch = iter,
     ) -> None:
         """Arguments as those of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
         self._log_dirs, self._partition_count = log_dirs, partition_count
         self._max_transaction_timeout, self._as_of = max_transaction_timeout, as_of
         self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
+        self._watch = watch
         self.findings: list[Finding] = []
 
     def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
         """The open transactions of these partitions, judged by the transaction log of all directories."""
         seen = [
             (log_dir, partition, transaction)
-            for log_dir, partition in partitions
+            for log_dir, partition in self._watch(partitions)
             for transaction in self._opened(log_dir, partition)
         ]
         log = read_transaction_log(
@@ -50,6 +52,7 @@ class HangingSearch:
             partition_count=self._partition_count,
             check_crc=self._check_crc,
             stops_at_unknown=self._stops_at_unknown,
+            watch=self._watch,
         )
         judged = []
         looked_again: dict[str, set[tuple[int, int]]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyarrow import fs
@@ -14,7 +14,9 @@ from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.transactions.coordinator import CoordinatorStates, TransactionRecord, newest_states, read_record
 from tiersnap.snapshot.transactions.partitioner import likely_counts, partition_of
 from tiersnap.snapshot.transactions.transitions import impossible
+from tiersnap.snapshot.units import count_of
 
+Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
 _SHOWN = 20
 # A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
 _HIDES_STATES = frozenset(FindingKind) - {
@@ -65,7 +67,10 @@ class TransactionLog:
             said = f"no partition of {TOPIC} is here"
         elif self.missing:
             named = ", ".join(map(str, self.missing[:_SHOWN])) + (", …" if len(self.missing) > _SHOWN else "")
-            said = f"not here, or not read to its end, of the {self.partition_count} partitions of {TOPIC}: {named}"
+            said = (
+                f"not here, or not read to its end, of the {count_of(self.partition_count, 'partition')} of {TOPIC}: "
+                f"{named}"
+            )
         elif not self.is_count_sure:
             said = f"too few transactional ids to tell how many partitions {TOPIC} has: give --partition-count"
         else:
@@ -79,22 +84,23 @@ def read_transaction_log(
     partition_count: int | None = None,
     check_crc: bool = True,
     stops_at_unknown: bool = False,
+    watch: Watch = iter,
 ) -> TransactionLog:
     """Read every partition of `__transaction_state` in these directories.
 
     Args:
         partition_count: the topic's (transaction.state.log.num.partitions); None infers it from where the ids are.
         stops_at_unknown: read a partition up to the first value of an unknown version alone, as brokers before 4.3 do.
+        watch: hands on the partitions, and sees how far it is.
     """
-    found = [
-        _read_partition(
-            log_dir.filesystem,
-            read_partition(log_dir.filesystem, path, log_dir.checkpoints),
-            check_crc,
-            stops_at_unknown=stops_at_unknown,
-        )
+    partitions = (
+        (log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints))
         for log_dir in log_dirs
         for path in _folders(log_dir)
+    )
+    found = [
+        _read_partition(log_dir.filesystem, partition, check_crc, stops_at_unknown=stops_at_unknown)
+        for log_dir, partition in watch(partitions)
     ]
     numbers = {each.number for each in found}
     states = newest_states(record for each in found for record in each.records)
@@ -174,7 +180,7 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: s
     """Partitions that should not be there, and partitions with ids that no coordinator looks for there."""
     for number in sorted(numbers):
         if number >= count:
-            message = f"{TOPIC}-{number} is here, and the topic is said to have {count} partitions"
+            message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"
             yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.spark
+
+LOGS = Path(__file__).parents[2] / "jobs/demonstration/demo_data"
 
 
 def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_path: Path) -> None:
@@ -23,3 +29,60 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     assert "nothing to do: no object was written and no Delta version committed" in again
     for page in ("report", "report-again"):
         assert (tmp_path / "demo" / page / "index.html").stat().st_size > 0
+    blocked = closed_segments()
+    missing = [each for each in blocked if not each.snapshot.exists()]
+    behind = len(blocked) - len({each.folder for each in missing})
+    before, after = (tmp_path / "demo" / found for found in (first_page(ran.stderr), "report/index.html"))
+    assert_page(
+        before,
+        f"Waiting {human(blocked)} 100 %, {len(blocked)} segments, most for MISSING_SNAPSHOT",
+        f"in {behind} segments behind them in ledger-0 , ledger-1",
+        f"{len(missing)} MISSING",
+        f"tiersnap repair {LOGS} --apply",
+        f"tiersnap run --source {LOGS} --remote s3://tiersnap-demo/tiers --apply",
+        *(f"no {each.snapshot.name}" for each in missing if each.is_first),
+    )
+    assert_page(
+        after,
+        "Everything that may be tiered is tiered",
+        f"wrote {len(missing)} producer snapshots and tiered {len(blocked)} segments",
+        f"In remote storage 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
+        f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",
+        "2 partitions MISSING_SNAPSHOT → ALREADY_TIERED",
+        "tiersnap report diff ",
+    )
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closed segment by the names of files alone; a broker tiers it with the snapshot where the next one begins."""
+
+    folder: str
+    size: int
+    snapshot: Path
+    is_first: bool
+
+
+def closed_segments() -> list[Closed]:
+    return [
+        Closed(folder.name, log.stat().st_size, folder / f"{following.stem}.snapshot", log == logs[0])
+        for folder in sorted(LOGS.glob("ledger-*"))
+        for logs in [sorted(folder.glob("*.log"))]
+        for log, following in pairwise(logs)
+    ]
+
+
+def human(segments: list[Closed]) -> str:
+    return f"{sum(each.size for each in segments) / 1024:.1f} KiB"
+
+
+def first_page(said: str) -> str:
+    return re.findall(r"^Before: .*?/demo/(.*)$", said, re.MULTILINE)[0]
+
+
+def assert_page(page: Path, *sentences: str) -> None:
+    """See that a reader finds the sentences in the page."""
+    text = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    seen = " ".join(html.unescape(text).split())
+    for each in sentences:
+        assert each in seen, (each, page.name)

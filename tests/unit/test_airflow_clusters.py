@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from tests.reference.command import tiersnap
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
+from tiersnap.jobs.airflow.ending import Ending, ending_of, exit_code_in, is_over
 from tiersnap.jobs.airflow.outcome import in_words, read_outcome, run_id
 from tiersnap.jobs.command_line.cli import cli
 from tiersnap.jobs.command_line.output import Output
@@ -85,4 +86,35 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
     assert "tiered 2 segments" in first
-    assert second.startswith("ABOVE_LSO: 1 segments; next: wait for replication")
+    assert second.startswith("ABOVE_LSO: 1 segment; next: wait for replication")
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        (0, Ending.DONE),
+        (1, Ending.AGAIN),
+        (2, Ending.FAIL),
+        (3, Ending.WAIT),
+        (4, Ending.DONE),
+        (5, Ending.DONE),
+        (6, Ending.DONE),
+        (130, Ending.AGAIN),
+        (-9, Ending.AGAIN),
+    ],
+)
+def test_an_exit_code_ends_the_task_as_the_page_for_airflow_says(code: int, ending: Ending) -> None:
+    said = f"Cannot execute: spark-submit --master local run.py. Error code is: {code}."
+    assert ending_of(exit_code_in(said)) is ending
+
+
+def test_a_submit_that_names_no_exit_code_is_tried_again() -> None:
+    assert ending_of(exit_code_in("spark-submit was not found")) is Ending.AGAIN
+
+
+def test_a_task_waits_until_its_time_is_over_and_no_longer() -> None:
+    since, most = datetime(2026, 11, 23, tzinfo=UTC), timedelta(hours=6)
+    assert not is_over(since, since, most)
+    assert not is_over(since, since + most - timedelta(seconds=1), most)
+    assert is_over(since, since + most, most)
+    assert is_over(since, since, timedelta(0)), "who waits for nothing fails at once"

@@ -58,7 +58,7 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
         ran = tiersnap("doctor", log_dir, output="table")
         assert f"running  yes: process {pid} holds .lock" in ran.out
     assert_said(ran, 4)
-    assert "1 segments: MISSING_SNAPSHOT" in ran.out
+    assert "1 segment: MISSING_SNAPSHOT" in ran.out
     steps = [f"tiersnap repair {log_dir}   shows", "stop the broker", f"tiersnap repair {log_dir} --apply", "start the"]
     places = [ran.out.index(step) for step in steps]
     assert places == sorted(places)
@@ -104,7 +104,7 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
         file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert "1 partitions have lost an .index" in ran.out
+    assert "1 partition has lost an .index" in ran.out
     assert "next     start the broker once and stop it: it makes lost indexes again" in ran.out
     assert "repair" not in ran.out
     with broker(log_dir):

@@ -170,7 +170,7 @@ def test_a_damaged_text_file_is_damage_and_no_crash(dump, form: str) -> None:
     Path("partition.metadata").write_bytes(b"version: 0\ntopic_id: \xff\n")
     code, out, err = dump("--output", form, "leader-epoch-checkpoint", "partition.metadata")
     assert code == 5
-    assert "1 entries, 2 expected" in err
+    assert "1 entry, 2 expected" in err
     assert "partition.metadata" in err
     if form == "json":
         assert [len(file["damage"]) for file in json.loads(out)["result"]] == [1, 1]

@@ -174,9 +174,9 @@ def test_verify_counts_all_where_it_is_told_to(tmp_path: Path) -> None:
     empty = bytes.fromhex("000148674bc700000000")
     write_partition(tmp_path / "logs", "orders", 0, segments, snapshots={5: empty}, high_watermark=10, indexes=True)
     long_after = ("--now", "2026-11-22")
-    assert_said(tiersnap("verify", tmp_path / "logs", *long_after), 0, "1 of 1 snapshots agree")
+    assert_said(tiersnap("verify", tmp_path / "logs", *long_after), 0, "1 of 1 snapshot agrees")
     strict = tiersnap("verify", tmp_path / "logs", "--strict", *long_after)
-    assert_said(strict, 4, "0 of 1 snapshots agree")
+    assert_said(strict, 4, "0 of 1 snapshot agrees")
     assert strict.rows[0]["verdict"] == "SUSPECT"
     assert_said(tiersnap("verify", tmp_path / "logs", "--now", "2023-11-15"), 4)
     assert_said(tiersnap("verify", tmp_path / "logs", "--producer-expiration", "none", *long_after), 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_lock, problems_of_main
+from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_lock, problems_of_logger, problems_of_main
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.unit
         "for row in frame.collect():",
         "frame.toArrow()",
         "rows.groupBy('topic').applyInArrow(f, schema)",
+        'f"{len(found)} segments wait"',
     ],
 )
 def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
@@ -30,7 +31,14 @@ def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["from pyspark.sql.pandas.types import x", "collected = 1", "F.collect_list('a')", "_scan()"]
+    "line",
+    [
+        "from pyspark.sql.pandas.types import x",
+        "collected = 1",
+        "F.collect_list('a')",
+        "_scan()",
+        "{count_of(n, 'segment')} of",
+    ],
 )
 def test_a_line_that_only_looks_like_one_passes(line: str) -> None:
     assert problems_of("snapshot/spark/listing.py", line, is_product=True) == []
@@ -67,3 +75,20 @@ def test_a_package_without_a_hash_or_from_elsewhere_is_found_in_the_lock_file():
     assert problems_of_lock(entry.format(source=pypi, file=file.replace("sha256", "md5")))
     assert problems_of_lock(entry.format(source='git = "https://github.com/a/a"', file=file))
     assert problems_of_lock(f'[[package]]\nname = "a"\nsource = {{ {pypi} }}\n') == ["a has no files"]
+
+
+LOGGER = "_log = logging.getLogger(__name__)\n"
+
+
+@pytest.mark.parametrize(
+    "act",
+    ["os.replace(a, b)", "client.put_object(Key=a)", "write_deltalake(a)", "producer.produce(a)", "a.unlink()"],
+)
+def test_a_module_that_acts_logs_what_it_does(act: str) -> None:
+    assert problems_of_logger("remote_storage/x.py", act) != []
+    assert problems_of_logger("remote_storage/x.py", f"{LOGGER}{act}\n_log.debug('wrote %s', a)") == []
+
+
+def test_a_logger_that_nothing_uses_is_named_and_what_computes_needs_none() -> None:
+    assert problems_of_logger("snapshot/x.py", LOGGER) != []
+    assert problems_of_logger("snapshot/x.py", "text.replace('a', 'b')\nx = 1 + 1") == []

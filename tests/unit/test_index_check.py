@@ -129,6 +129,17 @@ def test_whatever_bits_were_flipped_what_is_uploaded_answers_every_look_up(shape
     assert (times["timestamp"][-1] if times.size else -1) == largest or largest == 0
 
 
+def test_a_time_entry_of_a_later_batch_with_the_same_timestamp_hides_the_first_and_is_made_again() -> None:
+    segment, told = batches_of([(1, 0, 0), (1, 0, 0), (3, 0, 1), (1, 3853, 0), (1, 0, 1)])
+    good = checked(segment, BASE, FoundIndexes())
+    times = indexes.decode_time_index(good.time_index, base_offset=BASE).copy()
+    times["offset"][times["timestamp"] == 1] = told[-1][1]
+    wrong = FoundIndexes(good.offset_index, indexes.encode_time_index(times, base_offset=BASE))
+    result = checked(segment, BASE, wrong)
+    assert set(result.rebuilt) == {"time index"}
+    assert_look_ups_end_right(told, result.offset_index, result.time_index)
+
+
 @given(_shapes, st.data())
 def test_an_index_by_append_as_followers_write_it_is_right(shape, data) -> None:
     """One entry for all that one fetch brought: its last offset, and where its first batch starts."""

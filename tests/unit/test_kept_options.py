@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,43 @@ def test_a_topic_id_for_a_topic_that_is_not_there_is_named(tmp_path: Path) -> No
     assert "ordesr" in selected
     assert "topic orders" not in selected
     assert "other" not in selected
+
+
+def test_the_command_that_a_plan_names_is_whole_and_does_what_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_small_log(tmp_path / "log dir", with_snapshots=False)
+    config = tmp_path / "settings.yaml"
+    config.write_text("producer-expiration: 2d\n")
+    monkeypatch.setenv("TIERSNAP_EXPIRATION", "9d")
+    words = ("--partition", folder.name, "--topic", "ord.*", "--no-check-crc", "--now", "2999-01-01")
+    planned = tiersnap("--config", config, "repair", folder.parent, *words)
+    (line,) = re.findall("next: stop the broker, then (.*)", planned.err)
+    monkeypatch.delenv("TIERSNAP_EXPIRATION")
+    name, *typed = shlex.split(line)
+    assert name == "tiersnap"
+    assert {"--apply", "--no-check-crc", "9d", "ord.*", folder.name, str(config)} <= set(typed)
+    assert tiersnap(*typed).rows == planned.rows != []
+    assert len(list(folder.glob("*.snapshot"))) == len(planned.rows)
+
+
+def test_the_command_for_untrusted_snapshots_keeps_what_was_given(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path / "log dir")
+    file_of(folder, 5, ".snapshot").write_bytes(b"no snapshot")
+    out = tmp_path / "elsewhere"
+    ran = tiersnap("repair", folder.parent, "--expiration", "9d", "--apply")
+    (line,) = re.findall("not to be trusted; next: (.*)", ran.err)
+    assert shlex.split(line) == [
+        *("tiersnap", "repair", str(folder.parent), "--expiration", "9d", "--apply", "--replace")
+    ]
+    assert tiersnap(*shlex.split(line)[1:]).exit_code == 0
+    assert "same options" not in tiersnap("repair", folder.parent, "--out", out).err
+
+
+def test_a_path_is_kept_with_its_folder(tmp_path: Path) -> None:
+    ids = tmp_path / "ids.txt"
+    ids.write_text("orders AAAAAAAAAAAAAAAAAAAAAQ\n")
+    write_small_log(tmp_path / "logs", with_snapshots=False)
+    words = ("--remote", tmp_path / "remote", "--topic-ids", ids, "--report", tmp_path / "report")
+    tiersnap("tier", tmp_path / "logs", *words)
+    assert any(f"--topic-ids {ids}" in command for command in commands(tmp_path / "report"))

@@ -275,7 +275,7 @@ def test_a_damaged_snapshot_of_a_copy_starts_nothing(
     before = stored(remote)
     ran = tier(shortened(tmp_path), remote, "--layout", "local-tiered-storage")
     assert ran.exit_code == 4
-    assert "1 segments MISSING_SNAPSHOT" in ran.err
+    assert "1 segment MISSING_SNAPSHOT" in ran.err
     assert stored(remote) == before
 
 

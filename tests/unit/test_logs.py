@@ -94,7 +94,7 @@ def write_runs(warehouse: Path) -> None:
         {**row, "run": 1, "run_id": "first", "started_at": 1000, "finished_at": 3500, "bytes_tiered": 2048},
         {**row, "run": 2, "run_id": "second", "started_at": 9000, "finished_at": 9100, "errors": 1},
     ]
-    write_deltalake(warehouse / "runs", pa.Table.from_pylist(rows, schema=RUNS))
+    write_deltalake(warehouse / "runs", pa.Table.from_pylist(rows, schema=RUNS), mode="append")
 
 
 def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path: Path) -> None:
@@ -114,6 +114,23 @@ def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path
 
 
 def test_a_warehouse_without_runs_and_a_run_that_never_was_are_usage_errors(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "runs", pa.Table.from_pylist([], schema=RUNS))
     assert_said(tiersnap("runs", "list", "--warehouse", tmp_path), 2, "no run is recorded here")
     write_runs(tmp_path)
     assert_said(tiersnap("runs", "show", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap runs list")
+
+
+def test_debug_tells_each_file_that_is_read_and_each_object_that_is_written_and_not_each_batch(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path / "logs", with_snapshots=False)
+    remote = tmp_path / "remote"
+    ran = tiersnap(
+        "--quiet", "--log-level", "debug", "--log-format", "json", "tier", folder.parent, "--remote", remote, "--apply"
+    )
+    assert ran.exit_code == 0, ran.err
+    said = [json.loads(line) for line in ran.err.splitlines()]
+    stored = {path.relative_to(remote).as_posix() for path in remote.rglob("*") if path.is_file()}
+    for key in stored - {key for key in stored if key.startswith(".tiersnap-unfinished")}:
+        assert any(key in line["message"] for line in said), key
+    read = [line["message"] for line in said if line["logger"] == "tiersnap.snapshot.regular_file"]
+    assert any(str(folder) in message for message in read)
+    assert len(said) < 40 * len(stored), "once an object, not once a batch"

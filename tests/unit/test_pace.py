@@ -6,12 +6,21 @@ import io
 import pickle
 import threading
 
+import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_store
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.options.host import HostRequest, host_options
+from tiersnap.jobs.pipeline.command import run_options
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.run import run
+from tiersnap.jobs.unblock import unblock
 from tiersnap.remote_storage.stores import pace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.pace import LEAST_RATE, Pace, TokenBucket, check_rate, shares
@@ -132,3 +141,52 @@ def test_the_command_tiers_at_the_rate_that_it_is_given(tmp_path, monkeypatch):
     assert_said(tiersnap("tier", log, "--remote", remote, "--apply", "--max-bytes-per-second", "5MiB"), 0)
     assert set(rates) == {5 << 20}
     assert_said(tiersnap("tier", log, "--remote", remote, "--max-bytes-per-second", "1MiB"), 2, "at least 4MiB")
+
+
+SLOWER = 1 << 14  # the least rate that may be asked for passes any bundled log at once
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """What every pace goes by, at a rate that is so many times lower than was asked for."""
+    clock, paces = Clock(), {}
+
+    def slowed(rate: int) -> Pace:
+        return paces.setdefault(rate, Pace(rate // SLOWER, lambda: clock.now, clock.sleep))
+
+    monkeypatch.setattr("tiersnap.remote_storage.stores.paced_store.pace_of", slowed)
+    return clock
+
+
+def test_a_restore_fetches_no_more_bytes_a_second_than_it_is_given(tmp_path, clock):
+    store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
+    assert restore(store, disk, "--max-bytes-per-second", "4MiB", "--apply").exit_code == 0
+    logs = sum(each.stat().st_size for each in ORIGINAL.glob("*.log") if int(each.stem) < END)
+    rate = (4 << 20) // SLOWER
+    assert clock.now >= logs / rate - 1, "but for the one second that a bucket holds"
+
+
+def given_to(options, value: str, *words: str):
+    """What a command with these options is given as `value`."""
+    given = []
+    command = click.command()(click.pass_obj(options(lambda _, **all_of_them: given.append(all_of_them[value]))))
+    ran = CliRunner().invoke(command, [*words, "--max-bytes-per-second", "8MiB"], obj=Output())
+    assert ran.exit_code == 0, ran.output
+    return given[0]
+
+
+def test_what_unblock_and_tier_send_goes_at_the_rate_that_they_are_given(tmp_path, clock):
+    request: HostRequest = given_to(host_options, "request", "--remote", str(tmp_path / "remote"))
+    request.host.store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER))
+    assert clock.now == 9.0, "ten seconds' worth, and a bucket holds one"
+    assert "rate" in {param.name for param in unblock.params}
+
+
+def test_all_tasks_of_a_run_together_send_at_the_rate_that_it_is_given(tmp_path, clock):
+    words = ("--source", str(tmp_path), "--remote", str(tmp_path / "remote"))
+    settings: RunSettings = given_to(run_options, "settings", *words)
+    tasks, store = in_shares(DirectoryStore(tmp_path / "remote"), settings.rate, 200)
+    assert tasks == 2, "each has the least rate at which no upload looks stale"
+    store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER // tasks))
+    assert clock.now == 9.0
+    assert "rate" in {param.name for param in run.params}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import DATA
 from tiersnap.jobs.reporting.tables import readiness
 from tiersnap.snapshot.errors import SourceNotFoundError
@@ -56,7 +56,7 @@ def test_a_report_of_the_tables_counts_each_segment_once_and_says_what_scan_says
 
 
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
-    with pytest.raises(SourceNotFoundError, match="no partition was carried"):
+    with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
         list(readiness(str(tmp_path), JudgePartition(replace=False, now=NOW, producer_expiration=None)))
 
 
@@ -152,3 +152,24 @@ def test_a_warehouse_without_an_audit_says_which_command_makes_one(tmp_path: Pat
     tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page", "--source", "/data")
     page = (tmp_path / "page" / "lost.html").read_text().replace("</span> <span>", " ")
     assert f"tiersnap audit --source /data --to {warehouse}" in page
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("runs", "show", "last"), ("report",)])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_place_that_is_no_warehouse_is_named_with_what_comes_next(
+    tmp_path: Path, words: tuple[str, ...], output: str
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("no table")
+    said = {
+        "nowhere": "there is no such folder",
+        "full": "this is no warehouse, none of its tables is here",
+        "full/notes.txt": "this is a file",
+    }
+    for name, words_said in said.items():
+        ran = tiersnap(*words, "--warehouse", tmp_path / name, output=output)
+        assert_said(ran, 2, f"{tmp_path / name}: {words_said}", "tiersnap run --source LOGDIR")
+        assert "Traceback" not in ran.err
+        if output == "json":
+            assert [each["type"] for each in json.loads(ran.out)["errors"]] == ["SourceNotFoundError"]
+    assert not (tmp_path / "nowhere").exists(), "looking makes no folder"

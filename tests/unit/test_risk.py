@@ -301,7 +301,7 @@ def test_partitions_come_worst_first_and_those_that_are_never_tiered_not_at_all(
     *rows, summary = map(json.loads, ran.out.splitlines())
     assert [row["partition"] for row in rows] == ["kip952-0", "calm-0"]
     assert set(summary) == {"summary"}
-    assert_said(ran, 0, "left out: 1 partitions", "would not know 4 producers", "a replay reads")
+    assert_said(ran, 0, "left out: 1 partition of topics", "would not know 4 producers", "a replay reads")
 
 
 def test_a_producer_whose_records_retention_removed_outlives_the_log(tmp_path: Path) -> None:

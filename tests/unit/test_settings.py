@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tiersnap.jobs.command_line.cli import run as tiersnap
-from tiersnap.snapshot.units import format_duration, parse_duration
+from tiersnap.snapshot.units import count_of, format_duration, parse_duration
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +105,18 @@ def test_the_times_that_are_no_numbers_are_shown_by_name(capsys: Capture) -> Non
     found = settings(capsys)
     assert found["repair", "as-of"] == ("boundary", "default")
     assert ("repair", "now") not in found
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "said"),
+    [
+        (1, ("segment",), "1 segment"),
+        (0, ("segment",), "0 segments"),
+        (21, ("segment",), "21 segments"),
+        (1, ("copy", "copies"), "1 copy"),
+        (2, ("copy", "copies"), "2 copies"),
+        (1, ("snapshot is", "snapshots are"), "1 snapshot is"),
+    ],
+)
+def test_a_noun_is_singular_after_one_alone(count: int, words: tuple[str, ...], said: str) -> None:
+    assert count_of(count, *words) == said

@@ -191,7 +191,40 @@ def test_what_takes_long_says_how_far_it_is(
     monkeypatch.setattr(sys, "stderr", io.StringIO())  # no terminal
     place = {"tier": ["--remote", str(tmp_path / "remote")], "collect": ["--to", str(tmp_path / "to")]}
     ran = tiersnap(command, disks[0], *place.get(command, []))
-    assert re.search(rf"^{WATCHED[command]}: [01] of 1 partitions", ran.err, re.MULTILINE)
+    assert re.search(rf"^{WATCHED[command]}: [01] of 1 partition", ran.err, re.MULTILINE)
+
+
+def test_commands_that_ask_a_whole_place_say_how_far_they_are(
+    disks: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Progress.__init__.__kwdefaults__, "line_every", 0.0)
+    remote, everything = tmp_path / "remote", ("--topic", ".*", "--retention", "7d", "--unmanaged")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", io.StringIO())
+        assert tiersnap("tier", disks[0], "--remote", remote, "--apply").exit_code == 0
+    for words, said in (
+        (("transactions", "list", disks[0]), "reading: "),
+        (("transactions", "find-hanging", disks[0]), "reading: "),
+        (("producers", disks[0]), "replaying: "),
+        (("install", "--from", remote, "--to", disks[0]), "planning: 0 of 1 partition in "),
+        (("expire", "--remote", remote, *everything), "planning: "),
+    ):
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        ran = tiersnap(*words)
+        assert re.search(f"^{said}", ran.err, re.MULTILINE), words
+
+
+def test_what_is_said_meanwhile_takes_the_line_that_renews_itself_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    output = Output()
+    with Progress(output, "unblocking", first_after=0.0):
+        while "unblocking" not in stream.getvalue():
+            threading.Event().wait(0.01)
+        output.talk("copying is off")
+    output.talk("done")
+    assert "\r\x1b[Kcopying is off\n" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[Kdone\n")
 
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(format=Format.JSONL)])

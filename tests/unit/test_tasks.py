@@ -186,7 +186,7 @@ def test_a_table_before_its_first_commit_has_no_rows_and_a_warehouse_without_fac
     tmp_path: Path,
 ) -> None:
     assert read_table(str(tmp_path), "segments", ["topic", "run"]).num_rows == 0
-    with pytest.raises(SourceNotFoundError, match="no partition was carried"):
+    with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
         list(readiness(str(tmp_path), JudgePartition(False, 1, DAY)))
 
 

@@ -318,3 +318,25 @@ def test_the_page_of_metrics_names_each_and_its_commands_parse() -> None:
     assert len(commands) >= 5
     for command in commands:
         parse(words_of(command) or ())
+
+
+SINKS = ("metrics-file", "pushgateway", "statsd", "openlineage")
+
+
+def test_nothing_is_sent_or_written_for_metrics_and_lineage_unless_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [row for row in tiersnap("config").rows if row["setting"] in SINKS]
+    assert {row["setting"] for row in found} == set(SINKS)
+    assert {(row["value"] or "", row["source"]) for row in found} == {("", "default")}
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was made")
+
+    write_small_log(tmp_path / "logs")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(socket, "socket", refuse)
+    for words in (("scan", tmp_path / "logs"), ("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply")):
+        assert tiersnap(*words).exit_code in (0, 4)
+    assert list((tmp_path / "here").iterdir()) == []

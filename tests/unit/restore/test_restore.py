@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +23,7 @@ from tests.reference.restoring import (
     restore,
 )
 from tests.reference.tiered import LOCAL, folded_snapshots, tier
+from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -29,6 +33,15 @@ from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 pytestmark = pytest.mark.unit
 
 LAYOUTS = {"aiven": AivenLayout(), "local-tiered-storage": LocalTieredStorageLayout()}
+
+
+def test_what_takes_long_says_how_far_it_is(store, disk, monkeypatch):
+    monkeypatch.setitem(Progress.__init__.__kwdefaults__, "line_every", 0.0)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # no terminal
+    ran = restore(store, disk, "--apply")
+    assert ran.exit_code == 0, ran.err
+    assert "planning: 0 s" in ran.err
+    assert "restoring: 0 of 1 partition in 0 s" in ran.err
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

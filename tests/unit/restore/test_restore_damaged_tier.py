@@ -46,7 +46,7 @@ def test_a_newest_copy_with_a_short_or_missing_object_is_asked_about(store, disk
     path.unlink() if how == "missing" else path.write_bytes(data[: len(data) // 2] if how == "truncated" else b"")
     refused = restore(store, disk, "--apply")
     assert refused.exit_code == 4
-    assert "1 newer segments are not usable" in refused.err
+    assert "1 newer segment is not usable" in refused.err
     assert "--until 695" in refused.err
     assert [path.name for path in disk.iterdir()] == ["meta.properties"]
     planned = restore(store, disk, "--until", "695")
@@ -216,7 +216,7 @@ def test_a_manifest_that_nobody_sane_wrote_is_an_unusable_copy(store, disk, dama
     refused = restore(store, disk)
     assert refused.exit_code == 4
     assert "Traceback" not in refused.err
-    assert "newer segments are not usable" in refused.err
+    assert "1 newer segment is not usable" in refused.err
     assert restore(store, disk, "--until", "695").exit_code == 0
 
 
