@@ -97,7 +97,7 @@ def open_session(
     check_master(wanted.get("spark.master", ""))
     if not is_remote and _SUBMITTED not in os.environ:
         check_java()
-    with _interrupts_later(), spoken("Spark"):
+    with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
         return build(app_name=app_name, conf=wanted, java_options=java_options)
 
 
@@ -141,6 +141,22 @@ def _settings(conf: Mapping[str, str], java_options: str, *, is_local: bool) -> 
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
         settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
     return settings
+
+
+@contextmanager
+def _java_writes_to_stderr() -> Iterator[None]:
+    """A JVM that is started meanwhile has our stderr as its stdout: Delta Lake prints what a vacuum deleted."""
+    try:
+        stdout = os.dup(1)
+    except OSError:  # closed by whoever started us
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class Comparison:
             return bool(self.lacking or self.differing or self.unexplained or self.forgotten)
         if not (self.lacking or self.differing or self.unexplained):
             return False
-        return self.harmful_until == NEVER or now - self.harmful_until < producer_expiration
+        return now - self.harmful_until < producer_expiration  # always so for NEVER
 
     def verdict(self, now: int, producer_expiration: int | None) -> SnapshotVerdict:
         """What the file is worth at `now` (see `does_harm`): may a segment be uploaded with it?"""

@@ -81,8 +81,8 @@ def _mutable(tree: ast.Module) -> Iterator[Place]:
 
 
 def _below(node: ast.AST, around: ast.stmt) -> Iterator[Place]:
-    if isinstance(node, (ast.FunctionDef, ast.JoinedStr)):
-        return  # a function is walked by itself; what a message says is not behaviour
+    if isinstance(node, (ast.FunctionDef, ast.JoinedStr)) or _is_logging(node):
+        return  # a function is walked by itself; what a message or a log says is not behaviour
     if isinstance(node, ast.stmt):
         around = node
     if isinstance(node, (ast.expr, ast.stmt)):
@@ -92,6 +92,10 @@ def _below(node: ast.AST, around: ast.stmt) -> Iterator[Place]:
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     yield from _below(child, around)
+
+
+def _is_logging(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and ast.unparse(node).startswith("_log.")
 
 
 def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], None]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner
+from tests.reference.schemas import assert_follows_schema
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.spark.maintenance import maintain, superseded_segments
 from tiersnap.snapshot.spark.remote import current
@@ -124,3 +127,19 @@ def test_a_carry_that_came_to_no_end_says_of_no_segment_that_it_is_gone(spark: S
     partitions = spark.createDataFrame(facts, f"{key}, kind string, offset long, run long")
     gone = superseded_segments(segments, partitions).collect()
     assert [(row.partition, row.base_offset) for row in gone] == [(1, 0)]
+
+
+def test_what_delta_lake_prints_is_not_in_the_json(spark: SparkSession, tmp_path: Path) -> None:
+    """In a process of its own, because what a JVM prints goes past what a test replaces."""
+    log = LivingLog(tmp_path / "logs", 1)
+    runner = Runner(tmp_path, log.log_dir)
+    runner()
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    for name in NAMES:
+        warehouse.append(name, frame(spark, getattr(runner.tables, name), name), run_id="before")
+    words = ["--output", "json", "maintain", "tables", "--warehouse", str(tmp_path / "warehouse"), "--apply"]
+    command = [sys.executable, "-m", "tests.reference.tiersnap", *words, "--master", "local[1]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert_follows_schema(done.stdout, "json", command="maintain tables")
+    assert "Deleted" in done.stderr, "or Delta Lake prints no more of it, and this test asserts nothing"

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def guarded(s3_url: str) -> Iterator[tuple[FaultProxy, str]]:
 
 
 def test_runs_and_maintenance_of_a_warehouse_on_s3_need_what_the_policy_allows(
-    guarded: tuple[FaultProxy, str], tmp_path: Path
+    guarded: tuple[FaultProxy, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy, bucket = guarded
     logs = tmp_path / "logs"
@@ -65,11 +66,17 @@ def test_runs_and_maintenance_of_a_warehouse_on_s3_need_what_the_policy_allows(
     again = _tiersnap(*run)
     assert (again["segments_decoded"], again["segments_tiered"]) == (0, 0)
     _tiersnap("maintain", "tables", *warehouse, *place, "--apply")
+    # delta-rs is told of its server by the environment alone.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    assert len(_tiersnap("runs", "list", *warehouse)["rows"]) == 1, "the second found nothing to do"
+    assert _tiersnap("report", *warehouse)["rows"]
     asked = {permission(request) for request in proxy.requests if may(request, "tiers")}
     assert {"s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"} <= asked
 
 
-def _tiersnap(*words: str) -> dict[str, int]:
+def _tiersnap(*words: str) -> dict[str, Any]:
     """A command in a process of its own, because a JVM has its jars from the start."""
     environment = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *words]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
-from tiersnap.snapshot.atomic_file import staged, write_atomically
+from tiersnap.snapshot.atomic_file import staged, sync_directory, write_atomically
 from tiersnap.snapshot.errors import TransientError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
@@ -21,6 +21,33 @@ from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 DATA = b"all of it"
+
+
+def test_a_folder_that_is_synced_is_closed_again(tmp_path: Path) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        sync_directory(tmp_path)
+    assert set(Path("/proc/self/fd").iterdir()) <= before
+
+
+def test_a_disk_that_is_full_before_the_first_byte_is_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(TransientError, match="No space left"):
+        write_atomically(tmp_path / "file", DATA, replace=False)
+
+
+def test_a_link_beside_it_gives_a_file_neither_owner_nor_mode(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(UsageError, match="symbolic link"):
+        write_atomically(tmp_path / "file", DATA, replace=False, like=tmp_path / "link")
+    assert not staged(tmp_path / "file").exists()
+    assert not (tmp_path / "file").exists()
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -86,6 +87,21 @@ def test_the_gate_cannot_be_walked_around_through_the_constructor(parts):
         SegmentBundle(**{name: part for name, part in parts.items() if name != "producer_snapshot"})
     with pytest.raises(MissingProducerSnapshotError):
         SegmentBundle(**parts | {"leader_epochs": EPOCHS[:3], "producer_snapshot": trusted(1000)})
+
+
+def test_no_epoch_of_a_later_segment_gets_past_the_constructor_either(parts):
+    whole = SegmentBundle.build(**parts)
+    assert whole.leader_epochs == EPOCHS[:3]
+    for later in (2000, 2500):
+        with pytest.raises(IncompleteBundleError, match="leader epochs"):
+            replace(whole, leader_epochs=(*EPOCHS[:3], (9, later)))
+    assert replace(whole, leader_epochs=(*EPOCHS[:3], (9, 1999))).segment_leader_epochs[-1] == (9, 1999)
+
+
+def test_the_first_segment_of_a_log_is_a_segment(parts):
+    assert SegmentBundle.build(**parts | {"base_offset": 0, "leader_epochs": [(0, 0)]}).base_offset == 0
+    with pytest.raises(IncompleteBundleError, match="log"):
+        SegmentBundle.build(**parts | {"base_offset": -1, "leader_epochs": [(0, 0)]})
 
 
 @pytest.mark.parametrize(("part", "size"), [("offset_index", 7), ("time_index", 13), ("transaction_index", 35)])

@@ -16,7 +16,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, inspect_copy
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, fetch_segment, inspect_copy
 from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
 
 pytestmark = pytest.mark.unit
@@ -181,6 +181,45 @@ def test_a_store_that_kept_other_bytes_is_found_out_before_anything_is_visible(i
     assert store.calls[:4] == ["put_file_if_absent", "head", "put_if_absent", "head"]
     assert "put_if_absent" not in store.calls[4:]
     assert keys_in(inner) == []
+
+
+@pytest.mark.parametrize(("crc", "words"), [(None, "bytes$"), (7, "bytes with CRC 00000007$")])
+def test_a_store_that_kept_less_is_found_out_by_the_size_alone(inner, segment, crc, words):
+    class Short(Unproved):
+        def head(self, key: str) -> ObjectInfo | None:
+            found = super().head(key)
+            return replace(found, size=found.size - 1, crc32c=crc)
+
+    with pytest.raises(RemoteStorageError, match=words):
+        copy_segment(Short(inner, {}), AivenLayout(), segment, attempt(segment))
+    assert keys_in(inner) == []
+
+
+def test_a_deletion_that_the_store_refuses_altogether_is_reported_as_well(inner, segment):
+    class Refusing(FlakyStore):
+        def delete(self, keys):
+            raise TransientError("the server went away")
+
+    metadata = attempt(segment)
+    copy_segment(inner, AivenLayout(), segment, metadata)
+    failures = delete_copy(Refusing(inner, {}), AivenLayout(), metadata)
+    assert {each.reason for each in failures} == {"the server went away"}
+    assert len(failures) == len(keys_in(inner)) == 3
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_any_range_of_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
+    monkeypatch.setattr("tiersnap.remote_storage.upload.uploader.FETCH_SIZE", piece)
+    metadata = attempt(segment)
+    copy_segment(inner, AivenLayout(), segment, metadata)
+    data = segment.log.read()
+    for start, end in [(0, None), (3, 60), (0, 0), (5, 5), (9, 2), (len(data) - 1, len(data) + 9), (len(data), None)]:
+        pieces = list(fetch_segment(inner, AivenLayout(), metadata, start=start, end=end))
+        assert b"".join(pieces) == data[start : len(data) if end is None else end]
+        assert all(0 < len(each) <= piece for each in pieces)
+    longer = replace(metadata, segment_size=metadata.segment_size + 1)
+    with pytest.raises(RemoteStorageError, match=f"ends at byte {len(data)} of {len(data) + 1}"):
+        list(fetch_segment(inner, AivenLayout(), longer))
 
 
 def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):

@@ -10,14 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.small_log import BASES, LOG_END, file_of, tree, write_small_log
 from tests.reference.untouched import as_written
+from tiersnap.snapshot.atomic_file import staged
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, RepairAction, highest_allowed
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 
@@ -148,8 +155,30 @@ class TestReplacing:
         assert actions(ran) == {3: "STRAY", 12: "STRAY", 17: "STRAY", 18: "REPLACE"}
         assert file_of(folder, 12, ".snapshot").read_bytes() == WITHOUT_PRODUCERS
 
+    def test_a_lone_file_between_two_segments_is_deleted_by_the_broker_too(self, log_dir):
+        folder = write_small_log(log_dir)
+        file_of(folder, 12, ".snapshot").write_bytes(WITHOUT_PRODUCERS)
+        assert actions(tiersnap("repair", log_dir, "--replace")) == {12: "STRAY"}
+
 
 class TestLimits:
+    def test_a_newest_file_that_is_gone_when_it_is_read_is_no_limit(self, log_dir):
+        write_small_log(log_dir)
+        (partition,) = open_log_dir(str(log_dir)).partitions()
+        kept = {offset: Path(file.path).read_bytes() for offset, file in partition.snapshots.items()}
+        options = PlanOptions(Expiry(None, 0))
+        assert highest_allowed(partition, options, kept.get) == max(kept)
+        kept.pop(max(kept))
+        assert highest_allowed(partition, options, kept.get) == max(kept)
+
+    @pytest.mark.parametrize("producers", [0, 1, 3])
+    def test_a_plan_says_how_large_its_file_will_be(self, producers):
+        entries = np.zeros(producers, ENTRY_DTYPE)
+        entries["producer_id"] = range(producers)
+        missing, computed = SnapshotVerdict.MISSING, Provenance.COMPUTED
+        planned = PlannedSnapshot(10, RepairAction.WRITE, missing, "", computed, producers)
+        assert planned.size == len(snapshot_file.encode(entries))
+
     def test_nothing_is_written_above_the_newest_unless_told(self, log_dir):
         folder = write_small_log(log_dir)
         for offset in (10, 15):
@@ -254,7 +283,10 @@ class TestElsewhere:
         tiersnap("repair", log_dir, "--out", out)
         before = as_written(out.rglob("*"))
 
+        killed = out / "orders-0" / f"{10:020d}.snapshot"
+        staged(killed).write_bytes(b"half of")
         assert_said(tiersnap("repair", log_dir, "--out", out), 0)
+        assert not staged(killed).exists()
         late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
         ran = tiersnap("repair", log_dir, "--out", out, *late)
 

@@ -1,0 +1,84 @@
+"""What is said of a compared file, and each condition of its worth by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.reference.fold import Entry
+from tests.reference.log_builder import TIMESTAMP
+from tests.unit.test_trust import rows
+from tests.unit.test_trust_moved_start import DATA, OLD, against
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
+
+pytestmark = pytest.mark.unit
+
+DAY = 86_400_000
+LATER = TIMESTAMP + 400 * DAY
+PLAIN = Entry(epoch=0, last_sequence=3, last_offset=150, offset_delta=2, timestamp=TIMESTAMP)
+
+
+def said(theirs: dict[int, Entry], ours: dict[int, Entry], start: int = 0) -> str:
+    return compare(rows(theirs), rows(ours), history_from=start).says
+
+
+@pytest.mark.parametrize("verdict", [SnapshotVerdict.CORRUPT, SnapshotVerdict.MISSING, SnapshotVerdict.UNVERIFIED])
+def test_what_was_not_compared_stays_what_it_is_however_late(verdict: SnapshotVerdict) -> None:
+    found = Comparison(verdict, "the words", extending=1)
+    assert found.verdict(LATER, DAY) is verdict
+    assert found.reason(LATER, DAY) == "the words"
+
+
+@pytest.mark.parametrize("kind", ["lacking", "differing", "unexplained"])
+def test_each_kind_of_difference_is_harmless_once_its_producers_are_dropped(kind: str) -> None:
+    found = Comparison(SnapshotVerdict.SUSPECT, "one", harmful_until=TIMESTAMP, **{kind: 1})
+    assert found.does_harm(TIMESTAMP + DAY - 1, DAY)
+    assert not found.does_harm(TIMESTAMP + DAY, DAY)
+    assert found.does_harm(LATER, None)
+    assert found.reason(LATER, DAY) == "one: harmless, a broker that loads the file drops such idle producers anyway"
+
+
+def test_a_forgotten_marker_is_harmless_while_producers_are_dropped_at_all() -> None:
+    found = Comparison(SnapshotVerdict.SUSPECT, "one", forgotten=1)
+    assert found.reason(LATER, DAY) == "one: harmless, the next marker of each sets it again"
+    assert found.does_harm(LATER, None)
+
+
+def test_producers_without_transactions_match_although_no_coordinator_is_set() -> None:
+    assert against(PLAIN, PLAIN, 0) == Comparison(SnapshotVerdict.MATCHES, "equals the log: 1 producer")
+
+
+def test_a_marker_is_forgotten_only_where_the_file_has_none_and_the_log_has_a_batch() -> None:
+    first = replace(DATA, last_offset=0, offset_delta=0)
+    assert against(replace(first, coordinator_epoch=-1), first, 0).forgotten == 1
+    assert against(replace(DATA, coordinator_epoch=0), DATA, 0).differing == 1
+    unbatched = replace(DATA, last_offset=-1, last_sequence=-1, offset_delta=0)
+    assert against(replace(unbatched, coordinator_epoch=-1), unbatched, 0).differing == 1
+
+
+def test_from_offset_0_on_nothing_is_from_before_the_log_and_from_1_on_one_offset_is() -> None:
+    marked = Entry(epoch=0, timestamp=TIMESTAMP, coordinator_epoch=1)
+    assert against(marked, None, 0).unexplained == 1
+    older = replace(OLD, last_offset=0)
+    assert against(older, replace(older, last_sequence=-1, last_offset=-1, offset_delta=0), 1).extending == 1
+
+
+def test_the_words_count_what_was_compared() -> None:
+    other = replace(PLAIN, last_sequence=9)
+    assert said({}, {}) == "equals the log: 0 producers"
+    assert said({}, {1: PLAIN, 2: PLAIN}) == "empty, and the log holds 2 producers"
+    assert said({1: PLAIN}, {1: PLAIN, 2: PLAIN, 3: PLAIN}) == "lacks 2 of 3 producers in the log"
+    assert said({1: other, 2: PLAIN}, {1: PLAIN}) == (
+        "1 producer differs from the log; knows 1 producer that the log does not hold"
+    )
+    assert said({1: replace(DATA, coordinator_epoch=-1)}, {1: DATA}) == (
+        "1 producer came back without the coordinator epoch"
+    )
+    assert said({1: OLD, 2: PLAIN}, {2: PLAIN}, 100) == (
+        "also knows 1 producer by batches from before offset 100, where this log begins"
+    )
+
+
+def test_only_a_state_that_begins_where_local_files_begin_lacks_its_start() -> None:
+    assert [each for each in Provenance if each.lacks_start] == [Provenance.COMPUTED_FROM_LOCAL_START]
