@@ -29,7 +29,10 @@ TARGETS = (
     Target("snapshot/state/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
     Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
     Target("snapshot/gate/coverage.py", ("test_coverage.py",)),
-    Target("snapshot/gate/examine.py", ("test_readiness_gate.py", "test_carry.py", "test_scan.py")),
+    Target(
+        "snapshot/gate/examine.py",
+        ("test_examine_said.py", "test_readiness_gate.py", "test_carry.py", "test_scan.py", "test_scan_damage.py"),
+    ),
     Target("snapshot/log/lineage.py", ("test_coverage.py",)),
     Target("snapshot/formats/snapshot_file.py", ("test_snapshot_file.py",)),
     Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py", "test_several_log_dirs.py")),
