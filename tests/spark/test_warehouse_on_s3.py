@@ -81,5 +81,7 @@ def _tiersnap(*words: str) -> dict[str, Any]:
     environment = {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     command = [sys.executable, "-m", "tests.reference.tiersnap", "--output", "json", *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    if "unresolved dependency" in done.stderr:
+        pytest.skip("hadoop-aws is not to be had from here")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["result"]
