@@ -25,13 +25,23 @@ _UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 TARGETS = (
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
     Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
-    Target("snapshot/state/carry.py", ("test_carry.py", "test_replay.py", "test_repair.py")),
+    Target(
+        "snapshot/state/carry.py",
+        ("test_carry.py", "test_replay.py", "test_repair.py", "test_log_begins_in_remote_storage.py"),
+    ),
     Target("snapshot/state/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
     Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
     Target("snapshot/gate/coverage.py", ("test_coverage.py",)),
     Target(
         "snapshot/gate/examine.py",
-        ("test_examine_said.py", "test_readiness_gate.py", "test_carry.py", "test_scan.py", "test_scan_damage.py"),
+        (
+            "test_examine_said.py",
+            "test_readiness_gate.py",
+            "test_carry.py",
+            "test_scan.py",
+            "test_scan_damage.py",
+            "test_log_begins_in_remote_storage.py",
+        ),
     ),
     Target("snapshot/log/lineage.py", ("test_coverage.py",)),
     Target("snapshot/formats/snapshot_file.py", ("test_snapshot_file.py",)),

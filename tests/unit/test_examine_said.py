@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.snapshot.gate.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
@@ -55,7 +56,8 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     end = examined(tmp_path).replay.log_end
     assert found[99].says == f"lies above the log end offset {end}"
     below = "lies below the log, which begins at 5: a broker deletes it when it starts"
-    assert {offset: found[offset].says for offset in (2, 3)} == {2: below, 3: below}
+    assert {offset: found[offset].says for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
+    assert found[10].strict.is_trusted
 
 
 def test_a_snapshot_behind_damage_names_the_damage(tmp_path: Path) -> None:
@@ -80,3 +82,37 @@ def test_an_empty_closed_segment_is_damage_unless_the_topic_is_cleaned(tmp_path:
 
     assert "EMPTY_SEGMENT" in kinds("delete")
     assert "EMPTY_SEGMENT" not in kinds("compact")
+    file_of(folder, 10, ".log").write_bytes(bytes(100))
+    (partition,) = opened.partitions()
+    assert kinds("compact") == [kind for kind in kinds("delete") if kind != "EMPTY_SEGMENT"] != []
+
+
+def test_what_keeps_the_log_from_being_stable_is_named(tmp_path: Path) -> None:
+    def why(log_dir: str, *entries: bytes, high_watermark: int | None) -> str:
+        write_partition(tmp_path / log_dir, "a", 0, {0: list(entries)}, high_watermark=high_watermark)
+        return examined(tmp_path / log_dir).facts.unstable_because
+
+    plain, opening = data_batch(0, 2, 7, 0, 0), data_batch(2, 2, 8, 0, 0, transactional=True)
+    assert why("sound", plain, high_watermark=2) == "the high watermark is 2"
+    assert why("open", plain, opening, high_watermark=4) == "a transaction is open since offset 2"
+    assert why("unnamed", plain, high_watermark=None) == ("replication-offset-checkpoint does not name this partition")
+
+
+def test_a_log_that_no_broker_can_replay_is_a_finding_without_a_position(tmp_path: Path) -> None:
+    batches = [data_batch(0, 2, 7, 0, 0, transactional=True), data_batch(2, 2, 7, 0, 2)]
+    write_partition(tmp_path, "a", 0, {0: batches}, high_watermark=4)
+    (found,) = examined(tmp_path).findings
+    assert (str(found.kind), found.position) == ("NON_TRANSACTIONAL_IN_TRANSACTION", -1)
+
+
+def test_facts_of_segments_say_what_was_checked_and_nothing_of_what_was_not_reached(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path)
+    opened = open_log_dir(str(tmp_path))
+    (partition,) = opened.partitions()
+    for check_crc in (True, False):
+        facts = examine(opened.filesystem, partition, check_crc=check_crc).segments
+        assert {each.crc_checked for each in facts} == {check_crc}
+        assert not any(each.has_gaps for each in facts)
+    file_of(folder, 5, ".log").write_bytes(bytes(100))
+    *_, last = examined(tmp_path).segments
+    assert (last.digest, last.largest_timestamp, last.crc_checked, last.has_gaps) == ("", -1, False, False)
