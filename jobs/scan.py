@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.command_line.kept_options import kept_options
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
@@ -67,6 +68,6 @@ def scan(
             yield each.uri, found
 
     show(output, opened, scanned(), totals, segments=segments)
-    show_next(output, opened, log_dirs, selection, totals)
+    show_next(output, opened, log_dirs, kept_options(click.get_current_context()), totals)
     files.write(output, [each.uri for each in opened], now, totals.exit_code)
     return totals.exit_code

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tiersnap.jobs.command_line.output import Output, cell
 from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import NOT_READ
-from tiersnap.snapshot.log.selection import NamedLogDir, Selection
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
@@ -53,23 +53,30 @@ def show(
 
 
 def show_next(
-    output: Output, log_dirs: Sequence[NamedLogDir], words: Sequence[str], selection: Selection, totals: ScanTotals
+    output: Output,
+    log_dirs: Sequence[NamedLogDir],
+    words: Sequence[str],
+    options: Mapping[str, Sequence[str]],
+    totals: ScanTotals,
 ) -> None:
-    """What was left out, counts, and what comes next; `words` name the directories as they were given."""
+    """What was left out, counts, and what comes next.
+
+    Args:
+        words: the directories as they were given.
+        options: by command, those of this scan that it takes as well.
+    """
     for each in log_dirs:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
-    for line in _lines(totals, words, selection):
+    for line in _lines(totals, words, options):
         output.talk(line)
 
 
-def _lines(totals: ScanTotals, log_dirs: Sequence[str], selection: Selection) -> Iterator[str]:
+def _lines(totals: ScanTotals, log_dirs: Sequence[str], options: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Counts, and the next command for each cause."""
-    topic = [] if selection.topic is None else ["--topic", selection.topic.pattern]
-    names = [f"{name}-{number}" for name, number in sorted(selection.partitions)]
-    arguments = shlex.join([*log_dirs, *topic, *(word for name in names for word in ("--partition", name))])
+    arguments = shlex.join([*log_dirs, *options.get("repair", ())])
     # `tier` takes one directory.
-    one_of = shlex.join([*(log_dirs if len(log_dirs) == 1 else ["LOGDIR"]), *topic])
+    one_of = shlex.join([*(log_dirs if len(log_dirs) == 1 else ["LOGDIR"]), *options.get("tier", ())])
     source = shlex.quote(log_dirs[0]) if len(log_dirs) == 1 else "LOGDIR"
     yield f"segments: {_counts(totals.verdicts)}; snapshots: {_counts(totals.snapshots)}"
     if totals.deleted_segments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +229,15 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
     table = tiersnap("scan", log_dir, "--segments", output="table").out
     assert "next step" in table.splitlines()[0]
     assert "tiersnap repair LOGDIR" in table
+
+
+def test_the_commands_that_are_named_have_the_options_of_the_scan(tmp_path: Path) -> None:
+    folder = write_small_log(tmp_path)
+    file_of(folder, 10, ".snapshot").unlink()
+    given = ["--topic", "ord.*", "--partition", "orders-0", "--producer-expiration", "2d"]
+    ran = tiersnap("scan", tmp_path, *given, output="table")
+    assert f"tiersnap repair {tmp_path} --topic 'ord.*' --partition orders-0 --producer-expiration 2d\n" in ran.err
+    assert f"tiersnap tier {tmp_path} --topic 'ord.*' --producer-expiration 2d --remote s3://bucket/prefix\n" in ran.err
+    (line,) = (line for line in ran.err.splitlines() if "missing snapshots: " in line)
+    typed = shlex.split(line.partition("missing snapshots: tiersnap ")[2])
+    assert [row["offset"] for row in tiersnap(*typed).rows] == [10]
