@@ -1,6 +1,6 @@
 """What this version stores, as every version before it stored it: read for what it says, and never taken for older.
 
-tests/golden/formats-<version> holds one of each kind, written once and never again.
+tests/golden/formats-<version> holds one of each kind, tables-<version> a warehouse, written once and never again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
+from tests.reference.command import tiersnap
 from tests.reference.recovered import TESTS
 from tiersnap.jobs.reporting.tables import last_run, read_table
 from tiersnap.remote_storage.claims import ClaimedSegment
@@ -39,6 +40,7 @@ ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 PARTITION = TopicIdPartition("orders", ID, 0)
 SEGMENT = ClaimedSegment(PARTITION, 0, 0)
 ALL = sorted(STORED.glob("formats-*"))
+TABLES = sorted(STORED.glob("tables-*"))
 
 
 def named_cluster(data: bytes, folder: Path) -> str | None:
@@ -85,6 +87,21 @@ def test_what_an_earlier_version_stored_says_what_it_said(version: Path, tmp_pat
     assert (listing.row["topic"], list(listing.decodes), listing.superseded) == ("orders", [0], {"old": 5})
     assert listing.row["log_start_checkpoint"] == {"formats-1": None}.get(version.name, 0), "listings have it since 2"
     assert last_run(str(version)) == {}
+
+
+@pytest.mark.parametrize("version", TABLES, ids=lambda path: path.name)
+def test_tables_of_an_earlier_version_are_reported_as_they_were(version: Path) -> None:
+    """The log has four segments of 101 bytes, of which the run tiered the three closed ones."""
+    (row,) = tiersnap("report", "--warehouse", version).rows
+    assert (row["name"], row["log_dir"], row["segments"], row["bytes"]) == ("orders-0", "/var/lib/kafka/data", 4, 404)
+    assert row["verdicts"] == {
+        "ALREADY_TIERED": {"segments": 3, "bytes": 303},
+        "ACTIVE_SEGMENT": {"segments": 1, "bytes": 101},
+    }
+    segments = tiersnap("report", "--by", "segment", "--warehouse", version).rows
+    assert [each["base_offset"] for each in segments] == [0, 5, 10, 15]
+    (run,) = tiersnap("runs", "list", "--warehouse", version).rows
+    assert (run["run"], run["segments_tiered"], run["snapshots_written"]) == (1, 3, 1)
 
 
 @pytest.mark.parametrize("name", READ)

@@ -95,7 +95,7 @@ def test_a_partial_tail_is_reported_with_its_valid_bytes(scan, cut: int) -> None
     rows, end = scan(data)
     assert (len(rows), end.valid_bytes) == (2, THIRD)
     assert (end.finding.kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, THIRD)
-    assert f"{len(data) - THIRD} bytes" in end.finding.message
+    assert f": {len(data) - THIRD} byte" in end.finding.message
 
 
 def test_a_closed_segment_that_ends_at_a_batch_is_whole(scan) -> None:
