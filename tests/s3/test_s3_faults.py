@@ -304,7 +304,7 @@ def test_a_profile_that_is_not_there_is_named(endpoint, bucket):
 def test_an_endpoint_that_is_no_url_is_a_usage_error(bucket):
     with pytest.raises(UsageError, match="localhost:9000") as raised:
         S3Store(bucket, "", settings_for("localhost:9000")).get("key")
-    assert "http://" in raised.value.hint
+    assert "https://" in raised.value.hint
 
 
 def test_another_region_is_said_to_be_so(proxy, faulty_store):
