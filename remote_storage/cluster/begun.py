@@ -185,7 +185,7 @@ def decode_begun(data: bytes, topic: str, topic_id: str, *, name: str) -> Begun:
     """
     begun = _decode(data, name=name)
     if (begun.topic, begun.topic_id) != (topic, topic_id):
-        raise _no_record(name, f"tells of {begun.topic}")
+        raise _no_record(name, f"tells of {begun.topic[:80]}")
     return begun
 
 

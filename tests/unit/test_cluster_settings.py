@@ -8,7 +8,7 @@ import pytest
 
 from tiersnap.jobs.options.cluster import read_properties
 from tiersnap.remote_storage.claims import Process, this_process
-from tiersnap.remote_storage.cluster.begun import Begun, Records
+from tiersnap.remote_storage.cluster.begun import Begun, Records, decode_begun
 from tiersnap.remote_storage.cluster.client import Setting
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off
@@ -159,3 +159,10 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
     assert "hunter2" not in caught.value.message + caught.value.hint
     with pytest.raises(SourceNotFoundError):
         read_properties(tmp_path / "other")
+
+
+def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
+    other = Begun("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
+    with pytest.raises(CorruptDataError, match="tells of oo") as caught:
+        decode_begun(other.encode(), "orders", TOPIC_ID, name="unblock.json")
+    assert len(str(caught.value)) < 500
