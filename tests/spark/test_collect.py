@@ -102,7 +102,7 @@ def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_wha
     assert tiersnap(words) == 0
     told = capsys.readouterr().err
     assert (
-        f"READY and not tiered by this run: 9 segments of which only decodes were collected; their bytes lie in {logs}"
+        f"READY and not tiered by this run: 9 segments of which only decodes were collected; the bytes lie in {logs}"
         in told
     )
     assert f"tiersnap tier LOGDIR --remote {tmp_path / 'remote'} --apply" in told
