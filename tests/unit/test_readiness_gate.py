@@ -86,6 +86,37 @@ def test_only_a_trusted_snapshot_lets_a_segment_through(found: Comparison, expec
     assert verdicts(PARTITION, replace(SEGMENT, snapshot=found)) == [expected]
 
 
+@pytest.mark.parametrize("found", list(SnapshotVerdict))
+def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wrong(found: SnapshotVerdict) -> None:
+    segment = replace(SEGMENT, snapshot=Comparison(found, "", lacking=1, harmful_until=NOW))
+
+    def judged(partition: PartitionFacts, segment: SegmentFacts, *unverified: int) -> Verdict:
+        (one,) = judge(partition, [segment], now=NOW, producer_expiration=DAY, unverified=unverified)
+        return one.verdict
+
+    alone = judged(PARTITION, segment)
+    assert judged(PARTITION, segment, 5) is alone, "another segment"
+    within = judged(PARTITION, segment, 0)
+    assert within is (Verdict.READY if found is SnapshotVerdict.UNVERIFIED else alone)
+    damaged = replace(segment, damage="BAD_CRC")
+    assert judged(PARTITION, damaged, 0) is Verdict.CORRUPT_SEGMENT
+    assert judged(replace(PARTITION, last_stable_offset=9), segment, 0) is Verdict.ABOVE_LSO
+
+
+def test_every_segment_behind_a_gap_names_the_first_that_blocks() -> None:
+    blocked = replace(SEGMENT, snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
+    behind = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (10, 20, 30)]
+    _, *found = judge(PARTITION, [blocked, *behind], now=NOW, producer_expiration=DAY)
+    said = "segment 0 comes first and is MISSING_SNAPSHOT"
+    assert [(each.verdict, each.reason) for each in found] == [(Verdict.GAP_BEFORE, said)] * 3
+
+
+@pytest.mark.parametrize(("stable", "word"), [(None, "unknown"), (9, "9")])
+def test_what_is_above_the_last_stable_offset_says_where_that_is(stable: int | None, word: str) -> None:
+    (found,) = judge(replace(PARTITION, last_stable_offset=stable), [SEGMENT], now=NOW, producer_expiration=DAY)
+    assert found.reason == f"ends at 10, last stable offset is {word}: the high watermark is lower"
+
+
 def test_the_verdict_ages_and_the_facts_stay() -> None:
     waits = replace(SEGMENT, snapshot=SUSPECT)
     assert verdicts(PARTITION, waits, now=NOW) == [Verdict.SUSPECT_SNAPSHOT]
