@@ -40,7 +40,9 @@ def unblock(
     """
     log_dirs = {located(source): open_log_dir(source) for source in sources}
     with Progress(output, "unblocking") as progress:
-        asked = (request.host, log_dirs, request.topic, cluster, broker_id)
-        done = Unblock(*asked, talk=output.talk, watch=progress.watch_done).run()
+        job = Unblock(
+            request.host, log_dirs, request.topic, cluster, broker_id, talk=output.talk, watch=progress.watch_done
+        )
+        done = job.run()
     show(output, done, run_id=request.run_id, applied=request.host.apply)
     return done.exit_code(apply=request.host.apply)

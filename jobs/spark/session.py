@@ -148,11 +148,11 @@ def _java_writes_to_stderr() -> Iterator[None]:
     """A JVM that is started meanwhile has our stderr as its stdout: Delta Lake prints what a vacuum deleted."""
     try:
         stdout = os.dup(1)
-    except OSError:  # closed by whoever started us
+        os.dup2(2, 1)
+    except OSError:  # one of them was closed by whoever started us
         yield
         return
     try:
-        os.dup2(2, 1)
         yield
     finally:
         os.dup2(stdout, 1)

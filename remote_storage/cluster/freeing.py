@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tiersnap.remote_storage.cluster.copier import Progress, Watched
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
+from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
@@ -28,7 +28,6 @@ class End(StrEnum):
 
 _CLEARED_BY_TIERING = frozenset({Verdict.READY, Verdict.MISSING_SNAPSHOT})
 _CLEARED_BY_REPLACING = frozenset({Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
-_PUBLISHED = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
 _DONE_BY_OTHERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
 _UNTOUCHED = frozenset({End.BLOCKED, End.REFUSED})
 
@@ -94,8 +93,8 @@ class Freeing:
 
     def take(self, plan: PartitionPlan) -> None:
         """What is published, or would be, and where remote storage ends then."""
-        self.publish = plan.count(PublishAction.PUBLISH) + plan.count(PublishAction.FINISH)
-        self.next_offset = self._end_of(plan, _PUBLISHED | _DONE_BY_OTHERS)
+        self.publish = sum(map(plan.count, TO_BE_TOLD))
+        self.next_offset = self._end_of(plan, TO_BE_TOLD | _DONE_BY_OTHERS)
 
     def leave(self, plan: PartitionPlan) -> None:
         """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""

@@ -31,6 +31,10 @@ class PublishAction(StrEnum):
     BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
 
 
+TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
+"""Of these segments brokers are told."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
     """One finished remote segment and what becomes of it."""
@@ -59,7 +63,7 @@ class PartitionPlan:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to publish."""
-        return not any(planned.action in {PublishAction.PUBLISH, PublishAction.FINISH} for planned in self.segments)
+        return not any(planned.action in TO_BE_TOLD for planned in self.segments)
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
         """The records, in the order in which brokers must see them; `now` in ms."""
@@ -71,7 +75,7 @@ class PartitionPlan:
             if planned.action is PublishAction.PUBLISH:
                 started = SegmentState.COPY_SEGMENT_STARTED
                 yield SegmentRecord(replace(metadata, state=started, broker_id=broker, event_timestamp=now))
-            if planned.action in {PublishAction.PUBLISH, PublishAction.FINISH}:
+            if planned.action in TO_BE_TOLD:
                 yield SegmentUpdate(metadata.id, broker, now, SegmentState.COPY_SEGMENT_FINISHED)
 
 
@@ -107,7 +111,7 @@ def plan_segments(
     next_offset: int | None = None
     for segment in segments:
         action = _without_lineage(segment, known, log_start_offset)
-        if action in {PublishAction.PUBLISH, PublishAction.FINISH}:
+        if action in TO_BE_TOLD:
             if next_offset is None:
                 next_offset = first_offset_missing(known.values(), log_start_offset, why_outside)
             if segment.end_offset < next_offset:

@@ -37,7 +37,7 @@ from tiersnap.remote_storage.stores.s3_integrity import (
 )
 from tiersnap.remote_storage.stores.s3_multipart import MultipartUpload, read_exactly
 from tiersnap.remote_storage.stores.s3_put import PUT_ID, ConditionalPut
-from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.remote_storage.stores.s3_settings import ENDPOINT_HINT, Checksums, S3Settings
 from tiersnap.snapshot.errors import (
     CorruptDataError,
     RemoteStorageError,
@@ -71,7 +71,7 @@ class S3Store:
             try:
                 return client_of(self.settings)
             except ValueError as error:  # botocore's word for an endpoint that is no URL
-                raise UsageError(str(error), hint="an endpoint looks like https://host:9000") from error
+                raise UsageError(str(error), hint=ENDPOINT_HINT) from error
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """See ObjectStore."""
