@@ -21,11 +21,13 @@ from tests.broker.harness.damage import (
 from tests.broker.harness.waiting import NotInTimeError, wait_until
 from tests.chaos.cluster import MADE_AGAIN, SEGMENT_BYTES, STUCK, TOPICS, UNCLEAN, Cluster
 from tests.chaos.history import History
-from tests.chaos.operator import run_command, unblock_words
+from tests.chaos.operator import UNHARMED, Harm, run_command, unblock_words
 from tests.chaos.replica_move import move_replica
 from tests.chaos.schedule import NODES, Fault
 from tests.chaos.writers import Writer
 
+# With the stamps of writers.JUMPS_MS less than a day in sum, after which brokers forget a producer.
+JUMPS_HOURS = (-11, -1, 2, 7)
 STUCK_SECONDS = 10.0  # until a copier that tries every 2 s has failed often enough to be called stuck
 
 
@@ -54,10 +56,11 @@ class Storm:
             self.heal()
 
     def heal(self) -> None:
-        """Every disk has room, every broker runs."""
+        """Every disk has room, every clock is right, every node runs."""
         for disk in (*self.cluster.disks.values(), self.cluster.remote_disk):
             disk.empty()
-        for node in self.cluster.brokers.values():
+        for node in (self.cluster.controller, *self.cluster.brokers.values()):
+            node.clock.set(0)
             if not node.running:
                 node.start()
 
@@ -77,6 +80,33 @@ class Storm:
         node.start()
         for topic in TOPICS:
             self.cluster.elect(topic)
+
+    def pause(self, fault: Fault) -> None:
+        """Hold a broker, often until another one leads; then it goes on with what it had begun."""
+        process = self.cluster.brokers[fault.node].process
+        assert process is not None
+        process.pause()
+        try:
+            time.sleep(3 * fault.seconds)
+        finally:
+            process.resume()
+
+    def kill_controller(self, fault: Fault) -> None:
+        """Nobody elects, fences or configures for a while."""
+        self.cluster.controller.kill()
+        time.sleep(2 * fault.seconds)
+
+    def jump_clock(self, fault: Fault) -> None:
+        """A running broker's, and back again. Then it is killed: while a clock is behind what it showed before,
+        Kafka's clients, those of brokers too, do not connect again."""
+        node = self.cluster.brokers[fault.node]
+        if node.clock.can_jump:
+            hours = JUMPS_HOURS[int(fault.draw * len(JUMPS_HOURS))]
+            self.history.tell("fault", name="clock jumps", node=fault.node, hours=hours)
+            node.clock.set(hours)
+            time.sleep(4 + 2 * fault.seconds)
+            node.clock.set(0)
+            node.kill()
 
     def lose_snapshots(self, fault: Fault) -> None:
         self._damage(fault, _drop_snapshots)
@@ -99,9 +129,9 @@ class Storm:
         )
         if not self.is_control and chance.random() < 0.6:
             log_dirs = self.cluster.log_dirs(fault.node)
-            kill_after = chance.uniform(0.8, 3.0) if chance.random() < 0.4 else None
-            run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node, kill_after=kill_after)
-            if kill_after:
+            harm = Harm(killed=chance.uniform(0.8, 3.0)) if chance.random() < 0.4 else UNHARMED
+            run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node, harm=harm)
+            if harm.killed:
                 run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node)
 
     def stick(self, fault: Fault) -> None:
@@ -128,7 +158,7 @@ class Storm:
         if not self.is_control:
             words = unblock_words(self.cluster, preferred, STUCK)
             if fault.draw < 0.5:
-                run_command(self.history, *words, node=preferred, kill_after=2 + 6 * fault.draw)
+                run_command(self.history, *words, node=preferred, harm=Harm(killed=2 + 6 * fault.draw))
             run_command(self.history, *words, node=preferred)
 
     def _let_copy(self, topic: str, *, is_on: bool) -> None:

@@ -14,6 +14,7 @@ from tests.broker.harness.ports import listens
 from tests.broker.harness.process import JavaProcess
 from tests.broker.harness.settings import broker_settings, write_properties
 from tests.broker.harness.waiting import wait_until
+from tests.chaos.clock import Clock
 
 VERSION = "4.3.1"
 CONTROLLER_ID = 100
@@ -39,6 +40,8 @@ BROKER = {
     "log.retention.check.interval.ms": "2000",
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "1000",
+    # A broker whose clock is slow takes what clients write.
+    "log.message.timestamp.after.max.ms": str(2 * 86_400_000),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
@@ -77,6 +80,10 @@ class Node:
     port: int
     heap_megabytes: int
     process: JavaProcess | None = field(default=None)
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = Clock(self.disks.root / "clock")
 
     @property
     def address(self) -> str:
@@ -96,9 +103,8 @@ class Node:
         run = f"{self.node_id}-{next(_starts)}"
         output = self.disks.output_dir
         path = write_properties(output / f"{run}.properties", self.settings)
-        self.process = JavaProcess(
-            VERSION, "kafka.Kafka", [str(path)], output / f"{run}.log", heap_megabytes=self.heap_megabytes
-        )
+        log, heap, clock = output / f"{run}.log", self.heap_megabytes, self.clock.environment
+        self.process = JavaProcess(VERSION, "kafka.Kafka", [str(path)], log, heap_megabytes=heap, environment=clock)
 
     def wait(self) -> None:
         """Until it listens.
@@ -128,7 +134,7 @@ class Node:
 
 
 def controller(root: Path, port: int) -> tuple[Node, Formatted]:
-    """The one controller, which no fault is meant for, and its disks."""
+    """The one controller, and its disks."""
     own = {"process.roles": "controller", "node.id": str(CONTROLLER_ID), "listeners": f"CONTROLLER://127.0.0.1:{port}"}
     own["controller.quorum.voters"] = f"{CONTROLLER_ID}@127.0.0.1:{port}"
     formatted = Formatted(kraft_disks(root / "formatted", VERSION, settings=own))

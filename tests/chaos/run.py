@@ -78,7 +78,8 @@ def run(folder: Path, seed: int, minutes: float, *, is_control: bool = False, ha
     for at, topic in skipped_markers(folder / "cluster", history.began):
         history.tell("skipped", at=at, topic=topic)
     history.close()
-    found = judge(history.path)
+    control = folder.with_name(f"{seed}-control") / history.path.name
+    found = judge(history.path, control if control.exists() and not is_control else None)
     if failure:
         print(f"the run came to no end: {failure}")
     is_good = not failure and not found

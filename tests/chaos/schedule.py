@@ -12,6 +12,9 @@ CALM_SECONDS = 10.0  # at the beginning: logs get a few segments
 FAULTS = {
     "kill": 5,
     "restart": 2,
+    "pause": 3,
+    "kill_controller": 2,
+    "jump_clock": 3,
     "lose_snapshots": 4,
     "lose_indexes": 2,
     "stick": 3,

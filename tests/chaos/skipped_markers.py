@@ -22,13 +22,14 @@ def skipped_markers(outputs: Path, began: datetime) -> Iterator[tuple[int, str]]
     """(ms since `began`, topic) of every marker that a coordinator left out.
 
     Args:
-        outputs: the folder below which brokers' logs lie; their lines begin with the time of day in UTC.
-        began: UTC, less than a day ago.
+        outputs: the folder below which brokers' logs lie; their lines begin with the time of day in UTC, in which the
+            hour may be wrong, as brokers' clocks jump.
+        began: UTC, less than an hour before the last line.
     """
     for path in sorted(outputs.glob("broker-*/output/*.log")):
         for line in path.read_text(errors="replace").splitlines():
             if found := _SKIPPED.match(line):
                 at = datetime.combine(began.date(), time.fromisoformat(found["time"]), UTC)
-                since = at - began + timedelta(days=at < began)
+                since = (at - began) % timedelta(hours=1)
                 for partition in found["partitions"].split(", "):
                     yield int(since.total_seconds() * 1000), partition.rpartition("-")[0]

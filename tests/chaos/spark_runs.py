@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.chaos.operator import OURS, Operator, run_command, sources
+from tests.chaos.operator import OURS, UNHARMED, Harm, Operator, run_command, sources
 from tests.chaos.schedule import NODES
 
 _ENDS_WITHIN = 900.0  # seconds, on a machine that brokers and a storm load
@@ -17,8 +17,8 @@ class SparkRuns(Operator):
 
     def run(self) -> None:
         while not self.stop.is_set():
-            kill_after = self._chance.uniform(10, 90) if self._chance.random() < 0.25 else None
-            run_command(self.history, *self._words(), kill_after=kill_after, hangs_after=_ENDS_WITHIN)
+            harm = Harm(killed=self._chance.uniform(10, 90)) if self._chance.random() < 0.25 else UNHARMED
+            run_command(self.history, *self._words(), harm=harm, hangs_after=_ENDS_WITHIN)
             self.stop.wait(self._chance.uniform(0.5, 1.5) * _REST)
 
     def _words(self) -> tuple[object, ...]:

@@ -298,6 +298,17 @@ def test_a_history_is_judged_from_its_file_up_to_a_line_that_was_cut(tmp_path, c
     assert "two copies: 1" in capsys.readouterr().out
 
 
+def test_what_the_control_run_broke_as_well_stands_beside_it(tmp_path, capsys):
+    twice = [*honest(), *reading("again", "live", record(0, 0), record(1, 1), record(5, 1))]
+    paths = tmp_path / "run.jsonl", tmp_path / "control.jsonl"
+    for path, told in zip(paths, ([*twice, segment("two", 0, 1), *files("two")], twice), strict=True):
+        path.write_text("".join(json.dumps({"at": 0, **event}) + "\n" for event in told))
+    assert {found.rule for found in judge(*paths)} >= {"duplicate", "two copies"}, "both are counted"
+    said = capsys.readouterr().out
+    assert "duplicate: 1; without tiersnap: 1" in said
+    assert "two copies: 1; without tiersnap: 0" in said
+
+
 def test_a_seed_gives_the_same_faults_and_each_kind_comes_before_any_comes_again():
     first = schedule(7, 20)
     assert first == schedule(7, 20)

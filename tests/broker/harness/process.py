@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.broker.harness import jars
@@ -64,6 +64,7 @@ class JavaProcess:
         *,
         archive_classes: bool = False,
         heap_megabytes: int = 700,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._archive = jars.folder(version) / f"{main}.jsa"
         self._partial_archive = self._archive.with_suffix(f".{os.getpid()}.partial")
@@ -82,6 +83,7 @@ class JavaProcess:
                 stdout=output,
                 stderr=output,
                 process_group=0,
+                env={**os.environ, **(environment or {})},
             )
 
     @property
@@ -120,6 +122,14 @@ class JavaProcess:
             if self._partial_archive.exists():
                 self._partial_archive.rename(self._archive)
         return time.monotonic() - began
+
+    def pause(self) -> None:
+        """Hold it (SIGSTOP), until `resume`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on where it was held."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """`kill -9` of this one process."""

@@ -1,0 +1,183 @@
+"""How a stuck partition is planned to be freed, and how it ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reference.readiness_tables import TOPIC_ID
+from tiersnap.remote_storage.cluster.copier import Progress
+from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PlannedSegment, PublishAction
+from tiersnap.remote_storage.cluster.stuck import StuckPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.snapshot.errors import ExitCode, GateError, TransientError
+from tiersnap.snapshot.gate.readiness import Verdict
+
+pytestmark = pytest.mark.unit
+
+PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)
+OLD, NEW = "tqimKeZwStOEOwRzT3L5oQ", "adh9f8BMS4anaUnD8KWfWg"
+NOTHING_TO_DO = "nothing is left to tier"
+
+
+def stuck(*, next_offset: int = 100, has_not_looked: bool = False, seen: frozenset[str] = frozenset()) -> Freeing:
+    """A partition whose remote storage ends before `next_offset`."""
+    return Freeing(StuckPartition(PARTITION, 1, next_offset, 3, has_not_looked, frozenset({next_offset}), seen))
+
+
+def plan(*segments: tuple[str, int, int, PublishAction], refusal: GateError | TransientError | None = None):
+    """A plan of (id, first offset, last offset, what becomes of it)."""
+    planned = []
+    for name, start, end, action in segments:
+        of = RemoteLogSegmentId(PARTITION.topic, PARTITION.topic_id, PARTITION.partition, name)
+        finished = SegmentState.COPY_SEGMENT_FINISHED
+        planned.append(
+            PlannedSegment(RemoteLogSegmentMetadata(of, start, end, 1, 0, 0, ((0, start),), 9, finished), action)
+        )
+    return PartitionPlan(PARTITION, tuple(planned), 1, refusal)
+
+
+def row(base_offset: int, verdict: Verdict) -> dict[str, object]:
+    """A row of READINESS."""
+    return {"base_offset": base_offset, "verdict": verdict, "reason": "why", "next_step": "what to do"}
+
+
+def test_of_what_is_tiered_already_brokers_are_told_what_they_lack():
+    freeing = stuck()
+    tiered = [row(100, Verdict.ALREADY_TIERED), row(200, Verdict.ALREADY_TIERED)]
+    told = plan((OLD, 100, 199, PublishAction.FINISH), (NEW, 200, 299, PublishAction.PUBLISH))
+    freeing.plan(tiered, told, applied=True, replace=False)
+    assert (freeing.end, freeing.tier, freeing.publish, freeing.next_offset) == (End.PLANNED, 2, 2, 300)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "replace", "is_cleared"),
+    [
+        (Verdict.READY, False, True),
+        (Verdict.MISSING_SNAPSHOT, False, True),
+        (Verdict.CORRUPT_SNAPSHOT, False, False),
+        (Verdict.CORRUPT_SNAPSHOT, True, True),
+        (Verdict.SUSPECT_SNAPSHOT, False, False),
+        (Verdict.SUSPECT_SNAPSHOT, True, True),
+        (Verdict.CORRUPT_SEGMENT, True, False),
+    ],
+)
+def test_a_plan_takes_what_tiering_clears_and_what_a_replaced_snapshot_does(verdict, replace, is_cleared):
+    freeing = stuck()
+    freeing.plan([row(200, Verdict.READY), row(100, verdict)], None, applied=False, replace=replace)
+    if is_cleared:
+        assert (freeing.end, freeing.tier, freeing.reason) == (End.PLANNED, 2, "")
+    else:
+        assert (freeing.end, freeing.reason, freeing.hint) == (End.BLOCKED, f"{verdict}: why", "what to do")
+
+
+def test_a_plan_counts_what_comes_behind_a_hole_that_will_be_closed_and_nothing_below_remote_storage():
+    freeing = stuck()
+    rows = [row(50, Verdict.READY), row(100, Verdict.MISSING_SNAPSHOT), row(200, Verdict.GAP_BEFORE)]
+    freeing.plan(rows, None, applied=False, replace=False)
+    assert (freeing.end, freeing.tier) == (End.PLANNED, 2)
+
+
+def test_what_could_not_be_tiered_is_named_after_the_attempt():
+    freeing = stuck()
+    freeing.plan([row(100, Verdict.READY)], plan(), applied=True, replace=False)
+    assert (freeing.end, freeing.reason) == (End.BLOCKED, "READY: why"), "it should have been tiered"
+    freeing = stuck()
+    freeing.plan([row(50, Verdict.ALREADY_TIERED)], plan(), applied=True, replace=False)
+    assert (freeing.end, freeing.tier, freeing.reason) == (End.BLOCKED, 0, NOTHING_TO_DO)
+
+
+def test_a_gap_that_the_copier_has_passed_stands_in_nobodys_way_and_one_ahead_does():
+    passed = [row(50, Verdict.GAP_IN_REMOTE), row(100, Verdict.MISSING_SNAPSHOT)]
+    freeing = stuck()
+    freeing.plan(passed, None, applied=False, replace=False)
+    assert (freeing.end, freeing.tier) == (End.PLANNED, 1)
+    freeing = stuck()
+    freeing.plan([row(100, Verdict.GAP_IN_REMOTE)], None, applied=False, replace=False)
+    assert (freeing.end, freeing.reason) == (End.BLOCKED, "GAP_IN_REMOTE: why")
+
+
+@pytest.mark.parametrize("action", [PublishAction.KNOWN, PublishAction.COVERED])
+def test_what_others_published_meanwhile_is_no_blocked_partition_but_its_copier_must_look(action):
+    freeing = stuck()
+    freeing.plan([row(100, Verdict.ALREADY_TIERED)], plan((NEW, 100, 199, action)), applied=True, replace=False)
+    assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 200)
+
+
+def test_a_copier_that_has_not_looked_is_made_to_though_nothing_is_new():
+    freeing = stuck(has_not_looked=True)
+    freeing.plan([], plan(), applied=True, replace=False)
+    assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 100)
+
+
+def test_what_a_leader_that_lost_an_election_had_tiered_farther_is_not_where_remote_storage_ends():
+    # The copy of the lost leader was known when the partition was found stuck, and it is not of this log: its offsets
+    # 100 to 299 are still to be copied. What came to be known since was published by somebody who looked.
+    freeing = stuck(seen=frozenset({OLD}))
+    known = plan((OLD, 100, 299, PublishAction.KNOWN))
+    freeing.plan([row(100, Verdict.CORRUPT_SEGMENT)], known, applied=True, replace=False)
+    assert (freeing.end, freeing.reason, freeing.next_offset) == (End.BLOCKED, "CORRUPT_SEGMENT: why", 100)
+    freeing = stuck(seen=frozenset({OLD}))
+    freeing.plan(
+        [],
+        plan((OLD, 100, 299, PublishAction.KNOWN), (NEW, 100, 149, PublishAction.KNOWN)),
+        applied=True,
+        replace=False,
+    )
+    assert (freeing.end, freeing.next_offset) == (End.PLANNED, 150)
+
+
+def test_a_segment_of_another_lineage_says_nothing_of_where_remote_storage_ends():
+    freeing = stuck()
+    other = plan((OLD, 100, 999, PublishAction.OTHER_LINEAGE), (NEW, 100, 199, PublishAction.PUBLISH))
+    freeing.plan([], other, applied=True, replace=False)
+    assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 1, 200)
+
+
+def test_what_others_freed_at_the_last_moment_is_left_to_them():
+    freeing = stuck()
+    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
+    freeing.needs_restart("it may not be switched off")
+    assert (freeing.end, freeing.reason) == (End.RESTART, "it may not be switched off")
+    freeing.leave(plan((NEW, 100, 199, PublishAction.COVERED)))
+    assert (freeing.end, freeing.publish, freeing.next_offset) == (End.FREED, 0, 200)
+    assert freeing.hint == ""
+
+
+@pytest.mark.parametrize(
+    ("progress", "end"),
+    [
+        (Progress.MOVED_ON, End.FREED),
+        (Progress.QUIET, End.FREED),
+        (Progress.STUCK_AHEAD, End.STUCK_AHEAD),
+        (Progress.FAILING, End.PLANNED),
+    ],
+)
+def test_how_it_ended_is_what_the_copier_does_next(progress, end):
+    freeing = stuck()
+    freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
+    freeing.conclude(progress)
+    assert freeing.as_row()["outcome"] == end
+    assert ("200" in freeing.reason) is (end is End.STUCK_AHEAD)
+
+
+def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
+    def ended(end: End) -> Freeing:
+        return Freeing(stuck().stuck, end=end)
+
+    passing, for_good = stuck(), stuck()
+    passing.plan([], plan(refusal=TransientError("no leader")), applied=True, replace=False)
+    for_good.plan([], plan(refusal=GateError("another log")), applied=True, replace=False)
+    assert (passing.end, passing.reason, for_good.end) == (End.REFUSED, "no leader", End.REFUSED)
+    assert exit_code_of([]) is ExitCode.OK
+    assert exit_code_of([ended(End.FREED), ended(End.PLANNED)]) is ExitCode.OK
+    assert exit_code_of([passing, passing]) is ExitCode.TRANSIENT
+    assert exit_code_of([passing, for_good]) is ExitCode.GATE_REFUSED
+    assert exit_code_of([passing, ended(End.BLOCKED)]) is ExitCode.GATE_REFUSED
+    for done in (End.FREED, End.RESTART, End.STUCK_AHEAD):
+        assert exit_code_of([for_good, ended(done)]) is ExitCode.PARTIAL
