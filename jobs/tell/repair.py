@@ -92,15 +92,19 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
                     "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
                     "repair again"
                 )
-        yield (
-            f"{unknown} cannot be made: what came before a log's files is not known here, and the snapshot is missing "
-            "where they begin. Fetch it, move it into the partition's folder, then repair again: tiersnap fetch "
-            "--from REMOTE --topic TOPIC --partition PARTITION --offset N --index producer-snapshot --out /tmp/FILE "
-            "--apply, with FILE as the reasons name it, and N the offset before it"
-        )
+        yield from _without_start(repair, unknown)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
             "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
             "segments, stop it and repair again"
         )
+
+
+def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
+    what = f"{count} cannot be made: what came before a log's files is not known here"
+    if repair.find_beginning is None:
+        yield f"{what}, and remote storage knows it; next: {again('--remote', 'REMOTE')} (--layout as brokers have it)"
+        return
+    yield f"{what}; remote storage was asked, are --remote and --layout those of this cluster?"
+    yield from (f"{name}: {why}" for name, why in repair.unknown.items())

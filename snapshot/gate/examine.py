@@ -15,7 +15,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.partition_replay import Replay, local_replay
+from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
@@ -53,14 +53,16 @@ def examine(
     check_crc: bool = True,
     cleanup_policy: str | None = None,
     on_boundary: Callable[[Boundary], None] | None = None,
+    begins: Beginning = NOT_LOOKED,
 ) -> Examination:
     """Replay a partition and say what is to be said of it.
 
     Args:
         cleanup_policy: the topic's configuration, None where nobody knows it.
         on_boundary: sees each state on the way, ascending offsets.
+        begins: what remote storage says of the log before its files.
     """
-    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc)
+    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc, begins=begins)
     snapshots: dict[int, Comparison] = {}
     for boundary in boundaries:
         snapshots[boundary.offset] = boundary.found

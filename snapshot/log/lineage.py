@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 Interval = tuple[int, int]  # [start offset, exclusive end offset)
-_ENDLESS = 1 << 63
+ENDLESS = 1 << 63
 
 
 def epoch_ranges(epochs: LeaderEpochs, end: int) -> list[tuple[int, int, int]]:
@@ -35,7 +35,7 @@ def agreed_intervals(epochs: LeaderEpochs, end: int, lineage: LeaderEpochs) -> l
         return []
     agreed: list[Interval] = []
     begins = lineage[0][1]
-    known = {epoch: (start, stop) for epoch, start, stop in epoch_ranges(lineage, _ENDLESS)}
+    known = {epoch: (start, stop) for epoch, start, stop in epoch_ranges(lineage, ENDLESS)}
     for epoch, start, stop in epoch_ranges(epochs, end):
         # Below its first entry the lineage was cut when the log start moved on; older epochs may well have been there.
         if epoch <= lineage[0][0]:

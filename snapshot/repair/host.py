@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
@@ -17,10 +18,11 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
 from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.repair.undone import undone_at_start
-from tiersnap.snapshot.state.partition_replay import snapshot_reader
+from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
+FindBeginning = Callable[[Partition], Beginning]
 
 
 @dataclass
@@ -28,19 +30,23 @@ class HostRepair:
     """Repairs partition by partition, and adds up what it finds.
 
     Attributes:
+        find_beginning: asks remote storage of a log that goes back further than its files; None where it is not asked.
         actions: boundaries by what happens to them.
         needed: bytes that the new files take on disk, by log directory.
         findings: what is damaged or may not be read.
         undone: sentences about what the next start of a broker deletes.
+        unknown: why remote storage does not say what came before a log's files, by partition.
     """
 
     log_dirs: Sequence[NamedLogDir]
     options: PlanOptions
     check_crc: bool = True
+    find_beginning: FindBeginning | None = None
     actions: Counter[RepairAction] = field(default_factory=Counter)
     needed: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
@@ -50,15 +56,28 @@ class HostRepair:
     ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
         """Fold each partition; its files are in place when it is handed on."""
         for each, partition in partitions:
-            filesystem = each.log_dir.filesystem
+            filesystem, begins = each.log_dir.filesystem, self._beginning(partition)
             with open_files(partition) as write:
                 planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
-                examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
+                examination = examine(
+                    filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins
+                )
             self.findings.extend(examination.findings)
             self.undone.extend(undone_at_start(examination.partition))
             self.actions.update(planned.action for planned in planner.planned)
             self.needed[each.uri] += sum(on_disk(planned.size) for planned in planner.planned if planned.action.writes)
             yield each, examination.partition, planner.planned
+
+    def _beginning(self, partition: Partition) -> Beginning:
+        """Raises:
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        """
+        if self.find_beginning is None or not partition.begins_in_remote_storage or never_tiered_reason(partition):
+            return NOT_LOOKED
+        found = self.find_beginning(partition)
+        if found.why:
+            self.unknown[partition.name] = found.why
+        return found
 
     @property
     def exit_code(self) -> ExitCode:

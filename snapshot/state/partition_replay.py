@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyarrow import fs
 
@@ -94,15 +95,33 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
     return offsets[low:high]
 
 
+class Beginning(NamedTuple):
+    """What is known of a log before its first file.
+
+    Attributes:
+        is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
+        start: the state where the files begin; None where none is known but what a file there says.
+        why: remote storage was asked and tells no start, "" otherwise.
+    """
+
+    is_continued: bool | None = None
+    start: StartState | None = None
+    why: str = ""
+
+
+NOT_LOOKED = Beginning()
+
+
 def local_replay(
-    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True
+    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay straight from the segment files: iterate the boundaries, then read the replay."""
 
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
 
-    return replay_partition(partition, read_runs, snapshot_reader(filesystem, partition))
+    read_snapshot = snapshot_reader(filesystem, partition)
+    return replay_partition(partition, read_runs, read_snapshot, start=begins.start, is_continued=begins.is_continued)
 
 
 def replay_partition(

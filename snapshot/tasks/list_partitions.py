@@ -12,16 +12,15 @@ import pyarrow as pa
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
+from tiersnap.snapshot.log.lineage import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.trust import Provenance
 from tiersnap.snapshot.tables.listed import LISTED, fingerprint
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
-from tiersnap.snapshot.tasks.remote_start import is_continued
+from tiersnap.snapshot.tasks.remote_start import claimed_start, copies_up_to, is_continued, newest_start
 from tiersnap.snapshot.tasks.scan_window import mark_window
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
 
-_ENDLESS = 1 << 63
 # Copies whose claims are asked for a state; an older state costs no more than a few segments read again.
 _MOST_STARTS = 4
 
@@ -83,31 +82,20 @@ class ListPartitions:
         if not is_continued(partition, row["copies"]):
             return None
         ends = {partition.first_base_offset, *_tiered_ends(row, partition)}
-        copies = _copies_up_to(ends, row, partition)
-        copy = min(copies, key=lambda copy: (copy["end_offset"], -copy["event_timestamp"]), default=None)
-        return copy and {
-            "offset": copy["end_offset"] + 1,
-            "segment_id": copy["segment_id"],
-            "segment_start_offset": copy["start_offset"],
-            "crc32c": None,
-            "provenance": str(Provenance.BROKER),
-        }
+        return newest_start(copies_up_to(ends, row["copies"], partition))
 
     def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
-        copies = _copies_up_to(_tiered_ends(row, partition), row, partition)
+        copies = copies_up_to(_tiered_ends(row, partition), row["copies"], partition)
         copies.sort(key=lambda copy: copy["end_offset"], reverse=True)
         if self.look is None or not copies:
             return {}
         try:
-            found = self.look.find_start(partition, copies[:_MOST_STARTS])
+            begun = is_continued(partition, row["copies"])
+            found = claimed_start(self.look, partition, copies[:_MOST_STARTS], is_continued=begun)
         except TiersnapError as error:
             return self._unanswered(partition, error)
-        # An earlier version began such a log with nothing, and called it that.
-        is_doubtful = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
-        if found is None or (is_doubtful and is_continued(partition, row["copies"])):
-            return {}
-        return {"start": found}
+        return {} if found is None else {"start": found}
 
     def _remote(self, partition: Partition) -> dict[str, Any]:
         """The columns that say what remote storage holds; after a server that does not answer none is asked again."""
@@ -131,24 +119,13 @@ class ListPartitions:
 def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:
     """Where segments end up to which all that is here is tiered."""
     tiered = takewhile(lambda segment: segment["is_tiered"], row["segments"])
-    high_watermark = _ENDLESS if partition.high_watermark is None else partition.high_watermark
+    high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark
     return {end for segment in tiered if (end := segment["next_base_offset"]) <= high_watermark}
-
-
-def _copies_up_to(ends: set[int], row: Mapping[str, Any], partition: Partition) -> list[dict[str, Any]]:
-    """Rows of listed.COPY of the log's own lineage that end at one of these offsets (exclusive)."""
-    return [copy for copy in row["copies"] if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
-
-
-def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:
-    """Whether the whole copy is finished, and of the log's own lineage."""
-    remote = coverage_of(finished_copies([copy]), partition.leader_epochs or (), _ENDLESS)
-    return remote.covers(copy["start_offset"], copy["end_offset"] + 1)
 
 
 def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
     """Set `is_tiered` of the segments that the row's copies cover."""
-    remote = coverage_of(finished_copies(row["copies"]), partition.leader_epochs or (), _ENDLESS)
+    remote = coverage_of(finished_copies(row["copies"]), partition.leader_epochs or (), ENDLESS)
     for segment in row["segments"]:
         end = segment["next_base_offset"]
         segment["is_tiered"] = end is not None and end <= remote.highest and remote.covers(segment["base_offset"], end)

@@ -7,22 +7,102 @@ it restores its state from remote storage (TierStateMachine.buildRemoteLogAuxSta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.coverage import coverage_of
+from tiersnap.snapshot.log.lineage import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.state.carry import StartState
+from tiersnap.snapshot.state.partition_replay import Beginning
 from tiersnap.snapshot.state.producer_state import from_entries
 from tiersnap.snapshot.state.trust import Provenance
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 
 Start = Mapping[str, Any]
+
+
+def beginning(look: RemoteLook, partition: Partition) -> Beginning:
+    """What remote storage says of a log before its first file, or of its first segments, if they lie across a copy.
+
+    A listing, and of the copy whose end the carry can begin at a claim and a snapshot.
+
+    Raises:
+        TransientError: remote storage does not answer.
+        RemoteStorageError: it refuses.
+    """
+    if partition.topic_id is None:
+        return Beginning(why="its topic id is not known here")
+    try:
+        copies = look(partition)
+    except (TransientError, RemoteStorageError):
+        raise
+    except TiersnapError as error:
+        return Beginning(why=error.message)
+    if not is_continued(partition, copies):
+        return Beginning(False)
+    ending = copies_up_to({segment.base_offset for segment in partition.segments}, copies, partition)
+    first = min((copy["end_offset"] for copy in ending), default=None)
+    try:
+        start, entries = _first_start(look, partition, [copy for copy in ending if copy["end_offset"] == first])
+    except TiersnapError as error:
+        return Beginning(True, why=error.message)
+    if start is None or entries is None:
+        return Beginning(True, why="no copy of this log, with a snapshot that can be read, ends where its files begin")
+    return Beginning(True, start_state(partition, start, entries))
+
+
+def _first_start(
+    look: RemoteLook, partition: Partition, copies: list[Mapping[str, Any]]
+) -> tuple[Start | None, np.ndarray | None]:
+    start = claimed_start(look, partition, copies, is_continued=True) or newest_start(copies)
+    return start, None if start is None else read_entries(look, partition, start)
+
+
+def copies_up_to(
+    ends: Collection[int], copies: Iterable[Mapping[str, Any]], partition: Partition
+) -> list[Mapping[str, Any]]:
+    """Rows of listed.COPY of the log's own lineage that end at one of these offsets (exclusive)."""
+    return [copy for copy in copies if copy["end_offset"] + 1 in ends and _agrees(copy, partition)]
+
+
+def _agrees(copy: Mapping[str, Any], partition: Partition) -> bool:
+    """Whether the whole copy is finished, and of the log's own lineage."""
+    remote = coverage_of(finished_copies([copy]), partition.leader_epochs or (), ENDLESS)
+    return remote.covers(copy["start_offset"], copy["end_offset"] + 1)
+
+
+def newest_start(copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """A row of listed.START of the copy that ends first, and of those the newest, whoever made it; no request."""
+    copy = min(copies, key=lambda copy: (copy["end_offset"], -copy["event_timestamp"]), default=None)
+    if copy is None:
+        return None
+    return {
+        "offset": copy["end_offset"] + 1,
+        "segment_id": copy["segment_id"],
+        "segment_start_offset": copy["start_offset"],
+        "crc32c": None,
+        "provenance": str(Provenance.BROKER),
+    }
+
+
+def claimed_start(
+    look: RemoteLook, partition: Partition, copies: Iterable[Mapping[str, Any]], *, is_continued: bool
+) -> dict[str, Any] | None:
+    """A row of listed.START of the first copy of ours whose claim vouches for its snapshot; a request a copy.
+
+    Raises:
+        TiersnapError: it cannot be known.
+    """
+    found = look.find_start(partition, copies)
+    # An earlier version began a log that is continued with nothing, and called it that.
+    is_doubtful = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
+    return None if is_doubtful and is_continued else found
 
 
 def is_claimed(start: Start) -> bool:

@@ -128,11 +128,12 @@ class Storm:
             "fault", name="files are gone", node=fault.node, files=damage(self.cluster, fault.node, chance)
         )
         if not self.is_control and chance.random() < 0.6:
-            log_dirs = self.cluster.log_dirs(fault.node)
+            where = ("--remote", self.cluster.remote, "--layout", "local-tiered-storage")
+            words = ("repair", *self.cluster.log_dirs(fault.node), *(where if chance.random() < 0.5 else ()), "--apply")
             harm = Harm(killed=chance.uniform(0.8, 3.0)) if chance.random() < 0.4 else UNHARMED
-            run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node, harm=harm)
+            run_command(self.history, *words, node=fault.node, harm=harm)
             if harm.killed:
-                run_command(self.history, "repair", *log_dirs, "--apply", node=fault.node)
+                run_command(self.history, *words, node=fault.node)
 
     def stick(self, fault: Fault) -> None:
         """The problem that tiersnap is for: the leader has closed segments to copy, and no snapshots of them."""

@@ -5,6 +5,7 @@ The answer is always the one of the whole log, folded before retention took its 
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     target = ["--out", tmp_path / "out"] if "--all" in words else ["--above-newest", "--apply"]
     ran = tiersnap("repair", logs, *words, *target)
     assert ran.exit_code == 4, ran.err
-    assert "tiersnap fetch" in ran.err
+    assert "--remote REMOTE" in ran.err
     assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
     assert "where its files begin: no 00000000000000000020.snapshot" in ran.rows[-1]["reason"]
     assert not list((tmp_path / "out").rglob("*.snapshot"))
@@ -279,17 +280,108 @@ def test_a_damaged_snapshot_of_a_copy_starts_nothing(
     assert stored(remote) == before
 
 
-def test_what_repair_says_brings_the_start_and_then_it_repairs(tmp_path: Path, whole: dict[int, bytes]) -> None:
+def repair(logs: Path, *words: str | Path) -> Ran:
+    return tiersnap("repair", logs, "--above-newest", "--apply", *words)
+
+
+def in_place(logs: Path) -> dict[int, bytes]:
+    return {int(path.stem): path.read_bytes() for path in logs.rglob("*.snapshot")}
+
+
+def printed_words(ran: Ran) -> list[str]:
+    """Words of the command that was printed as the next one, without the program."""
+    (line,) = (line for line in ran.err.splitlines() if "next: tiersnap repair" in line)
+    return shlex.split(line.partition("next: tiersnap ")[2].partition(" (")[0])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("checkpoint", [0, None])
+def test_what_repair_says_to_type_next_makes_the_snapshots_of_the_whole_log(
+    tmp_path: Path, whole: dict[int, bytes], layout: str, checkpoint: int | None
+) -> None:
+    remote = as_brokers_copied(tmp_path, layout)
+    logs = shortened(tmp_path, checkpoint=checkpoint)
+    if checkpoint is None:
+        (logs / "log-start-offset-checkpoint").write_text("nonsense")
+    damage = 0 if checkpoint == 0 else 5
+    ran = repair(logs)
+    assert (ran.exit_code, in_place(logs)) == (damage or 4, {})
+    words = [str(remote) if word == "REMOTE" else word for word in printed_words(ran)]
+    done = tiersnap(*words, "--layout", layout)
+    assert done.exit_code == damage, done.err
+    assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
+    assert {row["provenance"] for row in done.rows} == {"COMPUTED_FROM_SNAPSHOT"}
+    assert repair(logs, "--remote", remote, "--layout", layout).rows == []
+
+
+def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[int, bytes]) -> None:
+    first = {base: SEGMENTS[base] for base in (0, 10, 20)}
+    write_partition(tmp_path / "before", "orders", 0, first, high_watermark=30, indexes=True)
+    remote, words = tmp_path / "remote", ("--layout", "local-tiered-storage")
+    assert tier(tmp_path / "before", remote, *words).exit_code == 0
+    swapped = [path for path in remote.rglob("*.snapshot") if path.read_bytes() == whole[20]]
+    for path in swapped:
+        path.write_bytes(whole[10])
+    logs = shortened(tmp_path)
+    ran = repair(logs, "--remote", remote, *words)
+    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert "orders-0: " in ran.err and "its claim says" in ran.err
+    for path in swapped:
+        path.write_bytes(whole[20])
+    assert repair(logs, "--remote", remote, *words).exit_code == 0
+    assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_empty_file_where_the_files_begin_is_not_taken_by_a_repair_that_asks(
+    tmp_path: Path, whole: dict[int, bytes], layout: str
+) -> None:
+    remote = as_brokers_copied(tmp_path, layout)
+    logs = shortened(tmp_path, snapshots={20: EMPTY})
+    assert repair(logs, "--remote", remote, "--layout", layout).exit_code == 0
+    assert in_place(logs)[40] == whole[40]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_that_begin_inside_a_copy_are_repaired_behind_its_end(
+    tmp_path: Path, whole: dict[int, bytes], layout: str
+) -> None:
+    before = {0: SEGMENTS[0], 10: SEGMENTS[10] + SEGMENTS[20], 30: SEGMENTS[30]}
+    write_partition(tmp_path / "before", "orders", 0, before, high_watermark=40, indexes=True)
+    remote = tmp_path / "remote"
+    assert tier(tmp_path / "before", remote, "--layout", layout).exit_code == 0
+    without_claims(remote)
+    logs = shortened(tmp_path)
+    assert repair(logs, "--remote", remote, "--layout", layout).exit_code == 0
+    assert in_place(logs) == {40: whole[40]}
+
+
+def test_a_repair_that_finds_no_start_says_why_and_writes_nothing(tmp_path: Path) -> None:
+    remote = as_brokers_copied(tmp_path, "aiven")
+    logs = shortened(tmp_path)
+    ran = repair(logs, "--remote", tmp_path)
+    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert "orders-0: no copy of this log" in ran.err
+    ran = repair(logs, "--remote", remote, "--layout", "local-tiered-storage")
+    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert "are --remote and --layout those of this cluster?" in ran.err
+
+
+def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None:
+    logs = shortened(tmp_path, checkpoint=20)
+    ran = repair(logs, "--remote", tmp_path / "remote")
+    assert ran.exit_code == 0
+    assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
+
+
+def test_of_a_fetched_file_repair_begins_as_a_broker_does(tmp_path: Path, whole: dict[int, bytes]) -> None:
     remote = as_brokers_copied(tmp_path, "local-tiered-storage")
     logs = shortened(tmp_path)
-    assert tiersnap("repair", logs, "--above-newest", "--apply").exit_code == 4
     words = ["--topic", "orders", "--partition", "0", "--offset", "19", "--index", "producer-snapshot"]
     target = tmp_path / "00000000000000000020.snapshot"
     fetched = tiersnap("fetch", "--from", remote, *words, "--out", target, "--apply")
     assert fetched.exit_code == 0, fetched.err
     assert target.read_bytes() == whole[20]
     shutil.move(target, logs / "orders-0")
-    assert tiersnap("repair", logs, "--above-newest", "--apply").exit_code == 0
-    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
-        f"{offset:020d}": whole[offset] for offset in (20, 30, 40)
-    }
+    assert repair(logs).exit_code == 0
+    assert in_place(logs) == {offset: whole[offset] for offset in (20, 30, 40)}
