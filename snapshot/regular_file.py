@@ -108,11 +108,11 @@ def read_bounded(filesystem: fs.FileSystem, path: str, *, limit: int = SMALL_FIL
     """
     if isinstance(filesystem, fs.LocalFileSystem):
         return read_regular(path, limit=limit)
-    with filesystem.open_input_stream(path) as file:
-        data = bytes(file.read(limit + 1))
-    if len(data) > limit:
-        raise FileTooLargeError(len(data), limit, path)
-    return data
+    with filesystem.open_input_file(path) as file:
+        size = file.size()
+        if size > limit:
+            raise FileTooLargeError(size, limit, path)
+        return bytes(file.read(size))
 
 
 def read_text(path: Path, *, limit: int = TEXT_BYTES, follow: bool = False) -> str:

@@ -206,10 +206,10 @@ class DirectoryStore:
             yield file
 
     def _content(self, file: BinaryIO, key: str, limit: int | None) -> bytes:
-        data = file.read() if limit is None else file.read(limit + 1)
-        if limit is not None and len(data) > limit:
+        size = os.fstat(file.fileno()).st_size
+        if limit is not None and size > limit:
             raise CorruptDataError(f"{self._path(key)}: has more bytes than the {limit} that make sense", key=key)
-        return data
+        return file.read(size)
 
     @contextmanager
     def _made(

@@ -46,7 +46,7 @@ class TrustedSnapshot:
                 hint="run the same command again: it compares anew",
                 offset=self.offset,
             )
-        entries = snapshot_file.decode(self.data, name=name)
+        entries = snapshot_file.checked(self.data, name=name)
         newest = max(int(entries[field].max(initial=-1)) for field in ("last_offset", "current_txn_first_offset"))
         if newest >= self.offset:
             raise CorruptSnapshotError(

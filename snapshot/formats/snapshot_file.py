@@ -40,9 +40,7 @@ HEADER_LENGTH = _HEADER.size
 
 def encode(entries: np.ndarray) -> bytes:
     """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id."""
-    ids = entries["producer_id"]
-    if (ids[1:] <= ids[:-1]).any():
-        entries = entries.take(np.argsort(ids, kind="stable"))
+    entries = _ascending(entries)
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
     data = bytearray(HEADER_LENGTH + ENTRY_LENGTH * entries.size)
     np.frombuffer(data, _ENTRY_ON_DISK, entries.size, HEADER_LENGTH)[:] = entries
@@ -53,6 +51,15 @@ def encode(entries: np.ndarray) -> bytes:
 
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     """Entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes.
+
+    Raises:
+        CorruptSnapshotError: as `checked`.
+    """
+    return _ascending(checked(data, name=name).astype(ENTRY_DTYPE))
+
+
+def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
+    """Entries as they lie in the snapshot bytes: fields of ENTRY_DTYPE, big-endian, in the order of the file; no copy.
 
     Raises:
         CorruptSnapshotError: wherever Kafka's reader would refuse the file: empty, short, of another version, a wrong
@@ -78,8 +85,13 @@ def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     actual = crc32c(memoryview(data)[_CRC_START:])
     if actual != crc:
         raise CorruptSnapshotError(f"{name}: CRC at byte 2 is {crc:08x}, bytes 6 .. end give {actual:08x}", hint=hint)
-    entries = np.frombuffer(data, _ENTRY_ON_DISK, count, HEADER_LENGTH).astype(ENTRY_DTYPE)
-    return entries.take(np.argsort(entries["producer_id"], kind="stable"))
+    return np.frombuffer(data, _ENTRY_ON_DISK, count, HEADER_LENGTH)
+
+
+def _ascending(entries: np.ndarray) -> np.ndarray:
+    """By producer id, those of one id in the order in which they are; as they are where they ascend."""
+    ids = entries["producer_id"]
+    return entries if (ids[1:] > ids[:-1]).all() else entries.take(np.argsort(ids, kind="stable"))
 
 
 def file_name(offset: int) -> str:

@@ -213,8 +213,9 @@ def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np
 
 
 def live_entries(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """The entries that `is_expired` spares."""
-    return entries.compress(~is_expired(entries, as_of=as_of, expiration=expiration))
+    """The entries that `is_expired` spares; `entries` itself where that is all."""
+    expired = is_expired(entries, as_of=as_of, expiration=expiration)
+    return entries.compress(~expired) if expired.any() else entries
 
 
 def relevant_producers(deltas: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
