@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 from tests.reference.command import tiersnap
 from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.command_line.cli import run
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import checkpoints, meta_properties
 from tiersnap.snapshot.log.findings import FindingKind
@@ -179,6 +182,21 @@ def test_the_limit_of_a_read_is_exact(tmp_path: Path) -> None:
     assert read_bounded(through_arrow, "file", limit=5) == b"12345"
     with pytest.raises(FileTooLargeError):
         read_bounded(through_arrow, "file", limit=4)
+
+
+def test_what_is_read_takes_the_room_that_it_has_and_not_that_of_the_largest(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(1000))
+    through_arrow = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    tracemalloc.start()
+    try:
+        assert DirectoryStore(tmp_path).get("file", limit=1 << 30) == bytes(1000)
+        assert read_regular(tmp_path / "file", limit=1 << 30) == bytes(1000)
+        before = pa.default_memory_pool().max_memory()
+        assert read_bounded(through_arrow, "file", limit=1 << 30) == bytes(1000)
+        assert pa.default_memory_pool().max_memory() - before < 1 << 20
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_link_that_a_person_names_is_followed_to_a_file_only(tmp_path: Path) -> None:
