@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.check import judge, violations
+from tests.chaos.clock import Clock
 from tests.chaos.facts import Facts
 from tests.chaos.history import Event, Key
 from tests.chaos.schedule import FAULTS, schedule
@@ -315,3 +318,13 @@ def test_a_seed_gives_the_same_faults_and_each_kind_comes_before_any_comes_again
     assert first != schedule(8, 20)
     assert {fault.name for fault in first[: len(FAULTS)]} == set(FAULTS)
     assert all(one.at < other.at <= 1200 for one, other in itertools.pairwise(first))
+
+
+def test_a_clock_that_is_set_is_what_a_process_sees(tmp_path):
+    clock = Clock(tmp_path / "clock")
+    if not clock.can_jump:
+        pytest.skip("no libfaketime here")
+    for hours in (0, 7, -11):
+        clock.set(hours)
+        said = subprocess.run(["date", "+%s"], env=clock.environment, capture_output=True, text=True, check=True).stdout
+        assert abs(int(said) - time.time() - 3600 * hours) < 60
