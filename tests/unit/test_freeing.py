@@ -100,6 +100,9 @@ def test_a_gap_that_the_copier_has_passed_stands_in_nobodys_way_and_one_ahead_do
     freeing = stuck()
     freeing.plan([row(100, Verdict.GAP_IN_REMOTE)], None, applied=False, replace=False)
     assert (freeing.end, freeing.reason) == (End.BLOCKED, "GAP_IN_REMOTE: why")
+    freeing = stuck()
+    freeing.plan([row(50, Verdict.CORRUPT_SEGMENT), *passed], None, applied=False, replace=False)
+    assert (freeing.end, freeing.reason) == (End.BLOCKED, "CORRUPT_SEGMENT: why")
 
 
 @pytest.mark.parametrize("action", [PublishAction.KNOWN, PublishAction.COVERED])
@@ -132,6 +135,12 @@ def test_what_a_leader_that_lost_an_election_had_tiered_farther_is_not_where_rem
     assert (freeing.end, freeing.next_offset) == (End.PLANNED, 150)
 
 
+def test_a_copy_that_somebody_began_and_we_finish_counts_though_its_beginning_was_known():
+    freeing = stuck(seen=frozenset({OLD}))
+    freeing.plan([], plan((OLD, 100, 199, PublishAction.FINISH)), applied=True, replace=False)
+    assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 1, 200)
+
+
 def test_a_segment_of_another_lineage_says_nothing_of_where_remote_storage_ends():
     freeing = stuck()
     other = plan((OLD, 100, 999, PublishAction.OTHER_LINEAGE), (NEW, 100, 199, PublishAction.PUBLISH))
@@ -150,20 +159,20 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
 
 
 @pytest.mark.parametrize(
-    ("progress", "end"),
+    ("progress", "end", "said"),
     [
-        (Progress.MOVED_ON, End.FREED),
-        (Progress.QUIET, End.FREED),
-        (Progress.STUCK_AHEAD, End.STUCK_AHEAD),
-        (Progress.FAILING, End.PLANNED),
+        (Progress.MOVED_ON, End.FREED, "the copier goes on"),
+        (Progress.QUIET, End.FREED, "nothing is left to copy"),
+        (Progress.STUCK_AHEAD, End.STUCK_AHEAD, "fails at offset 200"),
+        (Progress.FAILING, End.PLANNED, ""),
     ],
 )
-def test_how_it_ended_is_what_the_copier_does_next(progress, end):
+def test_how_it_ended_is_what_the_copier_does_next(progress, end, said):
     freeing = stuck()
     freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
     freeing.conclude(progress)
     assert freeing.as_row()["outcome"] == end
-    assert ("200" in freeing.reason) is (end is End.STUCK_AHEAD)
+    assert said in freeing.reason
 
 
 def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
