@@ -27,7 +27,7 @@ from tiersnap.snapshot.tasks.remote_start import beginning
 @click.command()
 @log_dirs_argument("LOGDIR")
 @repair_options
-@click.option("--remote", help="Ask here what came before the files of a log that begins in remote storage.")
+@click.option("--from", "remote", help="Remote storage, for what came before the files of a log that begins there.")
 @layout_option
 @s3_options
 @params.output_option
@@ -39,7 +39,7 @@ def repair(
 
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob: all disks
     of the broker in one call. Shows the plan. --apply writes it into LOGDIR, --out DIR writes it to
-    DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --remote brings the state
+    DIR/<topic>-<partition>/ and leaves LOGDIR alone. Where a log begins in remote storage, --from brings the state
     that its first file begins with. Running it again does nothing twice; killed anywhere, it leaves whole files only.
     """
     opened, selection = open_log_dirs(log_dirs), asked.selection
@@ -47,7 +47,10 @@ def repair(
         raise UsageError(f"{name} is in two of the log directories: --out has one place for it", hint="repair each")
     find_beginning: FindBeginning | None = None
     if remote is not None:
-        find_beginning = partial(beginning, Observe(open_store(remote, s3), layout))
+        store = open_store(remote, s3)
+        # One that is not there or refuses is better known before the work than in its middle.
+        next(iter(store.list()), None)
+        find_beginning = partial(beginning, Observe(store, layout))
     progress = Progress(output, "repairing" if asked.writes else "planning", count(opened, selection))
     with all_locked(opened) if asked.apply else nullcontext():
         job = HostRepair(opened, asked.options, asked.check_crc, find_beginning)

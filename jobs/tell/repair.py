@@ -104,7 +104,11 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
 def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
     what = f"{count} cannot be made: what came before a log's files is not known here"
     if repair.find_beginning is None:
-        yield f"{what}, and remote storage knows it; next: {again('--remote', 'REMOTE')} (--layout as brokers have it)"
+        yield f"{what}, but in remote storage; next: {again('--from', 'REMOTE')} (--layout as brokers have it)"
         return
-    yield f"{what}; remote storage was asked, are --remote and --layout those of this cluster?"
+    yield f"{what}, and remote storage does not tell"
     yield from (f"{name}: {why}" for name, why in repair.unknown.items())
+    if repair.may_pass:
+        yield f"next: {again()}"
+    else:
+        yield "are --from and --layout those of this cluster? If so: tiersnap tier, or unblock where copying is stuck"

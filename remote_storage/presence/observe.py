@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.presence.partition import look
-from tiersnap.remote_storage.presence.starts import find_start, read_start
+from tiersnap.remote_storage.presence.starts import brokers_own, find_start, read_start
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
 
@@ -65,6 +65,10 @@ class Observe:
     def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
         """See RemoteLook."""
         return find_start(self.store, _name(partition), copies)
+
+    def brokers_own(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """See RemoteLook."""
+        return brokers_own(self.store, _name(partition), copies)
 
     def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
         """See RemoteLook."""

@@ -6,10 +6,11 @@ that was compared, or the log from where it began. The bytes are those of the co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from tiersnap.remote_storage.claims import ClaimedSegment, ClaimedSnapshot, read_claim
+from tiersnap.remote_storage.claims import Claim, ClaimedSegment, ClaimedSnapshot, read_claim
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
@@ -37,9 +38,8 @@ def find_start(
         copies: rows of listed.COPY of finished copies, those to be asked first in front.
     """
     for copy in copies:
-        segment = ClaimedSegment(partition, copy["start_offset"], copy["leader_epochs"][-1]["epoch"])
         try:
-            claim = read_claim(store, ObjectKeys(), segment)
+            claim = _claim_of(store, partition, copy)
         except CorruptDataError:
             continue
         if claim is None or claim.finished != copy["segment_id"] or claim.snapshot is None:
@@ -53,6 +53,25 @@ def find_start(
                 "provenance": claim.snapshot.provenance,
             }
     return None
+
+
+def brokers_own(
+    store: ObjectStore, partition: TopicIdPartition, copies: Iterable[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Those of these copies (rows of listed.COPY) that are brokers': no claim names them; one request a copy.
+
+    Of a copy whose claim cannot be read nobody knows.
+    """
+    for copy in copies:
+        with suppress(CorruptDataError):
+            claim = _claim_of(store, partition, copy)
+            if claim is None or copy["segment_id"] not in {attempt.segment_id for attempt in claim.attempts}:
+                yield copy
+
+
+def _claim_of(store: ObjectStore, partition: TopicIdPartition, copy: Mapping[str, Any]) -> Claim | None:
+    segment = ClaimedSegment(partition, copy["start_offset"], copy["leader_epochs"][-1]["epoch"])
+    return read_claim(store, ObjectKeys(), segment)
 
 
 def _is_start(snapshot: ClaimedSnapshot) -> bool:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TransientError, UsageError
 from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
@@ -36,6 +36,8 @@ class HostRepair:
         findings: what is damaged or may not be read.
         undone: sentences about what the next start of a broker deletes.
         unknown: why remote storage does not say what came before a log's files, by partition.
+        away: why remote storage is asked no more, "" while it answers.
+        may_pass: of `unknown` some may be known when this is run again.
     """
 
     log_dirs: Sequence[NamedLogDir]
@@ -47,6 +49,8 @@ class HostRepair:
     findings: list[Finding] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
+    away: str = ""
+    may_pass: bool = False
 
     def __post_init__(self) -> None:
         self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
@@ -69,21 +73,25 @@ class HostRepair:
             yield each, examination.partition, planner.planned
 
     def _beginning(self, partition: Partition) -> Beginning:
-        """Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
-        """
         if self.find_beginning is None or not partition.begins_in_remote_storage or never_tiered_reason(partition):
             return NOT_LOOKED
-        found = self.find_beginning(partition)
+        try:
+            found = Beginning(why=self.away, may_pass=True) if self.away else self.find_beginning(partition)
+        except (TransientError, RemoteStorageError) as error:
+            self.away = error.message
+            found = Beginning(why=self.away, may_pass=True)
         if found.why:
             self.unknown[partition.name] = found.why
+        self.may_pass |= found.may_pass
         return found
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
+        """5 for damage, 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person."""
         if code := exit_code_of(self.findings):
             return code
+        if self.may_pass:
+            return ExitCode.TRANSIENT
         if self.actions[RepairAction.UNVERIFIED]:
             return ExitCode.PARTIAL
         waits = any(count for action, count in self.actions.items() if action.waits)

@@ -102,11 +102,13 @@ class Beginning(NamedTuple):
         is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
         start: the state where the files begin; None where none is known but what a file there says.
         why: remote storage was asked and tells no start, "" otherwise.
+        may_pass: asked again it may.
     """
 
     is_continued: bool | None = None
     start: StartState | None = None
     why: str = ""
+    may_pass: bool = False
 
 
 NOT_LOOKED = Beginning()

@@ -27,6 +27,14 @@ class RemoteLook(Protocol):
         """
         ...
 
+    def brokers_own(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+        """Those of these copies (rows of listed.COPY) that no claim names; not those whose claim cannot be read.
+
+        Raises:
+            TiersnapError: it cannot be known.
+        """
+        ...
+
     def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
         """The snapshot that a row of listed.START names.
 

@@ -28,9 +28,10 @@ Start = Mapping[str, Any]
 
 
 def beginning(look: RemoteLook, partition: Partition) -> Beginning:
-    """What remote storage says of a log before its first file, or of its first segments, if they lie across a copy.
+    """What remote storage says of a log before its first file: by a copy that ends there.
 
-    A listing, and of the copy whose end the carry can begin at a claim and a snapshot.
+    It is asked for a listing, for the copy's claim and for its snapshot. A copy that a claim names counts only if the
+    claim vouches for its snapshot. Nothing found is no proof that a log begins at its files.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -38,30 +39,23 @@ def beginning(look: RemoteLook, partition: Partition) -> Beginning:
     """
     if partition.topic_id is None:
         return Beginning(why="its topic id is not known here")
+    first = partition.first_base_offset
     try:
-        copies = look(partition)
+        ending = copies_up_to({first}, look(partition), partition)
+        start = claimed_start(look, partition, ending, is_continued=True)
+        start = start or newest_start(look.brokers_own(partition, ending))
     except (TransientError, RemoteStorageError):
         raise
     except TiersnapError as error:
         return Beginning(why=error.message)
-    if not is_continued(partition, copies):
-        return Beginning(False)
-    ending = copies_up_to({segment.base_offset for segment in partition.segments}, copies, partition)
-    first = min((copy["end_offset"] for copy in ending), default=None)
+    if start is None:
+        why = "no claim vouches for the copy that ends there" if ending else "no copy of this log ends there"
+        return Beginning(why=f"its files begin at {first}, and {why}")
     try:
-        start, entries = _first_start(look, partition, [copy for copy in ending if copy["end_offset"] == first])
+        entries = snapshot_file.decode(look.read_start(partition, start))
     except TiersnapError as error:
-        return Beginning(True, why=error.message)
-    if start is None or entries is None:
-        return Beginning(True, why="no copy of this log, with a snapshot that can be read, ends where its files begin")
+        return Beginning(why=error.message, may_pass=isinstance(error, TransientError))
     return Beginning(True, start_state(partition, start, entries))
-
-
-def _first_start(
-    look: RemoteLook, partition: Partition, copies: list[Mapping[str, Any]]
-) -> tuple[Start | None, np.ndarray | None]:
-    start = claimed_start(look, partition, copies, is_continued=True) or newest_start(copies)
-    return start, None if start is None else read_entries(look, partition, start)
 
 
 def copies_up_to(

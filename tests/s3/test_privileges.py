@@ -79,14 +79,14 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
 
 
 def test_a_repair_that_asks_what_came_before_a_logs_files_reads_and_no_more(proxy, bucket, logs, tmp_path):
-    where = ("--remote", f"s3://{bucket}/tiers", "--endpoint-url", proxy.url, "--path-style")
-    assert tiersnap("tier", logs, *where, "--apply").exit_code == 0
+    remote, place = f"s3://{bucket}/tiers", ("--endpoint-url", proxy.url, "--path-style")
+    assert tiersnap("tier", logs, "--remote", remote, *place, "--apply").exit_code == 0
     assert tiersnap("repair", logs, "--all", "--out", tmp_path / "whole").exit_code == 0
     words = {"indexes": True, "high_watermark": 30, "log_start_offset": 0, "leader_epochs": [(0, 0)]}
     left = {base: [data_batch(base, 10, 7, 0, base)] for base in (10, 20)}
     short = write_partition(tmp_path / "short", "orders", 0, left, topic_id="lZ6vvmajTWKDBUTV6SQAtQ", **words)
     proxy.requests.clear()
-    ran = tiersnap("repair", tmp_path / "short", *where, "--above-newest", "--apply")
+    ran = tiersnap("repair", tmp_path / "short", "--from", remote, *place, "--above-newest", "--apply")
     assert ran.exit_code == 0, ran.err
     assert {permission(request) for request in proxy.requests} == {"s3:ListBucket", "s3:GetObject"}
     name = "00000000000000000020.snapshot"

@@ -144,7 +144,7 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     target = ["--out", tmp_path / "out"] if "--all" in words else ["--above-newest", "--apply"]
     ran = tiersnap("repair", logs, *words, *target)
     assert ran.exit_code == 4, ran.err
-    assert "--remote REMOTE" in ran.err
+    assert "--from REMOTE" in ran.err
     assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
     assert "where its files begin: no 00000000000000000020.snapshot" in ran.rows[-1]["reason"]
     assert not list((tmp_path / "out").rglob("*.snapshot"))
@@ -311,7 +311,7 @@ def test_what_repair_says_to_type_next_makes_the_snapshots_of_the_whole_log(
     assert done.exit_code == damage, done.err
     assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
     assert {row["provenance"] for row in done.rows} == {"COMPUTED_FROM_SNAPSHOT"}
-    assert repair(logs, "--remote", remote, "--layout", layout).rows == []
+    assert repair(logs, "--from", remote, "--layout", layout).rows == []
 
 
 def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[int, bytes]) -> None:
@@ -323,12 +323,12 @@ def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[in
     for path in swapped:
         path.write_bytes(whole[10])
     logs = shortened(tmp_path)
-    ran = repair(logs, "--remote", remote, *words)
-    assert (ran.exit_code, in_place(logs)) == (4, {})
+    ran = repair(logs, "--from", remote, *words)
+    assert (ran.exit_code, in_place(logs)) == (3, {})
     assert "orders-0: " in ran.err and "its claim says" in ran.err
     for path in swapped:
         path.write_bytes(whole[20])
-    assert repair(logs, "--remote", remote, *words).exit_code == 0
+    assert repair(logs, "--from", remote, *words).exit_code == 0
     assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
 
 
@@ -338,38 +338,88 @@ def test_an_empty_file_where_the_files_begin_is_not_taken_by_a_repair_that_asks(
 ) -> None:
     remote = as_brokers_copied(tmp_path, layout)
     logs = shortened(tmp_path, snapshots={20: EMPTY})
-    assert repair(logs, "--remote", remote, "--layout", layout).exit_code == 0
+    assert repair(logs, "--from", remote, "--layout", layout).exit_code == 0
     assert in_place(logs)[40] == whole[40]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_files_that_begin_inside_a_copy_are_repaired_behind_its_end(
-    tmp_path: Path, whole: dict[int, bytes], layout: str
-) -> None:
+def test_a_copy_that_ends_behind_the_first_file_is_not_believed_unseen(tmp_path: Path, layout: str) -> None:
     before = {0: SEGMENTS[0], 10: SEGMENTS[10] + SEGMENTS[20], 30: SEGMENTS[30]}
     write_partition(tmp_path / "before", "orders", 0, before, high_watermark=40, indexes=True)
     remote = tmp_path / "remote"
     assert tier(tmp_path / "before", remote, "--layout", layout).exit_code == 0
     without_claims(remote)
     logs = shortened(tmp_path)
-    assert repair(logs, "--remote", remote, "--layout", layout).exit_code == 0
-    assert in_place(logs) == {40: whole[40]}
+    ran = repair(logs, "--from", remote, "--layout", layout)
+    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert "its files begin at 20, and no copy of this log ends there" in ran.err
 
 
-def test_a_repair_that_finds_no_start_says_why_and_writes_nothing(tmp_path: Path) -> None:
-    remote = as_brokers_copied(tmp_path, "aiven")
+@pytest.mark.parametrize("checkpoint", [0, None])
+@pytest.mark.parametrize("wrong", ["place", "layout", "lineage", "object"])
+def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
+    tmp_path: Path, wrong: str, checkpoint: int | None
+) -> None:
+    remote, words = as_brokers_copied(tmp_path, "aiven"), ()
+    logs = shortened(tmp_path, checkpoint=checkpoint)
+    if checkpoint is None:
+        (logs / "log-start-offset-checkpoint").write_text("nonsense")
+    match wrong:
+        case "place":
+            remote = tmp_path / "nothing"
+            remote.mkdir()
+        case "layout":
+            words = ("--layout", "local-tiered-storage")
+        case "lineage":
+            (logs / "orders-0/leader-epoch-checkpoint").unlink()
+        case "object":
+            for path in remote.rglob("*00000000000000000010-*.indexes"):
+                path.unlink()
+    ran = repair(logs, "--from", remote, *words)
+    assert (ran.exit_code, in_place(logs)) == (4 if checkpoint == 0 else 5, {})
+    assert "orders-0: its files begin at 20, and no copy of this log ends there" in ran.err
+    assert "are --from and --layout those of this cluster?" in ran.err
+
+
+def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(tmp_path: Path) -> None:
+    # It was made when the log began at 10, so it lacks what wrote below; now the log is said to begin at 0.
+    begun = {base: SEGMENTS[base] for base in (10, 20)}
+    write_partition(
+        tmp_path / "before",
+        "orders",
+        0,
+        begun,
+        high_watermark=30,
+        log_start_offset=10,
+        leader_epochs=[(0, 0)],
+        indexes=True,
+    )
+    remote = tmp_path / "remote"
+    assert tier(tmp_path / "before", remote).exit_code == 0
     logs = shortened(tmp_path)
-    ran = repair(logs, "--remote", tmp_path)
+    ran = repair(logs, "--from", remote)
     assert (ran.exit_code, in_place(logs)) == (4, {})
-    assert "orders-0: no copy of this log" in ran.err
-    ran = repair(logs, "--remote", remote, "--layout", "local-tiered-storage")
-    assert (ran.exit_code, in_place(logs)) == (4, {})
-    assert "are --remote and --layout those of this cluster?" in ran.err
+    assert "no claim vouches for the copy that ends there" in ran.err
+    (claim,) = (path for path in remote.rglob("*") if path.is_file() and b'"finished"' in path.read_bytes())
+    claim.write_bytes(b"{}")
+    assert repair(logs, "--from", remote).exit_code == 4, "nobody knows whose copy it is"
+    claim.unlink()
+    assert repair(logs, "--from", remote).exit_code == 0, "a broker's, for all that is known"
+
+
+def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    logs = shortened(tmp_path)
+    environment = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        ran = repair(logs, "--from", "s3://bucket", "--endpoint-url", "http://127.0.0.1:9")
+    assert (ran.exit_code, in_place(logs)) == (3, {})
 
 
 def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None:
     logs = shortened(tmp_path, checkpoint=20)
-    ran = repair(logs, "--remote", tmp_path / "remote")
+    ran = repair(logs, "--from", tmp_path / "remote")
     assert ran.exit_code == 0
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
 
