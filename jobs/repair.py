@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of, twice
 from tiersnap.snapshot.repair.host import FindBeginning, HostRepair, all_locked
-from tiersnap.snapshot.tasks.remote_start import beginning
+from tiersnap.snapshot.tasks.remote_start import beginning, believing
 
 
 @click.command()
@@ -50,7 +50,8 @@ def repair(
         store = open_store(remote, s3)
         # One that is not there or refuses is better known before the work than in its middle.
         next(iter(store.list()), None)
-        find_beginning = partial(beginning, Observe(store, layout))
+        believes = believing(asked.now, asked.producer_expiration)
+        find_beginning = partial(beginning, Observe(store, layout), believes)
     progress = Progress(output, "repairing" if asked.writes else "planning", count(opened, selection))
     with all_locked(opened) if asked.apply else nullcontext():
         job = HostRepair(opened, asked.options, asked.check_crc, find_beginning)

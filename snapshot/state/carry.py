@@ -117,6 +117,21 @@ class StartState:
     lacks_start: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CopyState:
+    """What the snapshot of a copy in remote storage says where the copy ends, behind the first file of the log.
+
+    Attributes:
+        offset: exclusive; a base offset of the log.
+        entries: ENTRY_DTYPE, ascending producer id.
+        is_believed: asked how it compares with what the files before say.
+    """
+
+    offset: int
+    entries: np.ndarray
+    is_believed: Callable[[Comparison], bool]
+
+
 class PartitionState:
     """The state of one partition while it is carried along."""
 
@@ -172,6 +187,22 @@ class PartitionState:
         if self.lacks_start and found.strict is SnapshotVerdict.MATCHES:
             self.lacks_start = False
         self._start_says = found.says
+
+    def take(self, copy: CopyState) -> None:
+        """Where a copy ends: go on from its snapshot, as a follower does, if nothing in the files speaks against it.
+
+        A producer that the files tell of and the snapshot does not was expired by then: it stays.
+        """
+        if not self.lacks_start:
+            return
+        ours = self._producers.entries()
+        is_cleaned = copy.offset <= self._cleaned_below
+        found = compare(copy.entries, ours, history_from=self.history_from, is_cleaned=is_cleaned)
+        if copy.is_believed(found):
+            lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
+            self._go_on_from(np.concatenate([copy.entries, lacking]))
+        else:
+            self._start_says = f"a copy in remote storage ends at {copy.offset}, and its snapshot {found.says}"
 
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
@@ -229,9 +260,13 @@ class PartitionState:
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
-        self._producers = ProducerFold(theirs.size)
-        self._producers.combine(from_entries(theirs))
-        self.has_adopted, self.lacks_start = True, False
+        self._go_on_from(theirs)
+        self.has_adopted = True
+
+    def _go_on_from(self, entries: np.ndarray) -> None:
+        self._producers = ProducerFold(entries.size)
+        self._producers.combine(from_entries(entries))
+        self.lacks_start = False
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:

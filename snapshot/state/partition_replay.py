@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.regular_file import read_bounded
-from tiersnap.snapshot.state.carry import Boundary, PartitionState, ReadSnapshot, Refusal, StartState, carry
+from tiersnap.snapshot.state.carry import Boundary, CopyState, PartitionState, ReadSnapshot, Refusal, StartState, carry
 from tiersnap.snapshot.state.replay import Run, fold_segment
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
@@ -101,12 +101,14 @@ class Beginning(NamedTuple):
     Attributes:
         is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
         start: the state where the files begin; None where none is known but what a file there says.
+        copy: what a copy says that ends behind the first file, where none ends at it.
         why: remote storage was asked and tells no start, "" otherwise.
         may_pass: asked again it may.
     """
 
     is_continued: bool | None = None
     start: StartState | None = None
+    copy: CopyState | None = None
     why: str = ""
     may_pass: bool = False
 
@@ -123,7 +125,9 @@ def local_replay(
         return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
 
     read_snapshot = snapshot_reader(filesystem, partition)
-    return replay_partition(partition, read_runs, read_snapshot, start=begins.start, is_continued=begins.is_continued)
+    return replay_partition(
+        partition, read_runs, read_snapshot, start=begins.start, is_continued=begins.is_continued, copy=begins.copy
+    )
 
 
 def replay_partition(
@@ -133,12 +137,13 @@ def replay_partition(
     *,
     start: StartState | None = None,
     is_continued: bool | None = None,
+    copy: CopyState | None = None,
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
     The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
     the offset of `start`. `is_continued` says whether the log goes back further in remote storage, where more is known
-    of it than the checkpoints say.
+    of it than the checkpoints say, and `copy` what a copy says that ends behind the first file.
     """
     replay = Replay(partition, started_at=start.offset if start else 0)
     state = PartitionState(
@@ -147,11 +152,16 @@ def replay_partition(
         start=start,
         is_continued=partition.begins_in_remote_storage if is_continued is None else is_continued,
     )
-    return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1)
+    return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1, copy)
 
 
 def _boundaries(
-    replay: Replay, state: PartitionState, read_runs: ReadRuns, read_snapshot: ReadSnapshot, started_at: int
+    replay: Replay,
+    state: PartitionState,
+    read_runs: ReadRuns,
+    read_snapshot: ReadSnapshot,
+    started_at: int,
+    copy: CopyState | None,
 ) -> Iterator[Boundary]:
     partition = replay.partition
     if not partition.segments:
@@ -166,6 +176,8 @@ def _boundaries(
         replay.log_end = end.last_offset + 1
         if segment.base_offset < started_at:
             continue
+        if copy is not None and copy.offset == segment.base_offset:
+            state.take(copy)
         if segment.is_active and not state.lacks_start:
             replay.closed_state = state.state(segment.base_offset)
         wanted = {*inside(snapshots, segment), segment.base_offset}

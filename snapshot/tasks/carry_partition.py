@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,10 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.carry import Boundary, StartState
+from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
@@ -37,11 +36,19 @@ from tiersnap.snapshot.tables.facts import (
 from tiersnap.snapshot.tables.listed import from_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.decode_segments import segment_end
 from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.look_again import why_not_read
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
-from tiersnap.snapshot.tasks.remote_start import Start, is_claimed, is_continued, read_entries, start_state
+from tiersnap.snapshot.tasks.remote_start import (
+    Start,
+    believing,
+    is_claimed,
+    is_continued,
+    read_entries,
+    start_state,
+)
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
@@ -117,6 +124,7 @@ class _Carry:
                 or self._window_start()
                 or self._remote_start(claimed=False)
             )
+            copy = None if start is not None else self._copy_inside()
         except TiersnapError as unknown:
             yield from self._unfinished(unknown)
             return
@@ -126,6 +134,7 @@ class _Carry:
             self._read_snapshot,
             start=start,
             is_continued=self._is_continued,
+            copy=copy,
         )
         for boundary in boundaries:
             self._settle(boundary)
@@ -170,7 +179,9 @@ class _Carry:
     def _remote_start(self, *, claimed: bool) -> StartState | None:
         """The state that the listing names in remote storage, if it is one of this kind."""
         start = self._listed["start"]
-        entries = None if start is None or is_claimed(start) != claimed else self._read_start(start)
+        if start is None or is_claimed(start) != claimed or self._is_inside(start):
+            return None
+        entries = self._read_start(start)
         if entries is None:
             return None
         offset = start["offset"]
@@ -188,6 +199,17 @@ class _Carry:
         )
         self._rows.begin_at(offset)
         return start_state(self._partition, start, entries)
+
+    def _is_inside(self, start: Start) -> bool:
+        """Whether it is of a copy that nobody vouches for, and files before its end are to be held against it."""
+        is_behind = start["offset"] > self._partition.first_base_offset
+        return is_behind and not is_claimed(start) and self._listed["window_offset"] is None
+
+    def _copy_inside(self) -> CopyState | None:
+        start = self._listed["start"]
+        entries = None if start is None or not self._is_inside(start) else self._read_start(start)
+        believes = believing(self._task.now, self._task.options.producer_expiration)
+        return None if entries is None else CopyState(start["offset"], entries, believes)
 
     def _read_start(self, start: Start) -> np.ndarray | None:
         look = self._task.look
@@ -371,24 +393,3 @@ def _open_transactions(boundary: Boundary) -> list[dict[str, int]] | None:
     if opened is None or len(opened) > PART_DELTAS:
         return None
     return [{"producer_id": producer_id, "first_offset": first} for producer_id, first in opened]
-
-
-def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:
-    """How the decode of a segment ended, from a row of SEGMENTS."""
-    finding = None
-    if decode["finding_kind"] is not None:
-        kind = FindingKind(decode["finding_kind"])
-        finding = Finding(kind, path, decode["finding_position"], decode["finding_message"])
-    return SegmentEnd(
-        size=decode["size_bytes"],
-        valid_bytes=decode["valid_bytes"],
-        batch_count=decode["batch_count"],
-        legacy_count=decode["legacy_count"],
-        last_offset=decode["log_end_offset"] - 1,
-        first_timestamp=decode["first_timestamp"],
-        max_timestamp=decode["max_timestamp"],
-        has_gaps=decode["has_gaps"],
-        digest=decode["digest"],
-        crc_checked=decode["crc_checked"],
-        finding=finding,
-    )

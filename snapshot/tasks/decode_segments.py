@@ -115,3 +115,24 @@ def end_values(end: SegmentEnd) -> dict[str, Any]:
         "finding_position": None if finding is None else finding.position,
         "finding_message": None if finding is None else finding.message,
     }
+
+
+def segment_end(decode: Mapping[str, Any], path: str) -> SegmentEnd:
+    """How the decode of a segment ended, from a row of SEGMENTS."""
+    finding = None
+    if decode["finding_kind"] is not None:
+        kind = FindingKind(decode["finding_kind"])
+        finding = Finding(kind, path, decode["finding_position"], decode["finding_message"])
+    return SegmentEnd(
+        size=decode["size_bytes"],
+        valid_bytes=decode["valid_bytes"],
+        batch_count=decode["batch_count"],
+        legacy_count=decode["legacy_count"],
+        last_offset=decode["log_end_offset"] - 1,
+        first_timestamp=decode["first_timestamp"],
+        max_timestamp=decode["max_timestamp"],
+        has_gaps=decode["has_gaps"],
+        digest=decode["digest"],
+        crc_checked=decode["crc_checked"],
+        finding=finding,
+    )

@@ -7,7 +7,7 @@ it restores its state from remote storage (TierStateMachine.buildRemoteLogAuxSta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,27 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.log.lineage import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.carry import StartState
+from tiersnap.snapshot.state.carry import CopyState, StartState
 from tiersnap.snapshot.state.partition_replay import Beginning
 from tiersnap.snapshot.state.producer_state import from_entries
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.state.trust import Comparison, Provenance
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 
 Start = Mapping[str, Any]
 
 
-def beginning(look: RemoteLook, partition: Partition) -> Beginning:
-    """What remote storage says of a log before its first file: by a copy that ends there.
+def believing(now: int, producer_expiration: int | None) -> Callable[[Comparison], bool]:
+    """Believe a copy's snapshot unless it lacks, or says otherwise of, a producer that a broker would know at `now`."""
+    return lambda found: found.verdict(now, producer_expiration).is_trusted
+
+
+def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partition: Partition) -> Beginning:
+    """What remote storage says of a log before its first file: by a copy that ends there, or else soonest behind.
 
     It is asked for a listing, for the copy's claim and for its snapshot. A copy that a claim names counts only if the
-    claim vouches for its snapshot. Nothing found is no proof that a log begins at its files.
+    claim vouches for its snapshot; one that ends behind the first file only if it `believes` how the files before that
+    compare with it. Nothing found is no proof that a log begins at its files.
 
     Raises:
         TransientError: remote storage does not answer.
@@ -39,9 +45,10 @@ def beginning(look: RemoteLook, partition: Partition) -> Beginning:
     """
     if partition.topic_id is None:
         return Beginning(why="its topic id is not known here")
-    first = partition.first_base_offset
     try:
-        ending = copies_up_to({first}, look(partition), partition)
+        ending = copies_up_to({segment.base_offset for segment in partition.segments}, look(partition), partition)
+        first = min((copy["end_offset"] for copy in ending), default=None)
+        ending = [copy for copy in ending if copy["end_offset"] == first]
         start = claimed_start(look, partition, ending, is_continued=True)
         start = start or newest_start(look.brokers_own(partition, ending))
     except (TransientError, RemoteStorageError):
@@ -49,12 +56,14 @@ def beginning(look: RemoteLook, partition: Partition) -> Beginning:
     except TiersnapError as error:
         return Beginning(why=error.message)
     if start is None:
-        why = "no claim vouches for the copy that ends there" if ending else "no copy of this log ends there"
-        return Beginning(why=f"its files begin at {first}, and {why}")
+        why = "no claim vouches for the copy that ends" if ending else "no copy of this log ends"
+        return Beginning(why=f"its files begin at {partition.first_base_offset}, and {why} there")
     try:
         entries = snapshot_file.decode(look.read_start(partition, start))
     except TiersnapError as error:
         return Beginning(why=error.message, may_pass=isinstance(error, TransientError))
+    if start["offset"] > partition.first_base_offset:
+        return Beginning(True, copy=CopyState(start["offset"], entries, believes))
     return Beginning(True, start_state(partition, start, entries))
 
 

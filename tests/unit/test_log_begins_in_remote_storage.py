@@ -342,17 +342,50 @@ def test_an_empty_file_where_the_files_begin_is_not_taken_by_a_repair_that_asks(
     assert in_place(logs)[40] == whole[40]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_copy_that_ends_behind_the_first_file_is_not_believed_unseen(tmp_path: Path, layout: str) -> None:
+def as_a_leader_copied_that_rolled_elsewhere(tmp_path: Path, snapshot: bytes | None = None) -> Path:
+    """Remote storage in which no copy ends where the files begin, but one at 30; with `snapshot` as its snapshot."""
     before = {0: SEGMENTS[0], 10: SEGMENTS[10] + SEGMENTS[20], 30: SEGMENTS[30]}
     write_partition(tmp_path / "before", "orders", 0, before, high_watermark=40, indexes=True)
     remote = tmp_path / "remote"
-    assert tier(tmp_path / "before", remote, "--layout", layout).exit_code == 0
+    assert tier(tmp_path / "before", remote, "--layout", "local-tiered-storage").exit_code == 0
     without_claims(remote)
+    (path,) = remote.glob(f"kafka-tiered-storage/*/{10:020d}-*.snapshot")
+    assert snapshot_file.decode(path.read_bytes())["producer_id"].tolist() == [1, 2, 3]
+    if snapshot is not None:
+        path.write_bytes(snapshot)
+    return remote
+
+
+LOCAL = ("--layout", "local-tiered-storage")
+
+
+def test_a_copy_that_ends_behind_the_first_file_is_believed_where_the_files_agree(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path)
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote, "--layout", layout)
+    ran = repair(logs, "--from", remote, *LOCAL)
+    assert ran.exit_code == 0, ran.err
+    assert in_place(logs) == {30: whole[30], 40: whole[40]}
+
+
+@pytest.mark.parametrize("snapshot", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
+def test_a_copy_behind_the_first_file_that_lacks_what_the_files_tell_is_not_believed(
+    tmp_path: Path, whole: dict[int, bytes], snapshot: bytes | str
+) -> None:
+    remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20] if isinstance(snapshot, str) else snapshot)
+    logs = shortened(tmp_path)
+    before = stored(remote)
+    at_the_time = ("--now", "2023-11-15T00:00:00Z")
+    ran = repair(logs, "--from", remote, *LOCAL, *at_the_time)
     assert (ran.exit_code, in_place(logs)) == (4, {})
-    assert "its files begin at 20, and no copy of this log ends there" in ran.err
+    assert "a copy in remote storage ends at 30, and its snapshot" in ran.out
+    assert tier(logs, remote, *LOCAL).exit_code == 4
+    assert stored(remote) == before
+    # A right file of the broker's where its files begin tells what the copy does not, and a right one behind is kept.
+    right = shortened(tmp_path, snapshots={20: whole[20], 40: whole[40]})
+    assert repair(right, "--from", remote, *LOCAL, "--replace", *at_the_time).exit_code == 0
+    assert in_place(right) == {offset: whole[offset] for offset in (20, 30, 40)}
 
 
 @pytest.mark.parametrize("checkpoint", [0, None])

@@ -29,8 +29,8 @@ from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.schemas import PART_DELTAS, SEGMENTS
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
-from tiersnap.snapshot.tasks.carry_partition import CarryPartition, segment_end
-from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
+from tiersnap.snapshot.tasks.carry_partition import CarryPartition
+from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments, segment_end
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
