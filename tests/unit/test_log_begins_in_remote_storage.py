@@ -388,6 +388,16 @@ def test_a_copy_behind_the_first_file_that_lacks_what_the_files_tell_is_not_beli
     assert in_place(right) == {offset: whole[offset] for offset in (20, 30, 40)}
 
 
+def test_what_a_copy_behind_the_first_file_lacks_because_it_had_expired_is_kept(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20])
+    logs = shortened(tmp_path)
+    ran = repair(logs, "--from", remote, *LOCAL, "--now", "2023-11-18T00:00:00Z")
+    assert ran.exit_code == 0, ran.err
+    assert in_place(logs) == {30: whole[30], 40: whole[40]}
+
+
 @pytest.mark.parametrize("checkpoint", [0, None])
 @pytest.mark.parametrize("wrong", ["place", "layout", "lineage", "object"])
 def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
