@@ -91,8 +91,9 @@ class ListPartitions:
         if self.look is None or not copies:
             return {}
         try:
-            begun = is_continued(partition, row["copies"])
-            found = claimed_start(self.look, partition, copies[:_MOST_STARTS], is_continued=begun)
+            # An earlier version began a log that is continued with nothing, and said that the log began there.
+            doubts = is_continued(partition, row["copies"])
+            found = claimed_start(self.look, partition, copies[:_MOST_STARTS], doubts_log_start=doubts)
         except TiersnapError as error:
             return self._unanswered(partition, error)
         return {} if found is None else {"start": found}

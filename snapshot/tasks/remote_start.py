@@ -49,7 +49,8 @@ def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partitio
         ending = copies_up_to({segment.base_offset for segment in partition.segments}, look(partition), partition)
         first = min((copy["end_offset"] for copy in ending), default=None)
         ending = [copy for copy in ending if copy["end_offset"] == first]
-        start = claimed_start(look, partition, ending, is_continued=True)
+        # Such a log began at 0 or nobody knows where, so a snapshot folded from a later beginning lacks something.
+        start = claimed_start(look, partition, ending, doubts_log_start=not partition.log_start_checkpoint)
         start = start or newest_start(look.brokers_own(partition, ending))
     except (TransientError, RemoteStorageError):
         raise
@@ -95,17 +96,19 @@ def newest_start(copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def claimed_start(
-    look: RemoteLook, partition: Partition, copies: Iterable[Mapping[str, Any]], *, is_continued: bool
+    look: RemoteLook, partition: Partition, copies: Iterable[Mapping[str, Any]], *, doubts_log_start: bool
 ) -> dict[str, Any] | None:
     """A row of listed.START of the first copy of ours whose claim vouches for its snapshot; a request a copy.
+
+    Args:
+        doubts_log_start: do not take one that was folded from where the log began at that time.
 
     Raises:
         TiersnapError: it cannot be known.
     """
     found = look.find_start(partition, copies)
-    # An earlier version began a log that is continued with nothing, and called it that.
-    is_doubtful = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
-    return None if is_doubtful and is_continued else found
+    is_from_log_start = found is not None and found["provenance"] == Provenance.COMPUTED_FROM_LOG_START
+    return None if is_from_log_start and doubts_log_start else found
 
 
 def is_claimed(start: Start) -> bool:

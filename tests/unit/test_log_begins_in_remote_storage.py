@@ -450,6 +450,24 @@ def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(
     assert repair(logs, "--from", remote).exit_code == 0, "a broker's, for all that is known"
 
 
+def test_a_copy_of_ours_of_a_log_that_begins_where_it_began_then_is_a_start(tmp_path: Path) -> None:
+    begun = {base: SEGMENTS[base] for base in (10, 20, 30, 40)}
+    words = {"high_watermark": 45, "log_start_offset": 10, "leader_epochs": [(0, 0)], "indexes": True}
+    write_partition(tmp_path / "trimmed", "orders", 0, begun, **words)
+    assert tiersnap("repair", tmp_path / "trimmed", "--all", "--out", tmp_path / "right").exit_code == 0
+    shutil.rmtree(tmp_path / "trimmed/orders-0")
+    write_partition(
+        tmp_path / "trimmed", "orders", 0, {base: begun[base] for base in (10, 20)}, **{**words, "high_watermark": 30}
+    )
+    assert tier(tmp_path / "trimmed", tmp_path / "remote").exit_code == 0
+    logs = shortened(tmp_path, checkpoint=10)
+    assert repair(logs).exit_code == 4
+    assert repair(logs, "--from", tmp_path / "remote").exit_code == 0
+    right = {int(path.stem): path.read_bytes() for path in (tmp_path / "right").rglob("*.snapshot")}
+    assert in_place(logs) == {offset: right[offset] for offset in (30, 40)}
+    assert snapshot_file.decode(right[30])["producer_id"].tolist() == [2, 3]
+
+
 def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written(tmp_path: Path) -> None:
     logs = shortened(tmp_path)
     environment = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
