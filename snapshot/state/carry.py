@@ -196,7 +196,7 @@ class PartitionState:
         if not self.lacks_start:
             return
         ours = self._producers.entries()
-        is_cleaned = copy.offset <= self._cleaned_below
+        is_cleaned = self._is_cleaned(copy.offset)
         found = compare(copy.entries, ours, history_from=self.history_from, is_cleaned=is_cleaned)
         if copy.is_believed(found):
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
@@ -255,8 +255,12 @@ class PartitionState:
         if isinstance(theirs, Comparison):
             return theirs, None
         history_from = 0 if self.has_adopted else self.history_from
-        is_cleaned = offset <= self._cleaned_below
+        is_cleaned = self._is_cleaned(offset)
         return compare(theirs, entries(), history_from=history_from, is_cleaned=is_cleaned), theirs
+
+    def _is_cleaned(self, offset: int) -> bool:
+        """Whether compaction has passed all batches below it."""
+        return offset <= self._cleaned_below
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""

@@ -78,21 +78,6 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
         assert (key_of(request) or "").startswith("tiers"), request
 
 
-def test_a_repair_that_asks_what_came_before_a_logs_files_reads_and_no_more(proxy, bucket, logs, tmp_path):
-    remote, place = f"s3://{bucket}/tiers", ("--endpoint-url", proxy.url, "--path-style")
-    assert tiersnap("tier", logs, "--remote", remote, *place, "--apply").exit_code == 0
-    assert tiersnap("repair", logs, "--all", "--out", tmp_path / "whole").exit_code == 0
-    words = {"indexes": True, "high_watermark": 30, "log_start_offset": 0, "leader_epochs": [(0, 0)]}
-    left = {base: [data_batch(base, 10, 7, 0, base)] for base in (10, 20)}
-    short = write_partition(tmp_path / "short", "orders", 0, left, topic_id="lZ6vvmajTWKDBUTV6SQAtQ", **words)
-    proxy.requests.clear()
-    ran = tiersnap("repair", tmp_path / "short", "--from", remote, *place, "--above-newest", "--apply")
-    assert ran.exit_code == 0, ran.err
-    assert {permission(request) for request in proxy.requests} == {"s3:ListBucket", "s3:GetObject"}
-    name = "00000000000000000020.snapshot"
-    assert (short / name).read_bytes() == (tmp_path / "whole/orders-0" / name).read_bytes()
-
-
 def test_large_segments_and_what_is_taken_back_need_nothing_else(proxy, bucket, tmp_path):
     store, layout = S3Store(bucket, "tiers/", settings_for(proxy.url)), AivenLayout(ObjectKeys())
     segment = make_segment(tmp_path, log_size=2 * MIN_PART_SIZE)
