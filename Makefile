@@ -20,7 +20,8 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
-	$(BIN)/python -m tiersnap.jobs.spark.delta_jars
+	@# Once more after a while: Maven Central is not always there.
+	$(BIN)/python -m tiersnap.jobs.spark.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.spark.delta_jars; }
 	@touch $@
 
 artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else
