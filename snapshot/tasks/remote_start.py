@@ -49,7 +49,7 @@ def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partitio
         ending = copies_up_to({segment.base_offset for segment in partition.segments}, look(partition), partition)
         first = min((copy["end_offset"] for copy in ending), default=None)
         ending = [copy for copy in ending if copy["end_offset"] == first]
-        # Such a log began at 0 or nobody knows where, so a snapshot folded from a later beginning lacks something.
+        # Of a log that begins at 0, or nobody knows where, a snapshot folded from a later beginning lacks something.
         start = claimed_start(look, partition, ending, doubts_log_start=not partition.log_start_checkpoint)
         start = start or newest_start(look.brokers_own(partition, ending))
     except (TransientError, RemoteStorageError):

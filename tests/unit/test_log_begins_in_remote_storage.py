@@ -38,7 +38,7 @@ def fixture_whole(tmp_path: Path) -> dict[int, bytes]:
     """Snapshots of the whole log by offset."""
     write_partition(tmp_path / "whole", "orders", 0, SEGMENTS, high_watermark=45, indexes=True)
     assert tiersnap("repair", tmp_path / "whole", "--all", "--out", tmp_path / "out").exit_code == 0
-    found = {int(path.stem): path.read_bytes() for path in (tmp_path / "out").rglob("*.snapshot")}
+    found = snapshots_in(tmp_path / "out")
     assert snapshot_file.decode(found[40])["producer_id"].tolist() == [1, 2, 3]
     return found
 
@@ -75,9 +75,9 @@ def shortened(tmp_path: Path, *, checkpoint: int | None = 0, snapshots: dict[int
     return tmp_path / "logs"
 
 
-def stored(remote: Path) -> dict[int, bytes]:
-    """Snapshots that tiersnap computed and put there, by offset."""
-    return {int(path.stem): path.read_bytes() for path in remote.rglob("*.snapshot") if path.stem.isdigit()}
+def snapshots_in(folder: Path) -> dict[int, bytes]:
+    """Snapshots below a log directory by offset, or, in remote storage, those that tiersnap computed."""
+    return {int(path.stem): path.read_bytes() for path in folder.rglob("*.snapshot") if path.stem.isdigit()}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -86,10 +86,10 @@ def test_the_state_is_that_of_the_copy_which_ends_where_the_files_begin(
     tmp_path: Path, whole: dict[int, bytes], layout: str, checkpoint: int | None
 ) -> None:
     remote = as_brokers_copied(tmp_path, layout)
-    before = stored(remote)
+    before = snapshots_in(remote)
     ran = tier(shortened(tmp_path, checkpoint=checkpoint), remote, "--layout", layout)
     assert ran.exit_code == 0, ran.err
-    made = {offset: data for offset, data in stored(remote).items() if offset not in before}
+    made = {offset: data for offset, data in snapshots_in(remote).items() if offset not in before}
     assert made == {offset: whole[offset] for offset in (30, 40)}
     (manifest,) = [path for path in remote.rglob("manifest-*.json") if b"COMPUTED_FROM_SNAPSHOT" in path.read_bytes()]
     assert manifest.read_bytes().count(b"COMPUTED_FROM_SNAPSHOT") == 2
@@ -104,7 +104,7 @@ def test_what_was_made_so_is_where_the_next_tier_goes_on(tmp_path: Path, whole: 
     shortened(tmp_path)
     (folder / f"{20:020d}.log").write_bytes(bytes((folder / f"{20:020d}.log").stat().st_size))
     assert tier(tmp_path / "logs", remote).exit_code == 0, "the first file is not read again"
-    assert stored(remote)[40] == whole[40]
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -113,7 +113,7 @@ def test_an_empty_file_where_the_files_begin_says_less_than_the_copy_and_is_not_
 ) -> None:
     remote = as_brokers_copied(tmp_path, layout)
     assert tier(shortened(tmp_path, snapshots={20: EMPTY}), remote, "--layout", layout).exit_code == 0
-    assert stored(remote)[40] == whole[40]
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 def test_a_file_that_says_more_than_the_copy_is_taken(tmp_path: Path, whole: dict[int, bytes]) -> None:
@@ -123,7 +123,7 @@ def test_a_file_that_says_more_than_the_copy_is_taken(tmp_path: Path, whole: dic
             path.write_bytes(EMPTY)
     logs = shortened(tmp_path, snapshots={20: whole[20]})
     assert tier(logs, remote, "--layout", "local-tiered-storage").exit_code == 0
-    assert stored(remote)[40] == whole[40]
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 def test_without_remote_storage_the_file_where_the_files_begin_is_the_start(
@@ -150,7 +150,7 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     assert not list((tmp_path / "out").rglob("*.snapshot"))
     refused = tier(logs, tmp_path / "remote", *words)
     assert refused.exit_code == 4
-    assert not stored(tmp_path / "remote")
+    assert not snapshots_in(tmp_path / "remote")
 
 
 UNREADABLE = {"no checkpoint": b"\x00\xff", "five nines too many": b"0\n1\norders 0 99999999999999999999999\n"}
@@ -174,11 +174,11 @@ def test_where_the_checkpoint_of_log_starts_cannot_be_read_remote_storage_says_w
     tmp_path: Path, whole: dict[int, bytes]
 ) -> None:
     remote = as_brokers_copied(tmp_path, "aiven")
-    before = stored(remote)
+    before = snapshots_in(remote)
     logs = shortened(tmp_path)
     (logs / "log-start-offset-checkpoint").write_bytes(b"\x00\xff")
     tier(logs, remote)
-    assert {offset: data for offset, data in stored(remote).items() if offset not in before} == {
+    assert {offset: data for offset, data in snapshots_in(remote).items() if offset not in before} == {
         offset: whole[offset] for offset in (30, 40)
     }
     own = shortened(tmp_path / "own")
@@ -209,7 +209,9 @@ def test_a_file_that_equals_the_fold_of_the_files_alone_is_not_trusted(tmp_path:
     remote = as_brokers_copied(tmp_path, "aiven")
     assert tier(logs, remote).exit_code == 4, "against the copy's state they lack producers"
     assert tier(logs, remote, "--replace").exit_code == 0
-    assert {offset: stored(remote)[offset] for offset in (30, 40)} == {offset: whole[offset] for offset in (30, 40)}
+    assert {offset: snapshots_in(remote)[offset] for offset in (30, 40)} == {
+        offset: whole[offset] for offset in (30, 40)
+    }
 
 
 def test_copies_of_an_earlier_version_that_began_with_nothing_start_nothing(
@@ -221,10 +223,10 @@ def test_copies_of_an_earlier_version_that_began_with_nothing_start_nothing(
     words = {"high_watermark": 40, "leader_epochs": [(0, 0)], "indexes": True}
     write_partition(tmp_path / "wrong", "orders", 0, short, log_start_offset=20, **words)
     assert tier(tmp_path / "wrong", remote).exit_code == 0
-    assert stored(remote)[30] == partial[30], "as the earlier version made it"
+    assert snapshots_in(remote)[30] == partial[30], "as the earlier version made it"
     ran = tier(shortened(tmp_path), remote)
     assert ran.exit_code == 0, ran.err
-    assert stored(remote)[40] == whole[40]
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -238,14 +240,14 @@ def test_files_that_begin_inside_a_copy_begin_with_the_state_at_its_end(
     without_claims(remote)
     ran = tier(shortened(tmp_path), remote, "--layout", layout)
     assert ran.exit_code == 0, ran.err
-    assert stored(remote)[40] == whole[40]
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 def test_a_copy_that_lies_below_the_log_start_says_nothing(tmp_path: Path) -> None:
     remote = as_brokers_copied(tmp_path, "aiven")
     partial = folded_from_the_files_alone(tmp_path)
     assert tier(shortened(tmp_path, checkpoint=20), remote).exit_code == 0
-    assert stored(remote)[40] == partial[40]
+    assert snapshots_in(remote)[40] == partial[40]
 
 
 def test_what_a_run_stored_is_installed_where_repair_can_make_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
@@ -254,9 +256,7 @@ def test_what_a_run_stored_is_installed_where_repair_can_make_nothing(tmp_path: 
     assert tier(logs, remote).exit_code == 0
     ran = tiersnap("install", "--from", remote, "--to", logs, "--above-newest", "--apply")
     assert ran.exit_code == 0, ran.err
-    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
-        f"{offset:020d}": whole[offset] for offset in (30, 40)
-    }
+    assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
 
 
 def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_path: Path) -> None:
@@ -273,19 +273,15 @@ def test_a_damaged_snapshot_of_a_copy_starts_nothing(
     for path in remote.rglob("*"):
         if path.is_file() and path.read_bytes() == whole[20]:
             path.write_bytes(damage(whole[20]))
-    before = stored(remote)
+    before = snapshots_in(remote)
     ran = tier(shortened(tmp_path), remote, "--layout", "local-tiered-storage")
     assert ran.exit_code == 4
     assert "1 segment MISSING_SNAPSHOT" in ran.err
-    assert stored(remote) == before
+    assert snapshots_in(remote) == before
 
 
 def repair(logs: Path, *words: str | Path) -> Ran:
     return tiersnap("repair", logs, "--above-newest", "--apply", *words)
-
-
-def in_place(logs: Path) -> dict[int, bytes]:
-    return {int(path.stem): path.read_bytes() for path in logs.rglob("*.snapshot")}
 
 
 def printed_words(ran: Ran) -> list[str]:
@@ -305,11 +301,11 @@ def test_what_repair_says_to_type_next_makes_the_snapshots_of_the_whole_log(
         (logs / "log-start-offset-checkpoint").write_text("nonsense")
     damage = 0 if checkpoint == 0 else 5
     ran = repair(logs)
-    assert (ran.exit_code, in_place(logs)) == (damage or 4, {})
+    assert (ran.exit_code, snapshots_in(logs)) == (damage or 4, {})
     words = [str(remote) if word == "REMOTE" else word for word in printed_words(ran)]
     done = tiersnap(*words, "--layout", layout)
     assert done.exit_code == damage, done.err
-    assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
+    assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
     assert {row["provenance"] for row in done.rows} == {"COMPUTED_FROM_SNAPSHOT"}
     assert repair(logs, "--from", remote, "--layout", layout).rows == []
 
@@ -324,12 +320,12 @@ def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[in
         path.write_bytes(whole[10])
     logs = shortened(tmp_path)
     ran = repair(logs, "--from", remote, *words)
-    assert (ran.exit_code, in_place(logs)) == (3, {})
+    assert (ran.exit_code, snapshots_in(logs)) == (3, {})
     assert "orders-0: " in ran.err and "its claim says" in ran.err
     for path in swapped:
         path.write_bytes(whole[20])
     assert repair(logs, "--from", remote, *words).exit_code == 0
-    assert in_place(logs) == {offset: whole[offset] for offset in (30, 40)}
+    assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -339,7 +335,7 @@ def test_an_empty_file_where_the_files_begin_is_not_taken_by_a_repair_that_asks(
     remote = as_brokers_copied(tmp_path, layout)
     logs = shortened(tmp_path, snapshots={20: EMPTY})
     assert repair(logs, "--from", remote, "--layout", layout).exit_code == 0
-    assert in_place(logs)[40] == whole[40]
+    assert snapshots_in(logs)[40] == whole[40]
 
 
 def as_a_leader_copied_that_rolled_elsewhere(tmp_path: Path, snapshot: bytes | None = None) -> Path:
@@ -366,7 +362,7 @@ def test_a_copy_that_ends_behind_the_first_file_is_believed_where_the_files_agre
     logs = shortened(tmp_path)
     ran = repair(logs, "--from", remote, *LOCAL)
     assert ran.exit_code == 0, ran.err
-    assert in_place(logs) == {30: whole[30], 40: whole[40]}
+    assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
 
 @pytest.mark.parametrize("snapshot", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
@@ -375,17 +371,17 @@ def test_a_copy_behind_the_first_file_that_lacks_what_the_files_tell_is_not_beli
 ) -> None:
     remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20] if isinstance(snapshot, str) else snapshot)
     logs = shortened(tmp_path)
-    before = stored(remote)
+    before = snapshots_in(remote)
     at_the_time = ("--now", "2023-11-15T00:00:00Z")
     ran = repair(logs, "--from", remote, *LOCAL, *at_the_time)
-    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert (ran.exit_code, snapshots_in(logs)) == (4, {})
     assert "a copy in remote storage ends at 30, and its snapshot" in ran.out
     assert tier(logs, remote, *LOCAL).exit_code == 4
-    assert stored(remote) == before
+    assert snapshots_in(remote) == before
     # A right file of the broker's where its files begin tells what the copy does not, and a right one behind is kept.
     right = shortened(tmp_path, snapshots={20: whole[20], 40: whole[40]})
     assert repair(right, "--from", remote, *LOCAL, "--replace", *at_the_time).exit_code == 0
-    assert in_place(right) == {offset: whole[offset] for offset in (20, 30, 40)}
+    assert snapshots_in(right) == {offset: whole[offset] for offset in (20, 30, 40)}
 
 
 def test_what_a_copy_behind_the_first_file_lacks_because_it_had_expired_is_kept(
@@ -395,7 +391,7 @@ def test_what_a_copy_behind_the_first_file_lacks_because_it_had_expired_is_kept(
     logs = shortened(tmp_path)
     ran = repair(logs, "--from", remote, *LOCAL, "--now", "2023-11-18T00:00:00Z")
     assert ran.exit_code == 0, ran.err
-    assert in_place(logs) == {30: whole[30], 40: whole[40]}
+    assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
 
 @pytest.mark.parametrize("checkpoint", [0, None])
@@ -419,7 +415,7 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
             for path in remote.rglob("*00000000000000000010-*.indexes"):
                 path.unlink()
     ran = repair(logs, "--from", remote, *words)
-    assert (ran.exit_code, in_place(logs)) == (4 if checkpoint == 0 else 5, {})
+    assert (ran.exit_code, snapshots_in(logs)) == (4 if checkpoint == 0 else 5, {})
     assert "orders-0: its files begin at 20, and no copy of this log ends there" in ran.err
     assert "are --from and --layout those of this cluster?" in ran.err
 
@@ -441,7 +437,7 @@ def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(
     assert tier(tmp_path / "before", remote).exit_code == 0
     logs = shortened(tmp_path)
     ran = repair(logs, "--from", remote)
-    assert (ran.exit_code, in_place(logs)) == (4, {})
+    assert (ran.exit_code, snapshots_in(logs)) == (4, {})
     assert "no claim vouches for the copy that ends there" in ran.err
     (claim,) = (path for path in remote.rglob("*") if path.is_file() and b'"finished"' in path.read_bytes())
     claim.write_bytes(b"{}")
@@ -463,19 +459,19 @@ def test_a_copy_of_ours_of_a_log_that_begins_where_it_began_then_is_a_start(tmp_
     logs = shortened(tmp_path, checkpoint=10)
     assert repair(logs).exit_code == 4
     assert repair(logs, "--from", tmp_path / "remote").exit_code == 0
-    right = {int(path.stem): path.read_bytes() for path in (tmp_path / "right").rglob("*.snapshot")}
-    assert in_place(logs) == {offset: right[offset] for offset in (30, 40)}
+    right = snapshots_in(tmp_path / "right")
+    assert snapshots_in(logs) == {offset: right[offset] for offset in (30, 40)}
     assert snapshot_file.decode(right[30])["producer_id"].tolist() == [2, 3]
 
 
-def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logs = shortened(tmp_path)
-    environment = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        ran = repair(logs, "--from", "s3://bucket", "--endpoint-url", "http://127.0.0.1:9")
-    assert (ran.exit_code, in_place(logs)) == (3, {})
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    ran = repair(logs, "--from", "s3://bucket", "--endpoint-url", "http://127.0.0.1:9")
+    assert (ran.exit_code, snapshots_in(logs)) == (3, {})
 
 
 def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None:
@@ -495,4 +491,4 @@ def test_of_a_fetched_file_repair_begins_as_a_broker_does(tmp_path: Path, whole:
     assert target.read_bytes() == whole[20]
     shutil.move(target, logs / "orders-0")
     assert repair(logs).exit_code == 0
-    assert in_place(logs) == {offset: whole[offset] for offset in (20, 30, 40)}
+    assert snapshots_in(logs) == {offset: whole[offset] for offset in (20, 30, 40)}
