@@ -7,11 +7,9 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
 from tiersnap.snapshot.log.log_dir import located
@@ -37,14 +35,13 @@ from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other
 from tiersnap.snapshot.tables.trouble import of_table
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 # Of the servers of object stores; delta-rs would try for three minutes.
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
-# A thread of Arrow's that is still at a file of delta-rs' when Python ends aborts the process (apache/arrow#34314).
-# With fewer of them that is rare: on a loaded machine once in 300 times, and once in 17 without this.
-_ONE_THREAD: dict[str, Any] = {
-    "use_threads": False,
-    "fragment_scan_options": ds.ParquetFragmentScanOptions(pre_buffer=False),
-}
+# Of DataFusion, which comes with delta-rs: rows in the order of the files.
+_QUERY = {"datafusion.execution.target_partitions": "1"}
 # Written by `tiersnap audit`.
 AUDIT_TABLE = "audit_findings"
 # Readers need none of the deltas, which are most of the bytes.
@@ -66,7 +63,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
     return _rows(f"{warehouse}/{name}", found, columns, kinds)
 
 
-def _open(warehouse: str, name: str) -> ds.Dataset | None:
+def _open(warehouse: str, name: str) -> DeltaTable | None:
     """A table, None before its first commit."""
     try:
         from deltalake import DeltaTable
@@ -78,20 +75,37 @@ def _open(warehouse: str, name: str) -> ds.Dataset | None:
         table = DeltaTable(uri, storage_options=_IMPATIENT)
         version = (table.schema().fields[0].metadata or {}).get(VERSION_KEY)
         refuse_newer(uri, None if version is None else int(version))
-        return table.to_pyarrow_dataset()
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise of_table(uri, str(error)) from error
+    return table
 
 
-def _rows(uri: str, found: ds.Dataset, columns: list[str], kinds: list[str] | None) -> pa.Table:
-    refuse_other(uri, columns, found.schema.names)
+def _rows(uri: str, found: DeltaTable, columns: list[str], kinds: list[str] | None) -> pa.Table:
+    """Columns of a table, read by delta-rs alone.
+
+    A dataset of Arrow's reads through Python; a thread of it that is still at a file when Python ends aborts the
+    process (apache/arrow#34314).
+    """
+    from deltalake import QueryBuilder
+    from deltalake.exceptions import DeltaError
+
+    schema = _schema(found)
+    refuse_other(uri, columns, schema.names)
+    wanted = ", ".join(f'"{column}"' for column in columns)
+    where = "" if kinds is None else " WHERE kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
     try:
-        wanted = None if kinds is None else pc.field("kind").isin(kinds)
-        return found.to_table(columns=columns, filter=wanted, **_ONE_THREAD)
-    except OSError as error:
+        query = QueryBuilder(_QUERY).register("found", found)
+        rows = pa.table(query.execute(f"SELECT {wanted} FROM found{where}"))
+    except (DeltaError, OSError, pa.ArrowException) as error:
         raise of_table(uri, str(error)) from error
+    # DataFusion gives views of strings, for which Arrow lacks functions.
+    return rows.cast(pa.schema([schema.field(column) for column in columns]))
+
+
+def _schema(found: DeltaTable) -> pa.Schema:
+    return pa.schema(found.schema().to_arrow())
 
 
 def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
@@ -134,7 +148,7 @@ def audit(warehouse: str) -> Audit | None:
     found = _open(warehouse, AUDIT_TABLE)
     if found is None:
         return None
-    names = [name for name in AUDIT_COLUMNS if name in found.schema.names]
+    names = [name for name in AUDIT_COLUMNS if name in _schema(found).names]
     return audit_of_table(_rows(f"{warehouse}/{AUDIT_TABLE}", found, names, None))
 
 

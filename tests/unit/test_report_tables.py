@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.recovered import DATA
 from tiersnap.jobs.reporting.tables import readiness
-from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
@@ -53,6 +53,17 @@ def test_a_report_of_the_tables_counts_each_segment_once_and_says_what_scan_says
     assert len(scanned.rows) == 37
     told = sorted((row["name"], row["base_offset"], row["verdict"]) for row in ran.rows)
     assert told == sorted((row["partition"], row["base_offset"], row["verdict"]) for row in scanned.rows)
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "no Parquet"])
+def test_a_table_whose_file_is_damaged_is_told_as_damage(harm: str, tmp_path: Path) -> None:
+    (file,) = (warehouse_of(tmp_path, 1) / "partitions").glob("*.parquet")
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-20] if harm == "cut" else b"no Parquet")
+    ran = tiersnap("report", "--warehouse", tmp_path)
+    assert_said(ran, ExitCode.DATA_CORRUPT, f"{tmp_path}/partitions", file.name)
 
 
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
