@@ -124,7 +124,7 @@ class _Carry:
                 or self._window_start()
                 or self._remote_start(claimed=False)
             )
-            copy = None if start is not None else self._copy_inside()
+            copy = self._copy_inside() if start is None or start.lacks_start else None
         except TiersnapError as unknown:
             yield from self._unfinished(unknown)
             return
@@ -202,8 +202,8 @@ class _Carry:
 
     def _is_inside(self, start: Start) -> bool:
         """Whether it is of a copy that nobody vouches for, and files before its end are to be held against it."""
-        is_behind = start["offset"] > self._partition.first_base_offset
-        return is_behind and not is_claimed(start) and self._listed["window_offset"] is None
+        read_from = self._listed["window_offset"] or self._partition.first_base_offset
+        return start["offset"] > read_from and not is_claimed(start)
 
     def _copy_inside(self) -> CopyState | None:
         start = self._listed["start"]
@@ -218,9 +218,9 @@ class _Carry:
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""
         offset, start = self._listed["window_offset"], self._listed["start"]
-        if offset is None or (start is not None and start["offset"] > offset):
+        if offset is None:
             return None
-        entries = None if start is None else self._read_start(start)
+        entries = None if start is None or start["offset"] > offset else self._read_start(start)
         window = WindowStart(
             self._source,
             self._partition,

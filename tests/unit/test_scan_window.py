@@ -166,16 +166,18 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
         assert ran.segments_tiered == 0
 
 
-def test_a_state_from_within_the_window_is_where_the_carry_begins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_copy_that_ends_within_the_window_is_believed_where_the_window_agrees(tmp_path: Path, is_right: bool) -> None:
     """A leader that rolled later copied days 0 to 15 as one segment, so the soonest copy ends inside the window."""
     times = {day: NOW - (20 - day) * DAY for day in range(20)}
-    segments = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
-    segments[0] = [lb.data_batch(0, 1, 7, 1, 3, timestamp=times[0])]
-    segments[14] = [lb.marker(14, 7, 1, 0, True, times[14])]
-    segments[15] = [lb.data_batch(15, 1, 7, 1, 4, timestamp=times[15])]
-    rolled = {0: [entry for day in range(16) for entry in segments[day]]} | {
-        day: segments[day] for day in range(16, 20)
+    plain = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
+    segments = plain | {
+        0: [lb.data_batch(0, 1, 7, 1, 3, timestamp=times[0])],
+        14: [lb.marker(14, 7, 1, 0, True, times[14])],
+        15: [lb.data_batch(15, 1, 7, 1, 4, timestamp=times[15])],
     }
+    copied = segments if is_right else plain  # then nothing is known of the producer
+    rolled = {0: [entry for day in range(16) for entry in copied[day]]} | {day: copied[day] for day in range(16, 20)}
     write_aged(tmp_path / "before" / "logs", rolled, {base: times[max(base, 15)] for base in rolled})
     before = Runner(tmp_path / "before", tmp_path / "before" / "logs")
     assert before(as_of=None, now=NOW).segments_tiered == 4
@@ -187,11 +189,15 @@ def test_a_state_from_within_the_window_is_where_the_carry_begins(tmp_path: Path
     left = {day: segments[day] for day in range(2, 20)}
     folder = write_aged(tmp_path / "logs", left, {day: times[day] for day in left})
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
-    ran = run(Runner(tmp_path, tmp_path / "logs", remote=before.remote))
+    ran = run(Runner(tmp_path, tmp_path / "logs", remote=before.remote), producer_expiration=WEEK)
     assert ran.errors == []
     assert (ran.listed[0]["start"]["offset"], ran.listed[0]["window_offset"]) == (16, 13)
     found = {row["offset"]: row["provenance"] for row in ran.facts if row["kind"] == "BOUNDARY"}
-    assert found == {16: "BROKER", **dict.fromkeys((17, 18, 19, 20), "COMPUTED_FROM_SNAPSHOT")}
+    before_copy, behind = "COMPUTED_FROM_LOCAL_START", "COMPUTED_WITHIN_WINDOW"
+    assert found == {
+        **dict.fromkeys((14, 15), before_copy),
+        **dict.fromkeys((16, 17, 18, 19, 20), behind if is_right else before_copy),
+    }
     assert snapshots(before) == whole
 
 
