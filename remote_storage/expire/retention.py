@@ -4,16 +4,18 @@ As RemoteLogManager.RLMExpirationTask does it: in ascending offset, up to the fi
 
     log start   its end offset lies below the log start
     time        its largest timestamp <= now - retention.ms
-    size        the log without it still has retention.bytes
+    size        the log behind it still has retention.bytes
 
-Two things differ, because no broker is there to ask. The lineage is that of the newest copy, and segments wholly below
-its first leader epoch are the oldest part of the log, judged like the rest: a broker deletes those unasked. A copy that
-contradicts the lineage (an unclean election left it) goes only when the log start has passed it.
+Three things differ, because no broker is there to ask. The lineage is that of the newest copy, and segments wholly
+below its first leader epoch are the oldest part of the log, judged like the rest: a broker deletes those unasked. A
+copy that contradicts the lineage (an unclean election left it) goes only when the log start has passed it. And where
+copies overlap, as a leader leaves them that failed over, the bytes of one of them count: a broker knows of no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,19 +69,15 @@ def expired(
         lineage: leader epochs of the newest copy, (epoch, start offset) ascending, at least one.
     """
     log_end = max((each.end_offset + 1 for each in segments), default=0)
-    in_log = {each.id for each in segments if _is_in_log(each, lineage, log_end)}
-    excess = (
-        None
-        if retention.size is None
-        else sum(each.segment_size for each in segments if each.id in in_log) - retention.size
-    )
+    ordered = sorted((each for each in segments if _is_in_log(each, lineage, log_end)), key=_order)
+    in_log = {each.id for each in ordered}
+    bytes_from = _bytes_from(ordered)
     found: list[Expired] = []
-    for each in sorted((each for each in segments if each.id in in_log), key=_order):
-        breach = _breach(each, retention, excess)
+    for each in ordered:
+        breach = _breach(each, retention, bytes_from)
         if breach is None:
             break
         found.append(Expired(each, breach))
-        excess = None if excess is None else excess - each.segment_size
     log_start = max((each.metadata.end_offset + 1 for each in found), default=0)
     epoch = max((epoch for epoch, start in lineage if start <= log_start), default=-1)
     found += [
@@ -90,14 +88,25 @@ def expired(
     return tuple(sorted(found, key=lambda each: _order(each.metadata)))
 
 
-def _breach(segment: RemoteLogSegmentMetadata, retention: Retention, excess: int | None) -> Breach | None:
+def _breach(segment: RemoteLogSegmentMetadata, retention: Retention, bytes_from: Callable[[int], int]) -> Breach | None:
     if retention.log_start_offset is not None and segment.end_offset < retention.log_start_offset:
         return Breach.LOG_START
     if retention.milliseconds is not None and segment.max_timestamp <= retention.now - retention.milliseconds:
         return Breach.TIME
-    if excess is not None and excess - segment.segment_size >= 0:
+    if retention.size is not None and bytes_from(segment.end_offset + 1) >= retention.size:
         return Breach.SIZE
     return None
+
+
+def _bytes_from(segments: Sequence[RemoteLogSegmentMetadata]) -> Callable[[int], int]:
+    """Given an offset: bytes of the segments (ascending) that begin there or behind, no offset counted twice."""
+    begins = [each.start_offset for each in segments]
+    sizes, beginning = [0], None
+    for each in reversed(segments):
+        is_apart = beginning is None or each.end_offset < beginning
+        beginning = each.start_offset if is_apart else beginning
+        sizes.append(sizes[-1] + (each.segment_size if is_apart else 0))
+    return lambda offset: sizes[len(begins) - bisect_left(begins, offset)]
 
 
 def _is_in_log(segment: RemoteLogSegmentMetadata, lineage: LeaderEpochs, log_end: int) -> bool:

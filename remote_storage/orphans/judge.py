@@ -4,7 +4,8 @@ An object may go if tiersnap announced it (a claim names the attempt, a manifest
 is older than a grace by the store's clock, and the cluster that `cluster.json` names has no record of it, or one that
 it was deleted. It was listed before the records were read to their end, so a record that came since would be seen.
 
-A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it.
+A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it. Nor
+is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def judge_attempts(
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
-        action, reason = _fate(attempt, claim, known, look) if claim else (Fate.LEAVE, "no claim of ours names it")
+        others = _Others(stored, known, look)
+        action, reason = _fate(attempt, claim, others) if claim else (Fate.LEAVE, "no claim of ours names it")
         size = sum(info.size for info in attempt.objects.values())
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
         yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
@@ -107,29 +109,48 @@ def candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> li
     return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
 
 
-def _fate(
-    attempt: AttemptObjects,
-    claim: Claim,
-    known: KnownPartition,
-    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
-) -> tuple[Fate, str]:
+def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
+    known = others.known
     if attempt.segment_id in known.records:
         return Fate.REMOVE, "the cluster has deleted it"
-    if claim.finished not in (None, attempt.segment_id):
-        return Fate.REMOVE, f"another attempt finished: {claim.finished}"
-    copy = None if attempt.missing else look(attempt)
+    finished = claim.finished if claim.finished != attempt.segment_id else None
+    superseded = f"another attempt finished: {finished}"
+    copy = None if attempt.missing else others.look(attempt)
     if not isinstance(copy, RemoteCopy):
-        return Fate.REMOVE, "it was never finished, or lost an object"
+        return Fate.REMOVE, superseded if finished else "it was never finished, or lost an object"
+    if not known.is_live:
+        return Fate.REMOVE, superseded if finished else TOPIC_DELETED
     published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
-    if known.is_live and copy.end_offset > published:
+    if finished is None and copy.end_offset > published:
         return (
             Fate.LEAVE,
             f"not published yet, and the cluster's remote log ends at {published}: tiersnap publish",
         )
-    return (
-        Fate.REMOVE,
-        "the cluster knows no such segment, and others hold its offsets" if known.is_live else TOPIC_DELETED,
-    )
+    if others.hold(copy, finished):
+        return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
+    return Fate.LEAVE, "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """What else is there of a partition."""
+
+    stored: StoredPartition
+    known: KnownPartition
+    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy]
+
+    def hold(self, copy: RemoteCopy, finished: str | None) -> bool:
+        """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""
+        reached = max(copy.start_offset, self.known.log_start or 0)
+        published = self.known.finished(copy.metadata.segment_leader_epochs[-1][0])
+        for attempt in sorted(self.stored.attempts, key=lambda each: each.start_offset):
+            if attempt.missing or not attempt.start_offset <= reached < copy.end_offset:
+                continue
+            record = published.get(attempt.segment_id)
+            if attempt.segment_id == finished or (record is not None and record.end_offset >= reached):
+                other = self.look(attempt)
+                reached = max(reached, other.end_offset) if isinstance(other, RemoteCopy) else reached
+        return reached >= copy.end_offset
 
 
 TOPIC_DELETED = "the topic was deleted"

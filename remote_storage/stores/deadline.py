@@ -50,7 +50,7 @@ class Deadline:
         """The error that says so."""
         return TransientError(
             f"{doing}: not done within {self.seconds or 0:g} s",
-            hint="run the same command again: nothing half-done is kept; if it recurs, look at the network to that server",
+            hint="run the same command again: nothing half-done is kept; if it recurs, look at the network to it",
             seconds=self.seconds,
         )
 

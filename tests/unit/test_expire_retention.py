@@ -67,6 +67,32 @@ def test_what_goes_is_the_longest_prefix_of_which_each_segment_breaches_somethin
     assert [each.metadata for each in found] == segments[:staying]
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12),
+    st.integers(0, 60),
+)
+def test_of_copies_that_overlap_so_many_bytes_of_different_offsets_stay_as_were_asked_for(copies, size):
+    """Each offset has some bytes; copies of it have the same, whoever made them."""
+    bytes_at = [copies[offset % len(copies)][2] for offset in range(30)]
+    segments = [segment(start, start + count, size=sum(bytes_at[start : start + count])) for start, count, _ in copies]
+    found = expired(segments, ((0, 0),), Retention(NOW, size=size))
+
+    def held(some) -> int:
+        return sum(
+            bytes_at[offset] for offset in {at for each in some for at in range(each.start_offset, each.end_offset + 1)}
+        )
+
+    went = {each.metadata.id for each in found}
+    left = [each for each in segments if each.id not in went]
+    assert held(left) >= min(size, held(segments))
+
+
+def test_a_second_copy_of_the_whole_log_makes_nothing_go_and_goes_with_the_first():
+    log = [segment(start, start + 10) for _ in range(2) for start in (0, 10, 20)]
+    assert gone(log, Retention(NOW, size=300)) == []
+    assert gone(log, Retention(NOW, size=200)) == [(0, Breach.SIZE)] * 2
+
+
 def test_a_young_segment_protects_older_times_behind_it():
     log = [segment(0, 10, at=0), segment(10, 20, at=NOW), segment(20, 30, at=0)]
     assert gone(log, Retention(NOW, 500)) == [(0, Breach.TIME)]

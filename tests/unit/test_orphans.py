@@ -24,6 +24,7 @@ from tests.reference.left_over import (
 from tests.reference.planned import PARTITION
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.claims.record import Claim
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -55,6 +56,10 @@ def keys_of(store, *segment_ids: str) -> set[str]:
     return {info.key for info in store.list() if any(each in info.key for each in segment_ids)}
 
 
+def published(copy):
+    return replace(copy, state=SegmentState.COPY_SEGMENT_FINISHED)
+
+
 def brokers_copies(store, layout, log_dir: Path) -> list:
     """Copies of the same log that no claim names."""
     return tier(log_dir / "orders-0", store, layout=layout)
@@ -65,7 +70,7 @@ def test_extra_copies_of_ours_go_and_those_that_the_cluster_knows_stay(store, la
     ours = [each.id.segment_id for each in finished(store, layout)]
     theirs = brokers_copies(store, layout, tmp_path / "logs")
     make_old(store)
-    told = known(*(replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for each in theirs))
+    told = known(*map(published, theirs))
     found = orphans(store, told)
     assert removable(found) == keys_of(store, *ours)
     assert all(not failures for _, failures in remove(store, found))
@@ -87,15 +92,41 @@ def test_a_copy_of_a_newer_leader_epoch_is_not_covered_by_what_was_published_bef
     store, layout, tmp_path
 ):
     tier_ours(store, layout, tmp_path / "logs")
+    theirs = [published(each) for each in brokers_copies(store, layout, tmp_path / "logs")]
     make_old(store)
-    of_before = replace(
-        finished(store, layout)[0],
-        id=replace(finished(store, layout)[0].id, segment_id=new_segment_id()),
-        end_offset=99,
-    )
-    assert len(removable(orphans(store, known(of_before)))) > 0
-    older = replace(of_before, segment_leader_epochs=((-1, 0),))
-    assert removable(orphans(store, known(older))) == set()
+    older = [replace(each, segment_leader_epochs=((-1, each.start_offset),)) for each in theirs]
+    assert len(removable(orphans(store, known(*theirs)))) > 0
+    assert removable(orphans(store, known(*older))) == set()
+
+
+def test_a_copy_whose_offsets_no_other_whole_copy_holds_stays_whatever_the_records_say(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    told = finished(store, layout)
+    assert not store.delete(layout.object_keys(told[1]))
+    (tmp_path / "again").mkdir()
+    tier_ours(store, layout, tmp_path / "again", run_id="run-2")
+    make_old(store)
+    found = orphans(store, known(*told))
+    assert [(each.kind, each.action) for each in found] == [(OrphanKind.COPY, Fate.LEAVE)]
+    assert "has lost objects" in found[0].reason
+    assert [each.start_offset for each in finished(store, layout)] == [0, 5, 10]
+    # Below the log start nobody needs it.
+    assert removable(orphans(store, known(*told, log_start=10))) == keys_of(store, found[0].segment_id)
+
+
+def test_a_superseded_attempt_stays_while_the_one_that_finished_has_lost_an_object(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    first, *_ = brokers_copies(store, layout, tmp_path / "logs")
+    (ours,) = [each for each in finished(store, layout) if each.start_offset == 0 and each.id != first.id]
+    key = KEYS.claim(PARTITION, 0, 0)
+    claimed = Claim.decode(ClaimedSegment(PARTITION, 0, 0), store.get(key), name=key)
+    attempts = (Attempt(first.id.segment_id, "run-0"), *claimed.attempts)
+    (store.root / key).write_bytes(replace(claimed, attempts=attempts).encode())
+    make_old(store)
+    told = known(*(each for each in finished(store, layout) if each.start_offset > 0))
+    assert keys_of(store, first.id.segment_id) <= removable(orphans(store, told))
+    store.delete([layout.object_keys(ours)[0]])
+    assert keys_of(store, first.id.segment_id).isdisjoint(removable(orphans(store, told)))
 
 
 @pytest.mark.parametrize("state", list(SegmentState))
