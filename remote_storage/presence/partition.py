@@ -24,6 +24,7 @@ from tiersnap.snapshot.gate.coverage import CopyFacts
 REQUESTS_AT_ONCE = 8
 COPY_GRACE_MS = 900_000
 """A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
+_ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Leftover:
     Attributes:
         written_at: ms, by the store's clock.
         keys: of its objects, what makes it visible first.
-        problem: why it is no copy.
+        problem: why it is no copy, or does not count as one.
         is_visible: what readers look for is there; so this is a copy that was damaged, or is being deleted.
         claim: of ours that names the attempt, None where none does.
     """
@@ -100,15 +101,10 @@ class Presence:
 
     @property
     def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
-        """What attempts of ours left that another attempt has finished without: it may be deleted."""
+        """What attempts of ours left that another attempt has finished without, whose copy is whole: it may go."""
         everything: tuple[FoundCopy | Leftover, ...] = (*self.copies, *self.leftovers)
-        return tuple(
-            each
-            for each in everything
-            if each.claim is not None
-            and each.claim.finished is not None
-            and each.segment_id in {attempt.segment_id for attempt in each.claim.earlier}
-        )
+        whole = {copy.segment_id for copy in self.copies}
+        return tuple(each for each in everything if _finished_without(each) in whole)
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> frozenset[int]:
         """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
@@ -144,6 +140,10 @@ def look(
     several = {offset for offset, count in starts.items() if count > 1}
     claims, problems = _claims_of(store, keys, claimed, several | {each.start_offset for each in unusable})
     copies = [_found_copy(each, by_id[each.segment_id], claims) for each in found]
+    whole = {copy.segment_id for copy in copies}
+    alone = [each for each in copies if (finished := _finished_without(each)) and finished not in whole]
+    copies = [each for each in copies if each not in alone]
+    unusable += [UnusableCopy(each.segment_id, each.start_offset, _ALONE) for each in alone]
     leftovers = [_leftover(each, by_id[each.segment_id], claims) for each in unusable]
     return Presence(
         partition,
@@ -207,6 +207,13 @@ def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Cla
         keys=attempt.keys,
         claim=claims.get(attempt.segment_id),
     )
+
+
+def _finished_without(found: FoundCopy | Leftover) -> str | None:
+    """The attempt that finished, by its claim, where `found` is of an earlier one."""
+    claim = found.claim
+    is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
+    return claim.finished if claim is not None and is_earlier else None
 
 
 def _leftover(unusable: UnusableCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> Leftover:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.reference import log_builder as lb
-from tests.reference.planned import PARTITION, write_log
+from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
@@ -20,6 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 
@@ -183,6 +184,23 @@ def test_what_another_attempt_finished_without_is_superseded(store, layout, fold
     finish(store, KEYS, taken)
     (left,) = look_at(store, layout).superseded
     assert left.segment_id == first.id.segment_id
+
+
+def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_finished_is_damaged(
+    store, layout, folder
+):
+    first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
+    segment = ClaimedSegment(PARTITION, 5, 0)
+    claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
+    finish(store, KEYS, claim(store, KEYS, segment, Attempt(second.id.segment_id, "run")))
+    store.delete([layout.object_keys(second)[0]])
+    found = look_at(store, layout)
+    assert (found.copies, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
+    assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
+    rows = list(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    (again,) = [copy for copy in look_at(store, layout).copies if copy.start_offset == 5]
+    assert again.segment_id not in {first.id.segment_id, second.id.segment_id}
 
 
 def test_a_claim_that_cannot_be_read_is_told_and_everything_else_goes_on(store, layout, folder):
