@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from tiersnap.jobs.command_line.output import Output
@@ -12,9 +14,9 @@ from tiersnap.jobs.options.expire import Asked, expire_options
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.tell.expire import show
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.expire.delete import delete_expired
 from tiersnap.remote_storage.expire.find import find_expired
-from tiersnap.remote_storage.expire.outcome import exit_code_of
+from tiersnap.remote_storage.expire.outcome import Outcome, carry_out, exit_code_of
+from tiersnap.remote_storage.expire.plan import ExpirePlan
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
@@ -41,12 +43,16 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     what is behind waits. docs/expire.md says more.
     """
     store = open_store(remote, s3)
-    found = find_expired(store, asked.wants, asked.retention(store.now()), cluster=cluster, unmanaged=asked.unmanaged)
-    plans = list(Progress(output, "planning").watch_done(found))
-    asked.check_log_start(plans)
-    if apply and any(plan.going for plan in plans):
-        check_conditions(store, ObjectKeys())
-    going = Progress(output, "deleting", len(plans)).watch_done(plans)
-    done = [(plan, list(delete_expired(store, ObjectKeys(), plan)) if apply else []) for plan in going]
+    keys, retention = ObjectKeys(), asked.retention(store.now())
+    found: Iterable[ExpirePlan] = find_expired(
+        store, asked.wants, retention, cluster=cluster, unmanaged=asked.unmanaged
+    )
+    if asked.log_start_offset is not None:
+        found = list(found)
+        asked.check_log_start(found)
+    if apply:
+        check_conditions(store, keys)
+    expiring = Progress(output, "expiring").watch_done(found)
+    done = [carry_out(store, keys, plan) if apply else Outcome(plan) for plan in expiring]
     show(output, done, applied=apply)
     return exit_code_of(done)

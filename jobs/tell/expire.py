@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.expire.delete import Deleted
-from tiersnap.remote_storage.expire.outcome import Done, errors_of
-from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment
+from tiersnap.remote_storage.expire.outcome import Outcome, errors_of
+from tiersnap.remote_storage.expire.plan import ExpireAction, ExpiringSegment
 from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot.units import human_bytes
@@ -16,21 +16,24 @@ from tiersnap.snapshot.units import human_bytes
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")
 
 
-def show(output: Output, done: Done, *, applied: bool) -> None:
+def show(output: Output, done: Sequence[Outcome], *, applied: bool) -> None:
     """Rows, summary and errors; then what people should do."""
-    rows = [row for plan, deleted in done for row in _rows(plan, deleted)]
-    going = [each for plan, _ in done for each in plan.going]
+    rows = [row for each in done for row in _rows(each)]
+    going = [segment for each in done for segment in each.plan.going]
     summary = {
-        "partitions": dict(Counter(str(plan.action) for plan, _ in done)),
+        "partitions": dict(Counter(str(each.plan.action) for each in done)),
         "segments": len(going),
-        "deleted": sum(each.state is SegmentState.DELETE_SEGMENT_FINISHED for _, some in done for each in some),
+        "deleted": sum(
+            segment.state is SegmentState.DELETE_SEGMENT_FINISHED for each in done for segment in each.deleted
+        ),
         "bytes": sum(each.size for each in going),
     }
     output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors_of(done))
-    for plan, _ in done:
+    for plan, deleted, error in done:
         if plan.action is not ExpireAction.DELETE:
             output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")
-    for _, deleted in done:
+        if error is not None:
+            output.warn(error.message)
         for each in deleted:
             for left in each.failures:
                 output.warn(f"still there: {left.key}: {left.reason}")
@@ -43,7 +46,8 @@ def show(output: Output, done: Done, *, applied: bool) -> None:
         output.talk("nothing was deleted: give --apply")
 
 
-def _rows(plan: ExpirePlan, deleted: Sequence[Deleted]) -> Iterator[dict[str, object]]:
+def _rows(outcome: Outcome) -> Iterator[dict[str, object]]:
+    plan, deleted, _ = outcome
     at = plan.partition
     where: dict[str, object] = {"topic": at.topic, "topic_id": at.topic_id, "partition": at.partition}
     if plan.action is not ExpireAction.DELETE:

@@ -5,7 +5,8 @@
     DELETE_SEGMENT_FINISHED   they are no longer recorded
     rest                      claims and snapshots below the log start that nothing of is left
 
-The first object that cannot be deleted ends it: what is behind stays recorded, and readable where it was not begun.
+Whoever came to work at the partition since it was planned is seen once the record is there, and then nothing goes. The
+first object that cannot be deleted ends it: what is behind stays recorded, and readable where it was not begun.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tiersnap.remote_storage.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.expire.in_use import PartitionInUseError, in_use
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan, ExpiringSegment
-from tiersnap.remote_storage.expire.record import Deleting, write_record
+from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.orphans.find import is_ours
 from tiersnap.remote_storage.orphans.judge import Aged, Fate, judge_snapshots
 from tiersnap.remote_storage.orphans.known import KnownPartition
 from tiersnap.remote_storage.orphans.remove import remove
-from tiersnap.remote_storage.orphans.stored import StoredPartition, list_stored, read_manifests
+from tiersnap.remote_storage.orphans.stored import list_stored, read_manifests
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 
 _log = logging.getLogger(__name__)
@@ -40,28 +42,50 @@ class Deleted:
 
 
 def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Iterator[Deleted]:
-    """Delete the segments of a plan that go.
+    """Delete the segments of a plan that go, and what an earlier run left of those that went.
 
     Raises:
         ObjectChangedError: another run is at the partition.
+        PartitionInUseError: somebody else is, since it was planned.
     """
-    if not plan.going:
-        return
-    started = replace(plan.record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
-    record = started if started == plan.record else write_record(store, keys, plan.partition, started)
-    done = set()
-    for segment in plan.going:
-        first, rest = segment.keys[:1], segment.keys[1:]
-        failures = store.delete(first) or store.delete(rest)
-        state = SegmentState.DELETE_SEGMENT_STARTED if failures else SegmentState.DELETE_SEGMENT_FINISHED
-        _log.info("expired %s of %s: %s, %d failures", segment.segment_id, plan.partition, state.name, len(failures))
-        yield Deleted(segment, state, failures)
-        if failures:
-            break
-        done.add(segment.segment_id)
-    left = tuple(each for each in record.deleting if each.segment_id not in done)
-    write_record(store, keys, plan.partition, replace(record, deleting=left))
-    _remove_rest(store, keys, plan)
+    record = plan.record
+    if plan.going:
+        started = replace(record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
+        if started != record:
+            record = _record(store, keys, plan, started)
+        done = set()
+        for segment in plan.going:
+            failures = store.delete(segment.keys[:1]) or store.delete(segment.keys[1:])
+            state = SegmentState.DELETE_SEGMENT_STARTED if failures else SegmentState.DELETE_SEGMENT_FINISHED
+            _log.info(
+                "expired %s of %s: %s, %d failures", segment.segment_id, plan.partition, state.name, len(failures)
+            )
+            yield Deleted(segment, state, failures)
+            if failures:
+                break
+            done.add(segment.segment_id)
+        left = tuple(each for each in record.deleting if each.segment_id not in done)
+        record = write_record(store, keys, plan.partition, replace(record, deleting=left))
+    _remove_rest(store, keys, plan.partition, _reached(record))
+
+
+def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
+    """Record what goes; taken back where somebody came to work at the partition since it was planned."""
+    record = write_record(store, keys, plan.partition, started)
+    stored = list_stored(store, keys, plan.partition)
+    somebody = in_use(store, keys, stored, {each.segment_id for each in record.deleting}, store.now())
+    if somebody:
+        before = replace(record, log_start_offset=plan.record.log_start_offset, deleting=plan.record.deleting)
+        write_record(store, keys, plan.partition, before)
+        raise PartitionInUseError(
+            f"{plan.partition}: nothing was deleted: {somebody}", hint="run the same command again later"
+        )
+    return record
+
+
+def _reached(record: ExpireRecord) -> int:
+    """Below which offset nothing is left."""
+    return min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
 
 
 def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
@@ -73,22 +97,19 @@ def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
     )
 
 
-def _remove_rest(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> None:
+def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, log_start_offset: int) -> None:
     """Claims and our snapshots below the log start; what cannot be deleted is left to the next run."""
-    stored = list_stored(store, keys, plan.partition)
+    if log_start_offset == 0:
+        return
+    stored = list_stored(store, keys, partition)
     old = Aged(store.now(), STALE_AFTER_MS)
     left = {each.start_offset for each in stored.attempts}
     store.delete(
         info.key
         for claimed, info in stored.claims.items()
-        if claimed.base_offset < plan.log_start_offset and claimed.base_offset not in left and old.is_old(info.modified)
+        if claimed.base_offset < log_start_offset and claimed.base_offset not in left and old.is_old(info.modified)
     )
-    snapshots = judge_snapshots(
-        stored, _beginning_at(stored, plan.log_start_offset), old, list(read_manifests(store, stored)), is_ours(store)
-    )
+    beginning = KnownPartition(partition, stored.cluster_id or "", log_start=log_start_offset)
+    snapshots = judge_snapshots(stored, beginning, old, list(read_manifests(store, stored)), is_ours(store))
     for _ in remove(store, (each for each in snapshots if each.action is Fate.REMOVE)):
         pass
-
-
-def _beginning_at(stored: StoredPartition, log_start_offset: int) -> KnownPartition:
-    return KnownPartition(stored.partition, stored.cluster_id or "", log_start=log_start_offset)

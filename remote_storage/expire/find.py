@@ -27,7 +27,10 @@ def find_expired(
     cluster: Cluster | None,
     unmanaged: bool,
 ) -> Iterator[ExpirePlan]:
-    """A plan for each partition that has objects of segments and that `is_wanted` takes; nothing is changed.
+    """A plan for each partition that has objects of segments, or had until `expire` was at it; nothing is changed.
+
+    A cluster is asked right before the partitions that are yielded next, so that what it says is not old by the time
+    that they are deleted.
 
     Args:
         cluster: asked whether a broker manages them; None where nobody is asked.
@@ -45,7 +48,7 @@ def find_expired(
     with nullcontext() if topic is None else topic.read(wanted) as reader:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
-            some = [each for each in some if each.attempts]
+            some = [each for each in some if each.attempts or each.expire]
             known = _known(cluster, topic, reader, some)
             for stored in some:
                 managed = manager_of(

@@ -15,6 +15,11 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.orphans.stored import StoredPartition
 from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, REQUESTS_AT_ONCE
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import TransientError
+
+
+class PartitionInUseError(TransientError):
+    """Somebody is copying segments of the partition."""
 
 
 def in_use(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, begun: Container[str], now: int) -> str:

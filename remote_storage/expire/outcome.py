@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from tiersnap.remote_storage.expire.delete import Deleted
+from tiersnap.remote_storage.expire.delete import Deleted, delete_expired
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 
 _REFUSED = {ExpireAction.REFUSE, ExpireAction.IN_USE}
-Done = Sequence[tuple[ExpirePlan, Sequence[Deleted]]]
 
 
-def exit_code_of(done: Done) -> ExitCode:
+class Outcome(NamedTuple):
+    """What became of a partition.
+
+    Attributes:
+        deleted: of the segments that were begun.
+        error: what ended it; the other partitions go on.
+    """
+
+    plan: ExpirePlan
+    deleted: Sequence[Deleted] = ()
+    error: TiersnapError | None = None
+
+
+def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Outcome:
+    """Delete what a plan says, as far as it can be done."""
+    deleted: list[Deleted] = []
+    try:
+        if plan.action is ExpireAction.DELETE:
+            for each in delete_expired(store, keys, plan):
+                deleted.append(each)  # noqa: PERF402 - those before an error count
+    except TiersnapError as error:
+        return Outcome(plan, deleted, error)
+    return Outcome(plan, deleted)
+
+
+def exit_code_of(done: Sequence[Outcome]) -> ExitCode:
     """PARTIAL for what could not be deleted; where all that was asked for is refused GATE_REFUSED; locks are no error.
 
     What is left to brokers is as it should be.
     """
-    actions = {plan.action for plan, _ in done}
-    if any(each.failures for _, deleted in done for each in deleted):
+    actions = {each.plan.action for each in done}
+    errors = [each.error for each in done if each.error is not None]
+    if errors and not any(each.deleted for each in done) and actions == {ExpireAction.DELETE}:
+        return errors[0].exit_code
+    if errors or any(deleted.failures for each in done for deleted in each.deleted):
         return ExitCode.PARTIAL
     if not actions & _REFUSED:
         return ExitCode.OK
@@ -27,8 +57,13 @@ def exit_code_of(done: Done) -> ExitCode:
     return ExitCode.PARTIAL if ExpireAction.DELETE in actions else ExitCode.GATE_REFUSED
 
 
-def errors_of(done: Done) -> list[TiersnapError]:
-    """What was refused, and what could not be deleted."""
-    refused = [GateError(f"{plan.partition}: {plan.reason}") for plan, _ in done if plan.action in _REFUSED]
-    left = [left for _, deleted in done for each in deleted for left in each.failures]
-    return [*refused, *(failure(f"{each.key}: {each.reason}", is_transient=False) for each in left)]
+def errors_of(done: Sequence[Outcome]) -> list[TiersnapError]:
+    """What was refused, what ended a partition, and what could not be deleted."""
+    refused = [
+        GateError(f"{each.plan.partition}: {each.plan.reason}", hint=each.plan.hint)
+        for each in done
+        if each.plan.action in _REFUSED
+    ]
+    ended = [each.error for each in done if each.error is not None]
+    left = [left for each in done for deleted in each.deleted for left in deleted.failures]
+    return [*refused, *ended, *(failure(f"{each.key}: {each.reason}", is_transient=False) for each in left)]

@@ -71,6 +71,7 @@ class ExpirePlan:
         segments: ascending; those that go, then at most one that is LOCKED and what waits for it.
         log_start_offset: behind those that go; 0 where none does.
         record: what is recorded as being deleted.
+        hint: what to do about a refusal.
     """
 
     partition: TopicIdPartition
@@ -79,6 +80,7 @@ class ExpirePlan:
     segments: tuple[ExpiringSegment, ...] = ()
     log_start_offset: int = 0
     record: ExpireRecord = field(default_factory=ExpireRecord)
+    hint: str = ""
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:
@@ -104,7 +106,7 @@ def plan_partition(
     except TransientError:
         raise
     except TiersnapError as error:
-        return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message)
+        return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message, hint=error.hint)
     by_id = {each.segment_id: each for each in stored.attempts}
     ahead = [_begun_segment(each, by_id.get(each.segment_id)) for each in record.deleting]
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))

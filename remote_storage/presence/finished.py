@@ -1,7 +1,7 @@
 """Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
 
 A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
-the next run then deletes this one.
+the next run then deletes this one. Nor does one count whose deletion `tiersnap expire` has recorded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.expire.record import read_record
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -50,10 +51,11 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     """
     keys = ObjectKeys()
     presence = look(store, keys, partition, local=isinstance(layout, LocalTieredStorageLayout))
-    superseded = {left.segment_id for left in presence.superseded}
+    gone = {left.segment_id for left in presence.superseded}
+    gone |= {each.segment_id for each in read_record(store, keys, partition).deleting}
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
-        if copy.segment_id in superseded or not _is_settled(store, keys, presence, copy):
+        if copy.segment_id in gone or not _is_settled(store, keys, presence, copy):
             return None
         return _metadata(store, partition, copy)
 

@@ -17,7 +17,9 @@ from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, cla
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.expire.delete import delete_expired
+from tiersnap.remote_storage.expire.in_use import PartitionInUseError
 from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
+from tiersnap.remote_storage.expire.outcome import carry_out, errors_of, exit_code_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
 from tiersnap.remote_storage.expire.record import ExpireRecord, read_record, write_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention
@@ -26,11 +28,13 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.orphans.stored import list_stored
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
 
 NOBODY = Managed(Manager.NOBODY, "")
 DELETED = SegmentState.DELETE_SEGMENT_FINISHED
+ELSEWHERE = Process("another-host", 1, "x")
 
 
 @pytest.fixture(params=[AivenLayout(KEYS), LocalTieredStorageLayout(KEYS)], ids=["aiven", "local"])
@@ -85,17 +89,19 @@ def test_all_segments_of_an_archive_go_when_all_are_old(archive, layout):
     assert left_of(archive, layout) == []
 
 
+@pytest.mark.parametrize("log_start", [10, 15])
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, tmp_path):
+def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, log_start, tmp_path):
     put_snapshots(archive, [5, 10, 15])
     make_old(archive)
+    staying = [each for each in (0, 5, 10) if each >= log_start]
     kills = 0
     while True:
         store = DirectoryStore(tmp_path / f"killed-{kills}")
         shutil.copytree(archive.root, store.root)
         flaky = FlakyStore(store, {kills + 1: fault}, counted={"delete", "replace_if", "put_if_absent"})
         try:
-            list(delete_expired(flaky, KEYS, plan(store, log_start_offset=10)))
+            list(delete_expired(flaky, KEYS, plan(store, log_start_offset=log_start)))
         except Crash:
             kills += 1
         else:
@@ -103,11 +109,15 @@ def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, t
         # Whatever lacks an object is recorded, so that the next run knows it, and the segment that stays is whole.
         begun = {each.segment_id for each in read_record(store, KEYS, PARTITION).deleting}
         assert {each.segment_id for each in list_stored(store, KEYS, PARTITION).attempts if each.missing} <= begun
-        assert 10 in left_of(store, layout)
-        list(delete_expired(store, KEYS, plan(store, log_start_offset=10)))
-        assert left_of(store, layout) == [10]
-        assert read_record(store, KEYS, PARTITION) == ExpireRecord(log_start_offset=10)
-        assert [each.missing for each in list_stored(store, KEYS, PARTITION).attempts] == [()]
+        assert set(staying) <= set(left_of(store, layout))
+        ended = expire(store, "--log-start", str(log_start), "--unmanaged", "--apply")
+        assert ended.exit_code == 0, ended.err
+        assert left_of(store, layout) == staying
+        assert read_record(store, KEYS, PARTITION) == ExpireRecord(log_start_offset=log_start)
+        left = list_stored(store, KEYS, PARTITION)
+        assert [each.missing for each in left.attempts] == [()] * len(staying)
+        assert [each.base_offset for each in left.claims] == staying
+        assert sorted(left.snapshots) == [each for each in (5, 10, 15) if each >= log_start]
     assert kills >= 7, "two records, two requests a segment, what is left over"
 
 
@@ -132,11 +142,28 @@ def test_of_two_runs_at_one_partition_the_slower_one_stops_before_it_deletes_any
 
 
 def test_an_object_that_may_not_be_deleted_ends_it_there_and_nothing_half_is_visible(archive, layout):
+    put_snapshots(archive, [5, 10, 15])
+    make_old(archive)
     flaky = FlakyStore(archive, {1: Fault.FAIL_BEFORE}, counted={"delete"})
     done = list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
     assert [each.state for each in done] == [SegmentState.DELETE_SEGMENT_STARTED]
-    assert left_of(archive, layout) == [0, 5, 10]
+    left = list_stored(archive, KEYS, PARTITION)
+    assert [(each.start_offset, each.missing) for each in left.attempts] == [(0, ()), (5, ()), (10, ())]
+    assert (sorted(left.snapshots), len(left.claims)) == ([5, 10, 15], 3), "of segments that are whole"
     assert len(read_record(archive, KEYS, PARTITION).deleting) == 2
+    assert left_of(archive, layout) == [10], "what is recorded is published to nobody"
+
+
+def test_who_came_since_it_was_planned_is_seen_before_anything_goes(archive, layout):
+    late = plan(archive, log_start_offset=10)
+    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), Attempt(new_segment_id(), "run-2", process=ELSEWHERE))
+    with pytest.raises(PartitionInUseError, match="run-2"):
+        list(delete_expired(archive, KEYS, late))
+    assert left_of(archive, layout) == [0, 5, 10]
+    assert read_record(archive, KEYS, PARTITION) == ExpireRecord()
+    make_old(archive)
+    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=10)))
+    assert left_of(archive, layout) == [10]
 
 
 class Locking(FlakyStore):
@@ -180,7 +207,7 @@ def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
 
 
 def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):
-    elsewhere = Attempt(new_segment_id(), "run-2", process=Process("another-host", 1, "x"))
+    elsewhere = Attempt(new_segment_id(), "run-2", process=ELSEWHERE)
     claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), elsewhere)
     held = plan(archive, log_start_offset=10)
     assert (held.action, held.segments) == (ExpireAction.IN_USE, ())
@@ -263,6 +290,16 @@ def test_nothing_goes_of_what_brokers_manage_or_nobody_knows(archive, manager):
 
 def expire(store, *words: str):
     return tiersnap("expire", "--remote", str(store.root), "--topic", "orders", *words)
+
+
+def test_what_ends_a_partition_is_told_beside_what_became_of_the_others(archive, layout):
+    slow, quick = plan(archive, log_start_offset=10), plan(archive, log_start_offset=5)
+    went = carry_out(archive, KEYS, quick)
+    stopped = carry_out(archive, KEYS, slow)
+    assert [each.state for each in went.deleted] == [DELETED]
+    assert (stopped.deleted, exit_code_of([stopped])) == ([], ExitCode.TRANSIENT)
+    assert exit_code_of([stopped, went]) is ExitCode.PARTIAL
+    assert errors_of([stopped, went]) == [stopped.error]
 
 
 def test_the_command_plans_refuses_without_a_word_and_deletes_when_told(archive, layout):
