@@ -14,13 +14,14 @@ Click resolves the three, so each option has one type, one default and one error
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 
+from tiersnap.jobs.options.once import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
@@ -52,12 +53,20 @@ def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, c
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Options that a file may set, by long name without dashes."""
-    found = {}
+    said_once = _said_once(command)
+    return {name: option for name, option in _long_options(command) if name not in said_once}
+
+
+def _said_once(command: click.Command) -> set[str]:
+    """Names of those that are said on the command line, each time."""
+    return {name for name, option in _long_options(command) if isinstance(option, OnceOption)} | NOT_SETTINGS
+
+
+def _long_options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
     for param in command.params:
         names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
-        if isinstance(param, click.Option) and names and names[0] not in NOT_SETTINGS:
-            found[names[0]] = param
-    return found
+        if isinstance(param, click.Option) and names:
+            yield names[0], param
 
 
 def _reason(error: Exception) -> str:
@@ -95,7 +104,8 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
     all_options = {option for options in known.values() for option in options}
     for key, value in everywhere.items():
         if not unavailable or key in NOT_SETTINGS:
-            _require(str(key), all_options | set(commands), path)
+            said_once = {option for command in commands.values() for option in _said_once(command)}
+            _require(str(key), all_options | set(commands), path, said_once)
         for name, options in known.items():
             if key in options:
                 defaults[name][str(options[key].name)] = value
@@ -104,7 +114,7 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
         if not isinstance(section, dict):
             raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
         for key, value in section.items():
-            _require(str(key), set(known[name]), path, section=name)
+            _require(str(key), set(known[name]), path, _said_once(commands[name]), section=name)
             defaults[name][str(known[name][key].name)] = value
     return _nested(defaults)
 
@@ -121,12 +131,12 @@ def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
     return found
 
 
-def _require(key: str, known: set[str], path: Path, *, section: str = "") -> None:
+def _require(key: str, known: set[str], path: Path, said_once: Collection[str], *, section: str = "") -> None:
     if key in known:
         return
     close = difflib.get_close_matches(key, known, 1)
     where = f" of {section}" if section else ""
     hint = f"did you mean {close[0]}?" if close else "known are: " + ", ".join(sorted(known))
-    if key in NOT_SETTINGS:
+    if key in said_once:
         hint = f"--{key} is said on the command line, each time"
     raise UsageError(f"{path}: {key!r} is no setting{where}", hint=hint)

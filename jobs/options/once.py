@@ -1,4 +1,4 @@
-"""Options that are said on the command line each time, never taken from the environment."""
+"""Options that are said on the command line each time, never taken from the environment or a settings file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 LAYOUTS = ("aiven", "local-tiered-storage")
 
 
-class _Once(click.Option):
-    """What is meant for one partition at one time must not be left over in an environment variable."""
+class OnceOption(click.Option):
+    """What is meant for one partition at one time must not be left over in an environment variable or a file."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """None, whatever the environment says."""
         return None
 
 
-once = partial(click.option, cls=_Once)
+once = partial(click.option, cls=OnceOption)

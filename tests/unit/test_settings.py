@@ -56,6 +56,8 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("repair:\n  keep: deltas\n", "'keep' is no setting of repair"),
         ("apply: true\n", "--apply is said on the command line, each time"),
         ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
+        ("expire:\n  topic: .*\n", "--topic is said on the command line, each time"),
+        ("unmanaged: true\n", "--unmanaged is said on the command line, each time"),
         ("- a\n", "expected `setting: value`"),
         ("a: [\n", "not YAML"),
         ("repair: 7\n", "repair: expected `setting: value`"),
@@ -68,6 +70,13 @@ def test_a_file_with_something_unknown_is_refused_by_name(
     path.write_text(text)
     assert tiersnap(["--config", str(path), "scan", "tests/data/ledger-2.7.2/logs"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_topic_for_other_commands_is_none_for_one_that_deletes(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text(f"remote: {tmp_path}\ntopic: .*\n")
+    assert tiersnap(["--config", str(path), "expire", "--retention", "30d", "--unmanaged", "--apply"]) == 2
+    assert "Missing option '--topic'" in capsys.readouterr().err
 
 
 def test_no_variable_makes_a_command_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture) -> None:
