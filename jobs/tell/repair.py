@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.host import HostRepair, is_local
@@ -92,7 +93,10 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
                     "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
                     "repair again"
                 )
-        yield from _without_start(repair, unknown)
+        if any(finding.kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
+            yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
+        else:
+            yield from _without_start(repair, unknown)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "

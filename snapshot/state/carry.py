@@ -19,7 +19,7 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.regular_file import FileTooLargeError
 from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, compare
 
 ReadSnapshot = Callable[[int], bytes | None]
 
@@ -132,6 +132,22 @@ class CopyState:
     is_believed: Callable[[Comparison], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class LostOffsets:
+    """Offsets [first, next) that are in no segment, although a snapshot file behind them knows of some."""
+
+    first: int
+    next: int
+
+    def is_known_to(self, entries: np.ndarray) -> bool:
+        """Whether a producer's last batch (ENTRY_DTYPE), or the beginning of its transaction, is among them."""
+        offsets = np.concatenate([entries["last_offset"], entries["current_txn_first_offset"]])
+        return bool(((offsets >= self.first) & (offsets < self.next)).any())
+
+    def __str__(self) -> str:
+        return f"the offsets {self.first} to {self.next - 1} are in no segment"
+
+
 class PartitionState:
     """The state of one partition while it is carried along."""
 
@@ -159,6 +175,7 @@ class PartitionState:
         self.is_continued = is_continued
         self.lacks_start = is_continued if start is None else start.lacks_start
         self._start_says = "nothing is known"
+        self._lost: LostOffsets | None = None
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
@@ -173,10 +190,10 @@ class PartitionState:
     @property
     def provenance(self) -> Provenance:
         """Of the entries computed here."""
-        if self.folded_from == 0 or self.has_adopted:
-            return Provenance.COMPUTED
         if self.lacks_start:
             return Provenance.COMPUTED_FROM_LOCAL_START
+        if self.folded_from == 0 or self.has_adopted:
+            return Provenance.COMPUTED
         if self._is_window:
             return Provenance.COMPUTED_WITHIN_WINDOW
         return Provenance.COMPUTED_FROM_SNAPSHOT if self.is_continued else Provenance.COMPUTED_FROM_LOG_START
@@ -204,6 +221,13 @@ class PartitionState:
         else:
             self._start_says = f"a copy in remote storage ends at {copy.offset}, and its snapshot {found.says}"
 
+    def lose(self, lost: LostOffsets) -> None:
+        """Go on behind lost offsets: what is known may have changed in them, so only a file that knows them counts."""
+        self._producers = ProducerFold()
+        self._step += 1
+        self._lost, self.history_from = lost, lost.next
+        self.lacks_start, self.has_adopted = True, False
+
     def advance(self, run: Run) -> bool:
         """Fold the next run; False once a broker could not replay it, and the state means nothing any more."""
         self._step += 1
@@ -221,7 +245,8 @@ class PartitionState:
         """The state at `offset`, compared with the file there; adopts a file that strictly extends the log."""
         entries = self._entries_here()
         comparison, theirs = self._compare(entries, offset, read_snapshot)
-        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None:
+        is_unaware = self._lost is not None and theirs is not None and not self._lost.is_known_to(theirs)
+        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and not (self.lacks_start and is_unaware):
             self._adopt(theirs)
             entries = self._entries_here()
         elif self.lacks_start and offset > self.folded_from:
@@ -275,6 +300,10 @@ class PartitionState:
 
     def _without_start(self, found: Comparison) -> Comparison:
         """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
+        if self._lost is not None:
+            if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
+                return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self._lost}, and it knows of none")
+            return replace(found, says=f"{found.says}; none can be made: {self._lost}")
         why = f"the log goes back further than its files, or may; where its files begin: {self._start_says}"
         if found.strict is SnapshotVerdict.MATCHES:
             return Comparison(SnapshotVerdict.UNVERIFIED, f"{found.says} from {self.folded_from} on; {why}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pyarrow import fs
@@ -17,8 +17,19 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.regular_file import read_bounded
-from tiersnap.snapshot.state.carry import Boundary, CopyState, PartitionState, ReadSnapshot, Refusal, StartState, carry
+from tiersnap.snapshot.state.carry import (
+    Boundary,
+    CopyState,
+    LostOffsets,
+    PartitionState,
+    ReadSnapshot,
+    Refusal,
+    StartState,
+    carry,
+    found_at,
+)
 from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.state.trust import Comparison
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
@@ -170,15 +181,21 @@ def _boundaries(
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
     if state.is_continued and started_at <= first:
         state.begin(read_snapshot=read_snapshot)
+    lost: LostOffsets | None = None
+    has_lost = False
     for segment in partition.segments:
         runs, end = read_runs(segment, inside(cuts, segment))
         replay.ends[segment.base_offset] = end
         replay.log_end = end.last_offset + 1
         if segment.base_offset < started_at:
             continue
+        if lost is not None:
+            has_lost = True
+            state.lose(lost)
         if copy is not None and copy.offset == segment.base_offset:
             state.take(copy)
-        if segment.is_active and not state.lacks_start:
+        # A replay that began behind lost offsets would not see that they are.
+        if segment.is_active and not state.lacks_start and not has_lost:
             replay.closed_state = state.state(segment.base_offset)
         wanted = {*inside(snapshots, segment), segment.base_offset}
         if segment.is_active:
@@ -195,9 +212,32 @@ def _boundaries(
         if state.refusal is not None or not intact:
             replay.refusal, replay.damage = state.refusal, end.finding
             break
+        lost = lost_behind(partition, segment, end, read_snapshot)
+        if lost is not None:
+            finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, f"{lost}, and a snapshot knows of some")
+            replay.ends[segment.base_offset] = replace(end, finding=finding)
     replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:
         replay.watch(state.first_open_offset())
+
+
+def lost_behind(
+    partition: Partition, segment: Segment, end: SegmentEnd, read_snapshot: ReadSnapshot
+) -> LostOffsets | None:
+    """The offsets between a segment and the next one, if a snapshot file behind them proves that there were batches.
+
+    Without a proof a gap is none: a segment may begin behind the end of the one before (UnifiedLog.roll), and where the
+    cleaner has been whole segments may have gone.
+    """
+    first, following = end.last_offset + 1, segment.next_base_offset
+    if following is None or first >= following or following <= (partition.cleaner_offset or 0):
+        return None
+    lost = LostOffsets(first, following)
+    for offset in sorted(offset for offset in partition.snapshots if offset >= following):
+        entries = found_at(offset, read_snapshot)
+        if not isinstance(entries, Comparison) and lost.is_known_to(entries):
+            return lost
+    return None
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:
