@@ -1,0 +1,127 @@
+"""A closed segment that was lost: what files behind it know is kept, and nothing is made or tiered that lacks it.
+
+The answer is always the one of the whole log, folded before the segment was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.pipeline import Runner
+from tiersnap.snapshot.formats import snapshot_file
+
+pytestmark = pytest.mark.unit
+
+SEGMENTS = {
+    0: [data_batch(0, 10, 1, 0, 0)],
+    10: [data_batch(10, 10, 2, 0, 0)],
+    20: [data_batch(20, 5, 2, 0, 10), data_batch(25, 5, 3, 0, 0)],  # the one that is lost
+    30: [data_batch(30, 10, 1, 0, 10)],
+    40: [data_batch(40, 5, 1, 0, 20)],
+}
+LEFT = {base: segment for base, segment in SEGMENTS.items() if base != 20}
+NOW = ("--now", "2023-11-15T00:00:00Z")
+Lose = Callable[[dict[int, bytes]], Path]
+
+
+def snapshots_in(folder: Path) -> dict[int, bytes]:
+    return {int(path.stem): path.read_bytes() for path in folder.rglob("*.snapshot")}
+
+
+def folded(tmp_path: Path, segments: dict[int, list[bytes]]) -> dict[int, bytes]:
+    """Snapshots of a log by offset."""
+    name = f"of-{len(segments)}"
+    write_partition(tmp_path / name, "orders", 0, segments, high_watermark=45, indexes=True)
+    ran = tiersnap("repair", tmp_path / name, "--all", "--out", tmp_path / f"{name}-out")
+    assert ran.exit_code == 0, ran.err
+    return snapshots_in(tmp_path / f"{name}-out")
+
+
+@pytest.fixture(name="whole")
+def fixture_whole(tmp_path: Path) -> dict[int, bytes]:
+    found = folded(tmp_path, SEGMENTS)
+    assert snapshot_file.decode(found[30])["last_offset"].tolist() == [9, 24, 29]
+    return found
+
+
+@pytest.fixture(name="lose", params=["gone", "0 bytes"])
+def fixture_lose(request: pytest.FixtureRequest, tmp_path: Path) -> Lose:
+    """A log directory without the segment at 20, with these snapshots."""
+
+    def lose(snapshots: dict[int, bytes]) -> Path:
+        segments = LEFT if request.param == "gone" else {**SEGMENTS, 20: []}
+        logs = tmp_path / "logs"
+        write_partition(logs, "orders", 0, segments, snapshots=snapshots, high_watermark=45, indexes=True)
+        return logs
+
+    return lose
+
+
+def test_right_files_behind_it_are_kept_and_nothing_is_tiered_over_it(
+    lose: Lose, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    logs = lose({30: whole[30], 40: whole[40]})
+    repaired = tiersnap("repair", logs, "--replace", "--apply", *NOW)
+    assert_said(repaired, 5, "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment")
+    assert {offset: snapshots_in(logs)[offset] for offset in (30, 40)} == {30: whole[30], 40: whole[40]}
+    ran = tiersnap("tier", logs, "--remote", tmp_path / "remote", "--apply", *NOW)
+    assert_said(ran, 5, "OFFSETS_MISSING")
+    tiered = {int(path.name[:20]) for path in (tmp_path / "remote").rglob("*.rsm-manifest")}
+    assert tiered <= {0, 10}
+    assert max(tiered) + 10 < 30
+
+
+def test_a_missing_file_behind_it_is_not_made_of_what_is_left(lose: Lose, whole: dict[int, bytes]) -> None:
+    logs = lose({40: whole[40]})
+    ran = tiersnap("repair", logs, "--replace", "--apply", *NOW)
+    assert ran.exit_code == 5
+    assert ran.row(offset=30)["action"] == "NO_START"
+    left = snapshots_in(logs)
+    assert 30 not in left
+    assert left[40] == whole[40]
+
+
+def test_a_file_that_was_made_of_what_is_left_is_not_trusted_nor_taken_for_the_beginning_of_what_follows(
+    lose: Lose, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    poor = folded(tmp_path, LEFT)[30]
+    logs = lose({30: poor, 40: whole[40]})
+    ran = tiersnap("repair", logs, "--replace", "--apply", *NOW)
+    assert ran.row(offset=30)["found"] == "UNVERIFIED"
+    assert (snapshots_in(logs)[30], snapshots_in(logs)[40]) == (poor, whole[40])
+
+
+def test_a_gap_of_which_no_file_knows_is_a_log_as_brokers_write_it(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write_partition(logs, "orders", 0, LEFT, high_watermark=45, indexes=True)
+    assert tiersnap("scan", logs, *NOW).exit_code == 4, "for want of snapshots alone"
+    assert tiersnap("repair", logs, "--apply", "--above-newest", *NOW).exit_code == 0
+    assert snapshots_in(logs)[40] == folded(tmp_path, LEFT)[40]
+    assert tiersnap("scan", logs, *NOW).exit_code == 0
+
+
+def test_what_the_cleaner_has_passed_is_no_loss(whole: dict[int, bytes], tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    write_partition(logs, "orders", 0, LEFT, snapshots={40: whole[40]}, high_watermark=45, indexes=True)
+    (logs / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+    assert "OFFSETS_MISSING" not in tiersnap("scan", logs, *NOW).err
+
+
+def test_the_main_job_sees_it_in_every_run(lose: Lose, whole: dict[int, bytes], tmp_path: Path) -> None:
+    logs = lose({30: whole[30], 40: whole[40]})
+    runner = Runner(tmp_path, logs)
+    first = runner(as_of=None)
+    more = {**LEFT, 45: [data_batch(45, 5, 1, 0, 25)]}
+    snapshots = {offset: whole[offset] for offset in (30, 40)}
+    write_partition(logs, "orders", 0, more, snapshots=snapshots, high_watermark=50, indexes=True)
+    second = runner(as_of=None)
+    for ran in (first, second):
+        verdicts = {row["base_offset"]: row["verdict"] for row in ran.readiness}
+        assert verdicts[0] == "ALREADY_TIERED"
+        assert "CORRUPT_SEGMENT" in (verdicts[10], verdicts.get(20))
+        assert verdicts[30] == "GAP_BEFORE"
