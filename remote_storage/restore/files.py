@@ -111,10 +111,14 @@ def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
             | ((rows["base_offset"] < piece.end_offset) & (last >= piece.end_offset))
         ]
         if across.size:
+            first = int(across["base_offset"][0])
+            behind = first + int(across["last_offset_delta"][0]) + 1
+            ends = f"--until {first} or {behind}" if first > piece.start_offset else f"--until {behind}"
             raise CorruptDataError(
-                f"segment {copy.segment_id}: the batch at {across['base_offset'][0]} lies across "
-                f"[{piece.start_offset}, {piece.end_offset})",
-                hint="the copies are not of one log: leave one of them out with --without SEGMENT_ID",
+                f"segment {copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
+                f"{piece.end_offset})",
+                hint=f"a log ends between batches: {ends}; without --until the copies are not of one log: leave one of "
+                "them out with --without SEGMENT_ID",
             )
     if begin is None or scan.end.finding is not None or scan.end.legacy_count:
         raise CorruptDataError(

@@ -36,18 +36,24 @@ class OwnFolder:
     """
 
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
-        """Open the folder at `path`, which must be one and no link; new files get owner and mode of `like`.
+        """Open the folder at `path`, which must be one and no link.
+
+        Args:
+            like: a file beside it, whose mode new files get. Their owner is that of the folder around both, which a
+                broker writes to; where that is root's, as a mounted disk may be, it is that of the file.
 
         Raises:
             OSError: it cannot be opened.
         """
         self.path = path
-        self._like = None if like is None else like.stat(follow_symlinks=False)
+        self._mode = None if like is None else like.stat(follow_symlinks=False).st_mode
+        around = path.parent.stat()
+        self._owner = around if like is None or around.st_uid else like.stat(follow_symlinks=False)
         self._descriptor = os.open(path, _DIRECTORY)
 
     @classmethod
     def made(cls, parent: Path, prefix: str, plan: str, *, like: Path | None = None) -> OwnFolder:
-        """A new folder `<prefix><16 hex>` with a marker that names the plan; owner and mode are those of `parent`."""
+        """A new folder `<prefix><16 hex>` with a marker that names the plan; its mode is that of `parent`."""
         path = parent / f"{prefix}{secrets.token_hex(8)}"
         directory = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -55,7 +61,7 @@ class OwnFolder:
             folder = cls(path, like=like)
             with folder.new_file(MARKER) as file:
                 file.write(json.dumps({"version": 1, "plan": plan}).encode("ascii"))
-            _give(folder._descriptor, os.fstat(directory))
+            _give(folder._descriptor, folder._owner, os.fstat(directory).st_mode)
             os.fsync(directory)
             _log.debug("made %s", path)
         finally:
@@ -72,7 +78,8 @@ class OwnFolder:
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
                 yield file
                 file.flush()
-                _give(descriptor, self._like)
+                if self._mode is not None:
+                    _give(descriptor, self._owner, self._mode)
                 os.fsync(descriptor)
         except BaseException:
             self.remove(name)
@@ -156,9 +163,7 @@ def remove_own(path: Path) -> None:
         os.close(parent)
 
 
-def _give(descriptor: int, like: os.stat_result | None) -> None:
-    if like is None:
-        return
-    if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
-        os.fchown(descriptor, like.st_uid, like.st_gid)
-    os.fchmod(descriptor, like.st_mode & 0o777)
+def _give(descriptor: int, owner: os.stat_result, mode: int) -> None:
+    if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    os.fchmod(descriptor, mode & 0o777)

@@ -146,9 +146,14 @@ def plan_chain(
 
 
 def _agreed(copy: RemoteCopy, lineage: LeaderEpochs) -> list[Piece]:
-    """The offsets of a copy that belong to the lineage, as one piece a stretch."""
-    intervals = agreed_intervals(copy.metadata.segment_leader_epochs, copy.end_offset, lineage)
-    return [Piece(copy, start, end) for start, end in intervals]
+    """The offsets of a copy that belong to the lineage, as one piece a stretch.
+
+    Epochs that begin inside the copy say that the log start had moved there: what lies before is in the copy all the
+    same, and is taken with it, as a batch may lie across.
+    """
+    epochs = copy.metadata.segment_leader_epochs
+    intervals = agreed_intervals(epochs, copy.end_offset, lineage)
+    return [Piece(copy, copy.start_offset if start == epochs[0][1] else start, end) for start, end in intervals]
 
 
 def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:

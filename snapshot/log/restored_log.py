@@ -228,8 +228,9 @@ class _Pass:
         known = rows["partition_leader_epoch"]
         self._found.largest_leader_epoch = max(self._found.largest_leader_epoch, int(known.max(initial=-1)))
         entry = np.searchsorted(self._epochs[:, 1], rows["base_offset"], side="right") - 1
-        told = np.where(entry >= 0, self._epochs[np.maximum(entry, 0), 0], -1)
-        wrong = np.flatnonzero((known >= 0) & (known != told))
+        told = self._epochs[np.maximum(entry, 0), 0]
+        # Below the first entry the log start had moved on, and nothing is told.
+        wrong = np.flatnonzero((known >= 0) & (entry >= 0) & (known != told))
         if wrong.size:
             row = rows[wrong[0]]
             raise CorruptDataError(

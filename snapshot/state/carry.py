@@ -245,8 +245,7 @@ class PartitionState:
         """The state at `offset`, compared with the file there; adopts a file that strictly extends the log."""
         entries = self._entries_here()
         comparison, theirs = self._compare(entries, offset, read_snapshot)
-        is_unaware = self._lost is not None and theirs is not None and not self._lost.is_known_to(theirs)
-        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and not (self.lacks_start and is_unaware):
+        if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
             self._adopt(theirs)
             entries = self._entries_here()
         elif self.lacks_start and offset > self.folded_from:
@@ -286,6 +285,10 @@ class PartitionState:
     def _is_cleaned(self, offset: int) -> bool:
         """Whether compaction has passed all batches below it."""
         return offset <= self._cleaned_below
+
+    def _may_adopt(self, theirs: np.ndarray) -> bool:
+        """Whether it tells what was lost, where something was and no other file has told it."""
+        return self._lost is None or not self.lacks_start or self._lost.is_known_to(theirs)
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""

@@ -214,7 +214,8 @@ def _boundaries(
             break
         lost = lost_behind(partition, segment, end, read_snapshot)
         if lost is not None:
-            finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, f"{lost}, and a snapshot knows of some")
+            told = f"{lost}, and a snapshot knows of some"
+            finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, told)
             replay.ends[segment.base_offset] = replace(end, finding=finding)
     replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:

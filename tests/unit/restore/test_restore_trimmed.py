@@ -1,0 +1,59 @@
+"""A log that was trimmed into the middle of a batch, and files for a broker that is another user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.recovered import DATA
+
+pytestmark = pytest.mark.unit
+
+LOGS = DATA / "kafka-3.9.1" / "logs"
+NOW = ("--now", "2026-11-21T12:45:00Z")
+
+
+def tiered(topic: str, tmp_path: Path) -> Path:
+    ran = tiersnap("tier", LOGS, "--remote", tmp_path / "remote", "--topic", topic, "--apply", *NOW)
+    assert ran.exit_code == 0, ran.err
+    return tmp_path / "remote"
+
+
+def disk(tmp_path: Path) -> Path:
+    (tmp_path / "disk").mkdir()
+    shutil.copy(LOGS / "meta.properties", tmp_path / "disk")
+    return tmp_path / "disk"
+
+
+def restore(remote: Path, target: Path, topic: str, *words: str):
+    return tiersnap("restore", "--from", remote, "--to", target, "--topic", topic, "--apply", *words)
+
+
+def test_a_log_that_was_trimmed_inside_a_batch_comes_back_as_it_was(tmp_path: Path) -> None:
+    target = disk(tmp_path)
+    ran = restore(tiered("trimmed", tmp_path), target, "trimmed")
+    assert ran.exit_code == 0, ran.err
+    for name in ("00000000000000000000.log", "00000000000000000282.log", "leader-epoch-checkpoint"):
+        assert (target / "trimmed-0" / name).read_bytes() == (LOGS / "trimmed-0" / name).read_bytes()
+    assert (target / "log-start-offset-checkpoint").read_text() == "0\n1\ntrimmed 0 270\n"
+
+
+def test_an_end_inside_a_batch_is_refused_with_an_end_that_is_possible(tmp_path: Path) -> None:
+    remote = tiered("orders", tmp_path)
+    refused = restore(remote, disk(tmp_path), "orders", "--partition", "0", "--until", "2")
+    assert_said(refused, 5, "the batch at 0 lies across [0, 2)", "between batches: --until 7")
+    assert restore(remote, tmp_path / "disk", "orders", "--partition", "0", "--until", "7").exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("is_mount_of_root", [False, True])
+def test_files_are_the_broker_s_whoever_laid_meta_properties(tmp_path: Path, is_mount_of_root: bool) -> None:
+    target = disk(tmp_path)
+    os.chown(target / "meta.properties" if is_mount_of_root else target, 12345, 23456)
+    assert restore(tiered("trimmed", tmp_path), target, "trimmed").exit_code == 0
+    found = [target / "trimmed-0", *(target / "trimmed-0").iterdir()]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in found} == {(12345, 23456)}
