@@ -14,7 +14,7 @@ Click resolves the three, so each option has one type, one default and one error
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +54,22 @@ def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, c
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Options that a file may set, by long name without dashes."""
     said_once = _said_once(command)
-    return {name: option for name, option in _long_options(command) if name not in said_once}
+    return {name: option for name, option in long_options(command).items() if name not in said_once}
 
 
 def _said_once(command: click.Command) -> set[str]:
     """Names of those that are said on the command line, each time."""
-    return {name for name, option in _long_options(command) if isinstance(option, OnceOption)} | NOT_SETTINGS
+    return {name for name, option in long_options(command).items() if isinstance(option, OnceOption)} | NOT_SETTINGS
 
 
-def _long_options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
+def long_options(command: click.Command) -> dict[str, click.Option]:
+    """Options that have a long name, by that name without dashes."""
+    found = {}
     for param in command.params:
         names = [name.removeprefix("--") for name in param.opts if name.startswith("--")]
         if isinstance(param, click.Option) and names:
-            yield names[0], param
+            found[names[0]] = param
+    return found
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.command_line.config_file import options_of
+from tiersnap.jobs.command_line.config_file import NOT_SETTINGS, long_options
 from tiersnap.jobs.command_line.shown import masked
 
 NAMED = (
@@ -45,7 +45,7 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 
 
 def _names(command: click.Command) -> set[str]:
-    return {*options_of(command), *({"replace"} if any("--replace" in each.opts for each in command.params) else ())}
+    return long_options(command).keys() - (NOT_SETTINGS - {"replace"})
 
 
 def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:

@@ -36,7 +36,7 @@ class Verification:
         against: a folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold
             exactly; None for those beside the log.
         at: (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
-        counts: files by verdict.
+        counts: files by verdict, without those that a broker deletes when it starts.
         findings: what is damaged or may not be read.
 
     Raises:
@@ -69,7 +69,9 @@ class Verification:
             for offset, comparison in self._compared(named, partition).items():
                 if comparison.strict is not SnapshotVerdict.MISSING:
                     found = self._judged(offset, comparison)
-                    self.counts[found.verdict] += 1
+                    # What no broker loads is shown, and counts for nothing: retention moved the log start over it.
+                    if self.against is not None or offset > partition.unloaded_below:
+                        self.counts[found.verdict] += 1
                     yield named, partition, found
         if self.against is not None and not self.counts.total():
             raise SourceNotFoundError(

@@ -213,7 +213,7 @@ def _boundaries(
             replay.refusal, replay.damage = state.refusal, end.finding
             break
         lost = lost_behind(partition, segment, end, read_snapshot)
-        if lost is not None:
+        if lost is not None and end.finding is None:
             told = f"{lost}, and a snapshot knows of some"
             finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, told)
             replay.ends[segment.base_offset] = replace(end, finding=finding)

@@ -44,7 +44,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
         lambda folder: put(file_of(folder, 5, ".log"), b""),
         5,
         "EMPTY_SEGMENT",
-        "2 MATCHES, 1 SUSPECT",
+        "2 MATCHES, 1 EXTENDS",
         "1 READY, 1 CORRUPT_SEGMENT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
     ),
     "active segment of 0 bytes": (
@@ -93,15 +93,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
         lambda folder: file_of(folder, 5, ".log").unlink(),
         5,
         "NO_LOG_FILE",
-        "2 MATCHES, 1 SUSPECT",
-        "1 SUSPECT_SNAPSHOT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
+        "2 MATCHES, 1 EXTENDS",
+        "1 CORRUPT_SEGMENT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
     ),
     "folder in place of a segment": (
         lambda folder: make_folder(file_of(folder, 5, ".log")),
         5,
         "UNREADABLE_FILE",
-        "2 MATCHES, 1 SUSPECT",
-        "1 SUSPECT_SNAPSHOT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
+        "2 MATCHES, 1 EXTENDS",
+        "1 CORRUPT_SEGMENT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
     ),
     "folder in place of a snapshot": (
         lambda folder: make_folder(file_of(folder, 5, ".snapshot")),
