@@ -13,6 +13,7 @@ from tiersnap.snapshot.log.hands_off import refuse_log_dir
 _log = logging.getLogger(__name__)
 
 MARKER = ".tiersnap-demo"
+_LEFT = frozenset({"report", "report-again", "topic-ids.txt", "warehouse"})
 
 
 def find_logs() -> Path:
@@ -28,7 +29,7 @@ def find_logs() -> Path:
 
 
 def make_room(folder: Path) -> None:
-    """An empty folder with our marker in it; what an earlier demo left in it is deleted.
+    """A folder with our marker in it and nothing else; what an earlier demo left in it is deleted.
 
     Raises:
         UsageError: there is something in it that no demo put there, or it is a broker's.
@@ -36,9 +37,11 @@ def make_room(folder: Path) -> None:
     refuse_log_dir(folder, "--to")
     try:
         if folder.exists() and any(folder.iterdir()):
-            if not (folder / MARKER).is_file() or folder.is_symlink():
+            others = sorted(path.name for path in folder.iterdir() if path.name not in {MARKER, *_LEFT})
+            if others or not (folder / MARKER).is_file() or folder.is_symlink():
+                named = ", ".join(others[:3]) or "all of it"
                 raise UsageError(
-                    f"--to {folder}: there is something in it, and it is no demo's",
+                    f"--to {folder}: there is something in it that is no demo's: {named}",
                     hint="give a folder that is not there yet; only what a demo left is deleted",
                 )
             shutil.rmtree(folder)

@@ -95,11 +95,10 @@ class CollectedFolder:
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:
-        """Delete a partition's objects, its listing first; whether none is left."""
-        keys = [info.key for info in self.store.list(f"{partition}/")]
-        keys.sort(key=lambda key: not key.endswith(f"/{LISTING}"))
-        _log.info("deleting %s%s, which is gone from the disk", self.store.uri, partition)
-        return not keys or not self.store.delete(keys)
+        """Delete a partition's objects, its listing first; whether none is left. What `collect` never names stays."""
+        keys = [f"{partition}/{name}" for name in (LISTING, *sorted(self.parts(partition)))]
+        _log.info("deleting %d objects of %s%s, which is gone from the disk", len(keys), self.store.uri, partition)
+        return not self.store.delete(keys)
 
     def _put(self, key: str, data: bytes, etag: str) -> str:
         try:

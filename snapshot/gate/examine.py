@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -12,7 +12,7 @@ from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.gate.readiness import Readiness, judge
 from tiersnap.snapshot.gate.topics import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
@@ -91,6 +91,7 @@ def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_pol
         *partition.findings,
         *(each for each in damage if not (may_be_empty and each.kind is FindingKind.EMPTY_SEGMENT)),
     ]
+    findings.extend(_log_start_behind_its_end(replay))
     if replay.refusal is not None:
         path, message = partition.path, replay.refusal.message
         findings.append(Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, path, -1, message))
@@ -102,6 +103,16 @@ def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_pol
         tuple(_segment_facts(segment, replay, known) for segment in partition.segments),
         tuple(findings),
     )
+
+
+def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
+    """As where an older copy of a disk was put beside a newer checkpoint (UnifiedLog, LogLoader.load)."""
+    partition = replay.partition
+    start, is_read = partition.log_start_checkpoint, replay.damage is None and replay.refusal is None
+    if start is not None and partition.segments and is_read and start > replay.log_end:
+        path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
+        told = f"{partition.name} starts at {start} and ends at {replay.log_end}: a broker deletes it when it starts"
+        yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, told)
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:

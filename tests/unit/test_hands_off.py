@@ -176,7 +176,7 @@ def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").write_text("x")
-    assert_said(tiersnap("demo", "--to", theirs), 2, "it is no demo's")
+    assert_said(tiersnap("demo", "--to", theirs), 2, "that is no demo's: thesis.tex")
     assert_said(tiersnap("demo", "--to", log_dir), 2, "a broker's log")
     assert (theirs / "thesis.tex").read_text() == "x"
 
@@ -185,6 +185,10 @@ def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -
     (ours / "warehouse").mkdir()
     make_room(ours)
     assert not (ours / "warehouse").exists()
+    (ours / "my-notes.txt").write_text("x")
+    with pytest.raises(UsageError, match=r"my-notes\.txt"):
+        make_room(ours)
+    (ours / "my-notes.txt").unlink()
     (tmp_path / "link").symlink_to(ours)
     with pytest.raises(UsageError):
         make_room(tmp_path / "link")

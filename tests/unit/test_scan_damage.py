@@ -194,6 +194,13 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
         "3 MATCHES",
         "3 READY, 1 ACTIVE_SEGMENT",
     ),
+    "log start behind the log end": (
+        lambda folder: put(folder.parent / "log-start-offset-checkpoint", b"0\n1\norders 0 99\n"),
+        5,
+        "a broker deletes it when it starts",
+        "3 UNVERIFIED",
+        "1 ACTIVE_SEGMENT",
+    ),
     "leader epochs nobody can read": (
         lambda folder: put(folder / "leader-epoch-checkpoint", b"\xff\xfe"),
         5,
