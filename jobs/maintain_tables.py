@@ -10,7 +10,7 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.maintain_tables import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.log.log_dir import located
 
 _HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ _HOUR_MS = 3_600_000
 def maintain_tables(
     output: Output,
     warehouse: str,
-    vacuum_after: int,
+    vacuum_after: int | None,
     s3: S3Settings,
     spark: SparkRequest,
     apply: bool,
@@ -42,6 +42,8 @@ def maintain_tables(
 
     What a run or a report reads stays as it is. A table's older versions can be read until their files are vacuumed.
     """
+    if vacuum_after is None:
+        raise UsageError("--vacuum-after takes a time", hint="7d, as by default, is what Delta keeps older versions for")
     from tiersnap.jobs.pipeline.one_run import only_run
     from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.snapshot.spark.maintenance import maintain

@@ -29,7 +29,11 @@ def show(
 ) -> None:
     """The result; `plans` are those of `repair`, carried out while they are shown, `in_place` or elsewhere."""
     where = ("log_dir",) if len(repair.log_dirs) > 1 else ()
-    output.rows("repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings)
+    output.rows("repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings, errors=repair.errors)
+    for error in repair.errors:
+        output.warn(error.message)
+        if error.hint:
+            output.warn(f"  {error.hint}")
     for each in repair.log_dirs:
         for other in each.log_dir.others:
             output.talk(f"left alone: {other.name} ({other.state})")
@@ -67,7 +71,7 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
     count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
     if wrote and count:
         yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
-        if in_place and not repair.undone:
+        if in_place and not repair.undone and not repair.errors:
             yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
     elif count:
         yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
@@ -76,7 +80,7 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
                 yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
         if not repair.undone:
             yield f"next: stop the broker, then {again('--apply')}"
-    else:
+    elif kept or not repair.errors:
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TransientError, UsageError
+from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
@@ -34,6 +34,7 @@ class HostRepair:
         actions: boundaries by what happens to them.
         needed: bytes that the new files take on disk, by log directory.
         findings: what is damaged or may not be read.
+        errors: what ended a partition before its files were all in place; the others go on.
         undone: sentences about what the next start of a broker deletes.
         unknown: why remote storage does not say what came before a log's files, by partition.
         away: why remote storage is asked no more, "" while it answers.
@@ -47,6 +48,7 @@ class HostRepair:
     actions: Counter[RepairAction] = field(default_factory=Counter)
     needed: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+    errors: list[TiersnapError] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
     away: str = ""
@@ -58,14 +60,18 @@ class HostRepair:
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
     ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
-        """Fold each partition; its files are in place when it is handed on."""
+        """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
             filesystem, begins = each.log_dir.filesystem, self._beginning(partition)
-            with open_files(partition) as write:
-                planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
-                examination = examine(
-                    filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins
-                )
+            try:
+                with open_files(partition) as write:
+                    planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
+                    examination = examine(
+                        filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins
+                    )
+            except TiersnapError as error:
+                self.errors.append(error)
+                continue
             self.findings.extend(examination.findings)
             self.undone.extend(undone_at_start(examination.partition))
             self.actions.update(planned.action for planned in planner.planned)
@@ -87,7 +93,12 @@ class HostRepair:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person."""
+        """6 for partitions that were not ended, or what was met if that is all of them.
+
+        Else 5 for damage, 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
+        """
+        if self.errors:
+            return ExitCode.PARTIAL if self.actions else self.errors[0].exit_code
         if code := exit_code_of(self.findings):
             return code
         if self.may_pass:
