@@ -43,7 +43,7 @@ def maintain_tables(
     What a run or a report reads stays as it is. A table's older versions can be read until their files are vacuumed.
     """
     if vacuum_after is None:
-        raise UsageError("--vacuum-after takes a time", hint="7d, as by default, is what Delta keeps older versions for")
+        raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
     from tiersnap.jobs.pipeline.one_run import only_run
     from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.snapshot.spark.maintenance import maintain
