@@ -161,14 +161,6 @@ def fold(rows: np.ndarray) -> np.ndarray:
     return producers.deltas()
 
 
-def combine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Deltas of two neighbouring runs, `first` at the lower offsets."""
-    producers = ProducerFold(first.size + second.size)
-    producers.combine(first)
-    producers.combine(second)
-    return producers.deltas()
-
-
 def to_entries(deltas: np.ndarray) -> np.ndarray:
     """What the deltas make of an empty state: snapshot entries (ENTRY_DTYPE), order kept."""
     return _entries(deltas, np.arange(deltas.size))

@@ -73,6 +73,39 @@ def test_a_file_that_is_not_strictly_right_changes_no_state() -> None:
         assert not state.has_adopted
 
 
+def test_once_a_file_was_adopted_a_producer_of_offset_0_is_one_too_many_like_any_other() -> None:
+    state = PartitionState(log_start=10)
+    state.advance(run(10))
+    at(state, 20, {1: of_log(19), 7: OLD})
+    more = at(state, 20, {1: of_log(19), 7: OLD, 8: replace(OLD, last_offset=0)})
+    assert (more.found.strict, more.found.unexplained) == (SnapshotVerdict.SUSPECT, 1)
+
+
+def test_a_log_that_is_continued_begins_with_an_empty_file_where_its_files_do() -> None:
+    state = PartitionState(log_start=10, is_continued=True)
+    assert state.lacks_start
+    state.begin(read_snapshot=lambda _: snapshot_file.encode(rows({})))
+    assert not state.lacks_start
+    state.advance(run(10))
+    found = at(state, 20, {1: of_log(19)})
+    assert (found.found.strict, found.provenance) == (SnapshotVerdict.MATCHES, Provenance.COMPUTED_FROM_SNAPSHOT)
+
+
+def test_where_the_cleaner_never_was_a_file_at_offset_1_must_be_right() -> None:
+    state = PartitionState(log_start=0)
+    state.advance(Run(0, fold(rows_of(data_batch(0, 1, 1, 0, 0))), TIMESTAMP))
+    known = {1: replace(of_log(0), offset_delta=0, timestamp=TIMESTAMP)}
+    assert at(state, 1, known).found.strict is SnapshotVerdict.MATCHES
+    assert at(state, 1, {**known, 7: OLD}).found.strict is SnapshotVerdict.SUSPECT
+
+
+def test_what_is_open_at_a_boundary_is_told_where_it_is_known() -> None:
+    found = at(PartitionState(log_start=0), 0).found
+    unknown = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=None)
+    known = Boundary(0, tuple, Provenance.COMPUTED, found, 0, open_transactions=lambda: ((7, 0),))
+    assert (unknown.open_transactions, known.open_transactions) == (None, ((7, 0),))
+
+
 def test_what_was_adopted_is_remembered_in_the_state_to_continue_from() -> None:
     state = PartitionState(log_start=10)
     state.advance(run(10))

@@ -38,6 +38,14 @@ def deltas_of(data: bytes) -> np.ndarray:
     return ps.fold(rows_of(data))
 
 
+def combined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Deltas of two neighbouring runs, `first` at the lower offsets."""
+    producers = ps.ProducerFold()
+    for deltas in (first, second):
+        producers.combine(deltas)
+    return producers.deltas()
+
+
 @given(logs(replayable_entries))
 def test_folding_batch_by_batch_gives_what_the_reference_gives(log: Log) -> None:
     assert as_state(ps.to_entries(deltas_of(log.bytes))) == reference.fold(batches(log.bytes, log.base))
@@ -58,10 +66,10 @@ def test_combining_is_associative_errors_and_all(log: Log, at: list[int]) -> Non
     deltas = [deltas_of(piece) for piece in pieces(log, at)]
     from_left = deltas[0]
     for delta in deltas[1:]:
-        from_left = ps.combine(from_left, delta)
+        from_left = combined(from_left, delta)
     from_right = deltas[-1]
     for delta in reversed(deltas[:-1]):
-        from_right = ps.combine(delta, from_right)
+        from_right = combined(delta, from_right)
     assert first_errors(from_left) == first_errors(from_right)
     sound_left, sound_right = (side[side["error_offset"] < 0] for side in (from_left, from_right))
     assert sound_left.tolist() == sound_right.tolist()
@@ -142,8 +150,19 @@ def test_the_published_example_folds_to_what_kafka_4_1_1_wrote() -> None:
 def test_an_epoch_that_leaves_and_comes_back_by_markers_alone_drops_the_cached_batch_as_a_live_broker_does() -> None:
     first = data_batch(0, 1, 5, 1, 0, transactional=True)
     second = marker(1, 5, 2, 0, commit=True) + marker(2, 5, 1, 0, commit=True)
-    observed = as_state(ps.to_entries(ps.combine(deltas_of(first), deltas_of(second))))
+    observed = as_state(ps.to_entries(combined(deltas_of(first), deltas_of(second))))
     assert (observed[5].epoch, observed[5].last_sequence) == (1, -1)
+
+
+def test_a_batch_and_a_transaction_at_offset_0_are_some() -> None:
+    producers = ps.ProducerFold()
+    producers.add_batches(rows_of(data_batch(0, 1, 7, 0, 0, transactional=True)))
+    assert producers.open_transactions() == ((7, 0),)
+    assert producers.first_open_offset() == 0
+    again = ps.ProducerFold()
+    again.combine(ps.from_entries(producers.entries()))
+    assert again.entries().tolist() == producers.entries().tolist()
+    assert again.entries()["last_offset"].tolist() == [0]
 
 
 def test_a_table_of_many_producers_grows_and_keeps_them_all() -> None:
