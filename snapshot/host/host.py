@@ -14,8 +14,8 @@ from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.findings import Finding, exit_code_of
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 
 
@@ -54,8 +54,18 @@ def examined(each: NamedLogDir) -> Examined:
     except OSError as error:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
-    listed = Listed(findings=[*each.log_dir.findings, *([] if finding is None else [finding])])
+    listed = Listed(findings=[*each.log_dir.findings, *([] if finding is None else [finding]), *_foreign(each.log_dir)])
     return Examined(each.uri, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
+
+
+def _foreign(log_dir: LogDir) -> Iterator[Finding]:
+    """Folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
+    for other in log_dir.others:
+        if other.state == "unknown":
+            is_ours = other.name.startswith("tiersnap-restore.")
+            todo = "run that restore again, or delete it" if is_ours else "move it away"
+            told = f"no broker starts while a folder of this name is here: {todo}"
+            yield Finding(FindingKind.BAD_FILE_NAME, f"{log_dir.path}/{other.name}", -1, told)
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,11 @@ class Host:
             UsageError: a directory is not of this host.
         """
         found = {each.uri: examined(each) for each in log_dirs}
+        places: dict[str, str] = {}
         for each, partition in partitions:
+            if (other := places.setdefault(partition.name, partition.path)) != partition.path:
+                told = f"{other} is the same partition, and no broker starts with both: delete the one that is behind"
+                found[each.uri].listed.findings.append(Finding(FindingKind.BAD_FILE_NAME, partition.path, -1, told))
             found[each.uri].listed.add(partition)
             found[each.uri].missing += missing_snapshots(partition)
         return cls(tuple(found.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,26 @@ def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None
     ran = tiersnap("doctor", log_dir, other, output="table")
     assert "MORE THAN ONE BROKER" in ran.out
     assert "node 8 of cluster 8ocGbyB_RSCBc6V9xA_tOw (ZooKeeper)" in ran.out
+
+
+@pytest.mark.parametrize("name", ["tiersnap-restore.0123456789abcdef.0123456789abcdef", "lost+found"])
+def test_a_folder_that_keeps_the_broker_from_starting_is_named(log_dir: Path, name: str) -> None:
+    (log_dir / name).mkdir()
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert ran.exit_code == 5
+    assert f"{name}: no broker starts while a folder of this name is here" in ran.out
+    assert ("run that restore again" in ran.out) == name.startswith("tiersnap")
+
+
+def test_a_partition_on_two_disks_is_named_and_not_repaired(log_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (folder,) = (path for path in log_dir.iterdir() if path.is_dir())
+    shutil.copytree(folder, other / folder.name)
+    ran = tiersnap("doctor", log_dir, other, output="table")
+    assert ran.exit_code == 5
+    assert "no broker starts with both" in ran.out
+    assert_said(tiersnap("repair", log_dir, other, "--apply"), 2, f"{folder.name} is in two of the log directories")
 
 
 def test_damage_is_said_and_ends_with_5(log_dir: Path) -> None:
