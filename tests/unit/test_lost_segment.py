@@ -49,12 +49,17 @@ def fixture_whole(tmp_path: Path) -> dict[int, bytes]:
     return found
 
 
-@pytest.fixture(name="lose", params=["gone", "0 bytes"])
-def fixture_lose(request: pytest.FixtureRequest, tmp_path: Path) -> Lose:
-    """A log directory without the segment at 20, with these snapshots."""
+@pytest.fixture(name="finding", params=["OFFSETS_MISSING", "EMPTY_SEGMENT"])
+def fixture_finding(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(name="lose")
+def fixture_lose(finding: str, tmp_path: Path) -> Lose:
+    """A log directory without the segment at 20, or with one of 0 bytes, and with these snapshots."""
 
     def lose(snapshots: dict[int, bytes]) -> Path:
-        segments = LEFT if request.param == "gone" else {**SEGMENTS, 20: []}
+        segments = LEFT if finding == "OFFSETS_MISSING" else {**SEGMENTS, 20: []}
         logs = tmp_path / "logs"
         write_partition(logs, "orders", 0, segments, snapshots=snapshots, high_watermark=45, indexes=True)
         return logs
@@ -63,14 +68,14 @@ def fixture_lose(request: pytest.FixtureRequest, tmp_path: Path) -> Lose:
 
 
 def test_right_files_behind_it_are_kept_and_nothing_is_tiered_over_it(
-    lose: Lose, whole: dict[int, bytes], tmp_path: Path
+    lose: Lose, finding: str, whole: dict[int, bytes], tmp_path: Path
 ) -> None:
     logs = lose({30: whole[30], 40: whole[40]})
     repaired = tiersnap("repair", logs, "--replace", "--apply", *NOW)
-    assert_said(repaired, 5, "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment")
+    assert_said(repaired, 5, finding)
     assert {offset: snapshots_in(logs)[offset] for offset in (30, 40)} == {30: whole[30], 40: whole[40]}
     ran = tiersnap("tier", logs, "--remote", tmp_path / "remote", "--apply", *NOW)
-    assert_said(ran, 5, "OFFSETS_MISSING")
+    assert_said(ran, 5, finding)
     tiered = {int(path.name[:20]) for path in (tmp_path / "remote").rglob("*.rsm-manifest")}
     assert tiered <= {0, 10}
     assert max(tiered) + 10 < 30
