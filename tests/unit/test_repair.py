@@ -329,6 +329,16 @@ class TestRunningBroker:
         assert subprocess.run([sys.executable, "-c", take], capture_output=True).returncode == 0
 
 
+def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(log_dir, bare):
+    other = shutil.copytree(bare, log_dir / "orders-1")
+    file_of(bare, 5, ".snapshot").mkdir()
+    ran = tiersnap("repair", log_dir, "--apply")
+    assert_said(ran, 6, "there is something that is no file")
+    assert {row["partition"] for row in ran.rows} == {"orders-1"}
+    assert file_of(other, 5, ".snapshot").is_file()
+    assert "start the broker" not in ran.err
+
+
 class TestFiles:
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
     def test_owner_and_mode_are_those_of_the_log(self, log_dir, bare):
@@ -392,15 +402,6 @@ class TestFiles:
 
         assert (tmp_path / "precious").read_text() == "precious"
         assert not file_of(bare, 5, ".snapshot").is_symlink()
-
-    def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(self, log_dir, bare):
-        other = shutil.copytree(bare, log_dir / "orders-1")
-        file_of(bare, 5, ".snapshot").mkdir()
-        ran = tiersnap("repair", log_dir, "--apply")
-        assert_said(ran, 6, "there is something that is no file")
-        assert {row["partition"] for row in ran.rows} == {"orders-1"}
-        assert file_of(other, 5, ".snapshot").is_file()
-        assert "start the broker" not in ran.err
 
     def test_a_folder_in_place_of_a_snapshot_is_a_clear_error(self, log_dir, bare):
         file_of(bare, 5, ".snapshot").mkdir()
