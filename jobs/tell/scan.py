@@ -129,7 +129,7 @@ def partition_row(scanned: Scanned) -> dict[str, object]:
         "bytes": sum(segment.log.size for segment in partition.segments),
         "size": human_bytes(sum(segment.log.size for segment in partition.segments)),
         "log_start_offset": partition.log_start_offset,
-        "deleted_segments": partition.deleted_segments,
+        "deleted_segments": len(partition.deleted_segments),
         "log_end_offset": facts.log_end_offset,
         "high_watermark": facts.high_watermark,
         "last_stable_offset": facts.last_stable_offset,

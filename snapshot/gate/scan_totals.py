@@ -50,7 +50,7 @@ class ScanTotals:
             self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
             self.lost_indexes += lost_index(partition) is not None
         self.findings.extend(examination.findings)
-        self.deleted_segments += partition.deleted_segments
+        self.deleted_segments += len(partition.deleted_segments)
         is_waiting = False
         for segment, verdict in zip(partition.segments, verdicts, strict=True):
             is_waiting |= verdict in _FOR_SNAPSHOTS

@@ -22,7 +22,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_text
-from tiersnap.snapshot.repair.undone import lost_index
+from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Listed:
         blocked: closed segments by what stands in their way, by name.
         blocked_bytes: of the segments that wait, those behind a blocked one among them.
         lost_indexes: partitions that can be tiered with a closed segment without an .index.
+        lost_below_log_start: those with such a segment below the log start.
         has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
     """
 
@@ -43,6 +44,7 @@ class Listed:
     blocked: Counter[Verdict] = field(default_factory=Counter)
     blocked_bytes: int = 0
     lost_indexes: int = 0
+    lost_below_log_start: int = 0
     has_topic_ids: bool = False
     findings: list[Finding] = field(default_factory=list)
 
@@ -56,6 +58,7 @@ class Listed:
         if never_tiered_reason(partition):
             return
         self.lost_indexes += lost_index(partition) is not None
+        self.lost_below_log_start += lost_below_log_start(partition)
         is_waiting = False
         for segment in partition.segments:
             if segment.next_base_offset is None:

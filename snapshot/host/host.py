@@ -121,7 +121,8 @@ class Host:
         """5 for damage, 6 for what may not be read, 4 for segments that wait."""
         if code := exit_code_of(self.findings):
             return code
-        return ExitCode.GATE_REFUSED if self.blocked or self.missing or self.lost_indexes else ExitCode.OK
+        is_lost = self.lost_indexes or any(each.listed.lost_below_log_start for each in self.log_dirs)
+        return ExitCode.GATE_REFUSED if self.blocked or self.missing or is_lost else ExitCode.OK
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""
@@ -134,6 +135,11 @@ class Host:
     def next_steps(self) -> Iterator[str]:
         """What to do, line by line."""
         is_running = any(each.holder is not None for each in self.log_dirs)
+        if any(each.listed.lost_below_log_start for each in self.log_dirs):
+            yield (
+                "before any start, move the files of segments away that lie below the log start and have no .index "
+                f"(tiersnap repair {self._arguments} names them): a broker that starts deletes all later snapshots"
+            )
         if self.lost_indexes:
             once = "stop the broker, start it and stop it again" if is_running else "start the broker once and stop it"
             yield f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"

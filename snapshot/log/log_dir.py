@@ -102,8 +102,9 @@ class Partition:
         leader_epochs: (epoch, start offset), None when the checkpoint is missing or unreadable.
         high_watermark: from replication-offset-checkpoint, None when the partition is not in it.
         segments: ascending, from the one that holds the log start offset on.
-        deleted_segments: how many lie below the log start offset. DeleteRecords or retention deleted their records,
-            and their leader epochs with them; a broker neither reads nor tiers them and removes them by and by.
+        deleted_segments: ascending, those below the log start offset. DeleteRecords or retention deleted their records,
+            and their leader epochs with them; a broker opens them when it starts, neither reads nor tiers them, and
+            removes them by and by.
         log_start_offset: max of its checkpoint and the first segment's base offset.
         log_start_checkpoint: its entry in log-start-offset-checkpoint alone, None when the partition is not in it.
         log_start_is_known: whether that file could be read, or is not there.
@@ -124,7 +125,7 @@ class Partition:
     log_start_is_known: bool = True
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
-    deleted_segments: int = 0
+    deleted_segments: tuple[Segment, ...] = ()
 
     @property
     def name(self) -> str:
@@ -339,7 +340,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     return replace(
         empty,
         segments=live,
-        deleted_segments=len(segments) - len(live),
+        deleted_segments=segments[: len(segments) - len(live)],
         snapshots=numbered["snapshot"],
         topic_id=_parsed(filesystem, texts.get(PARTITION_METADATA), checkpoints.parse_topic_id, findings),
         leader_epochs=_parsed(filesystem, texts.get(LEADER_EPOCHS), checkpoints.parse_leader_epochs, findings),

@@ -73,7 +73,7 @@ class HostRepair:
                 self.errors.append(error)
                 continue
             self.findings.extend(examination.findings)
-            self.undone.extend(undone_at_start(examination.partition))
+            self.undone.extend(undone_at_start(filesystem, examination.partition))
             self.actions.update(planned.action for planned in planner.planned)
             self.needed[each.uri] += sum(on_disk(planned.size) for planned in planner.planned if planned.action.writes)
             yield each, examination.partition, planner.planned

@@ -1,10 +1,19 @@
-"""What a broker will undo of a repair when it starts."""
+"""What a broker will undo of a repair when it starts.
+
+It opens every segment, those below the log start as well, and recovers one whose .index is not there or whose .txnindex
+names an offset below its base: all snapshots above it go, but for the last ones (LogLoader.loadSegmentFiles).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiersnap.snapshot.log.log_dir import Partition
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.snapshot.formats.transaction_index import ABORTED_TXN_ON_DISK
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.regular_file import read_bounded
 
 
 def lost_index(partition: Partition) -> int | None:
@@ -16,11 +25,50 @@ def lost_index(partition: Partition) -> int | None:
     return next(lost, None)
 
 
-def undone_at_start(partition: Partition) -> Iterator[str]:
+def lost_below_log_start(partition: Partition) -> bool:
+    """Whether a segment below the log start has no .index: a broker that starts deletes all snapshots above it."""
+    return any(each.offset_index is None for each in partition.deleted_segments)
+
+
+def undone_at_start(filesystem: fs.FileSystem, partition: Partition) -> Iterator[str]:
     """What to say when the next start of a broker will delete snapshots, those just written among them."""
-    base_offset = lost_index(partition)
-    if base_offset is not None:
-        yield (
-            f"{partition.name}: segment {base_offset} has no .index. At its next start the broker makes it again and "
-            "deletes every snapshot above it but the last ones: start it once, stop it, then repair"
+    for each in _closed(partition):
+        if each.offset_index is None or _has_wrong_transaction_index(filesystem, each):
+            yield f"{partition.name}: {_said(partition, each)}"
+            return
+
+
+def _said(partition: Partition, segment: Segment) -> str:
+    base_offset, is_lost = segment.base_offset, segment.offset_index is None
+    what = f"segment {base_offset} has {'no .index' if is_lost else 'a .txnindex that is none'}"
+    if segment in partition.deleted_segments:
+        return (
+            f"{what}, and lies below the log start. At its next start the broker recovers it and deletes every "
+            "snapshot above it: move its files away before"
         )
+    if is_lost:
+        return (
+            f"{what}. At its next start the broker makes it again and deletes every snapshot above it but the last "
+            "ones: start it once, stop it, then repair"
+        )
+    return (
+        f"{what}. At its next start the broker recovers the segment and deletes every snapshot above it but the last "
+        "ones: move that .txnindex away, and the .index with it; start it once, stop it, then repair"
+    )
+
+
+def _closed(partition: Partition) -> Iterator[Segment]:
+    yield from partition.deleted_segments
+    yield from (each for each in partition.segments if not each.is_active)
+
+
+def _has_wrong_transaction_index(filesystem: fs.FileSystem, segment: Segment) -> bool:
+    """As TransactionIndex.sanityCheck; what is behind the last whole entry no broker reads."""
+    if segment.transaction_index is None:
+        return False
+    try:
+        data = read_bounded(filesystem, segment.transaction_index.path)
+    except OSError:
+        return False
+    entries = np.frombuffer(data[: len(data) - len(data) % ABORTED_TXN_ON_DISK.itemsize], ABORTED_TXN_ON_DISK)
+    return bool((entries["last_offset"] < segment.base_offset).any())

@@ -115,6 +115,18 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
         )
 
 
+def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Path) -> None:
+    """Kafka 4.1.1 that opened such a log deleted every snapshot, and knew no producer then."""
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    file_of(log_dir / "orders-0", 0, ".index").unlink()
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert_said(ran, 4)
+    assert "next     before any start, move the files of segments away that lie below the log start" in ran.out
+    assert "start the broker once" not in ran.out
+    repaired = tiersnap("repair", log_dir)
+    assert_said(repaired, 4, "segment 0 has no .index, and lies below the log start", "move its files away before")
+
+
 def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -329,6 +329,14 @@ class TestRunningBroker:
         assert subprocess.run([sys.executable, "-c", take], capture_output=True).returncode == 0
 
 
+def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
+    """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
+    file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
+    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a .txnindex that is none", "start it once, stop it")
+    file_of(bare, 5, ".txnindex").write_bytes(b"rest")
+    assert_said(tiersnap("repair", log_dir), 0)
+
+
 def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(log_dir, bare):
     other = shutil.copytree(bare, log_dir / "orders-1")
     file_of(bare, 5, ".snapshot").mkdir()
