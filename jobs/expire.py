@@ -19,7 +19,7 @@ from tiersnap.remote_storage.expire.outcome import Outcome, carry_out, exit_code
 from tiersnap.remote_storage.expire.plan import ExpirePlan
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
-from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 
@@ -42,7 +42,7 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     What goes is recorded first. Killed anywhere, the same command ends it. What an object lock holds is LOCKED, and
     what is behind waits. docs/expire.md says more.
     """
-    store = open_store(remote, s3)
+    store = open_existing_store(remote, s3)
     keys, retention = ObjectKeys(), asked.retention(store.now())
     found: Iterable[ExpirePlan] = find_expired(
         store, asked.wants, retention, cluster=cluster, unmanaged=asked.unmanaged

@@ -17,7 +17,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import exit_code_of, plan_segments_of, publish_plans
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.presence.finished import finished_segments
-from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import matches_topic
@@ -62,7 +62,7 @@ def publish(
     unblock.
     """
     metadata_topic = MetadataTopic.of(cluster)
-    store = open_store(remote, s3)
+    store = open_existing_store(remote, s3)
     segments = finished_segments(store, layout, lambda name: matches_topic(name, topic))
     if not segments:
         raise SourceNotFoundError(

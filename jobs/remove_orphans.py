@@ -18,7 +18,7 @@ from tiersnap.remote_storage.orphans.find import find_orphans
 from tiersnap.remote_storage.orphans.judge import OrphanKind
 from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
 from tiersnap.remote_storage.orphans.remove import remove
-from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import matches_topic
@@ -62,7 +62,7 @@ def remove_orphans(
             f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
-    store = open_store(remote, s3)
+    store = open_existing_store(remote, s3)
     found = list(find_orphans(store, cluster, lambda name: matches_topic(name, topic), older_than=older_than))
     outcome = OrphansOutcome(found, list(remove(store, found)) if apply else [])
     show(output, outcome, applied=apply)

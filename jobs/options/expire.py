@@ -12,7 +12,7 @@ import click
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.together import with_options
-from tiersnap.remote_storage.expire.plan import ExpirePlan
+from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan
 from tiersnap.remote_storage.expire.retention import Retention
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import UsageError
@@ -26,6 +26,7 @@ class Asked:
 
     topic: re.Pattern[str]
     partitions: tuple[int, ...]
+    topic_id: str | None
     milliseconds: int | None
     size: int | None
     log_start_offset: int | None
@@ -34,6 +35,7 @@ class Asked:
     def wants(self, partition: TopicIdPartition) -> bool:
         """Whether a partition was asked for."""
         is_named = not self.partitions or partition.partition in self.partitions
+        is_named &= self.topic_id in (None, partition.topic_id)
         return is_named and matches_topic(partition.topic, self.topic)
 
     def retention(self, now: int) -> Retention:
@@ -46,11 +48,12 @@ class Asked:
         Raises:
             UsageError: it was given for several.
         """
+        plans = [plan for plan in plans if plan.action is ExpireAction.DELETE]
         found = sorted({f"{plan.partition} ({plan.partition.topic_id})" for plan in plans})
         if self.log_start_offset is not None and len(found) > 1:
             raise UsageError(
                 f"--log-start {self.log_start_offset} for {count_of(len(found), 'partition')}: {', '.join(found[:5])}",
-                hint="name one, with --topic and --partition",
+                hint="name one, with --topic, --partition and --topic-id",
             )
 
 
@@ -62,6 +65,7 @@ def expire_options(command: Callable[..., object]) -> Callable[..., object]:
         *args: object,
         topic: re.Pattern[str],
         partitions: tuple[int, ...],
+        topic_id: str | None,
         retention: int | None,
         retention_bytes: int | None,
         log_start: int | None,
@@ -72,7 +76,7 @@ def expire_options(command: Callable[..., object]) -> Callable[..., object]:
             raise UsageError(
                 "nothing says what is to go", hint="give --retention 7d, --retention-bytes 10GiB or --log-start OFFSET"
             )
-        asked = Asked(topic, partitions, retention, retention_bytes, log_start, unmanaged)
+        asked = Asked(topic, partitions, topic_id, retention, retention_bytes, log_start, unmanaged)
         return command(*args, asked=asked, **kwargs)
 
     return with_options(with_asked, _OPTIONS)
@@ -82,6 +86,7 @@ def expire_options(command: Callable[..., object]) -> Callable[..., object]:
 _OPTIONS = (
     once("--topic", required=True, type=params.Pattern(), help="Topics whose whole name matches this expression."),
     once("--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only these; all by default."),
+    once("--topic-id", help="Where the topic was made anew and has segments under several ids; all by default."),
     once(
         "--retention",
         type=params.Duration(),

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import MissingExtraError, UsageError
+from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
@@ -46,6 +46,20 @@ def open_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
         return _open_directory(Path(unquote(rest.removeprefix("localhost"))))
     other = " (write s3a:// and s3n:// as s3://)" if scheme in {"s3a", "s3n"} else ""
     raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
+
+
+def open_existing_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
+    """The store below `uri`, for what only reads and deletes: a directory must be there already.
+
+    Raises:
+        SourceNotFoundError: it is not there, or no directory.
+        UsageError, LogDirAsTargetError, MissingExtraError: as `open_store`.
+    """
+    store = open_store(uri, settings)
+    if isinstance(store, DirectoryStore) and not store.root.is_dir():
+        what = "a file, and no directory" if store.root.exists() else "no such directory"
+        raise SourceNotFoundError(f"{uri}: {what}", hint="name the place that segments were tiered to")
+    return store
 
 
 def _has_credentials(uri: str) -> bool:

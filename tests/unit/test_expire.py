@@ -302,6 +302,31 @@ def test_what_ends_a_partition_is_told_beside_what_became_of_the_others(archive,
     assert errors_of([stopped, went]) == [stopped.error]
 
 
+def test_of_a_topic_that_was_made_anew_one_id_can_be_named(archive, layout):
+    again = replace(PARTITION, topic_id="BBBBBBBBBBBBBBBBBBBBBQ")
+    for info in list(archive.list()):
+        path = archive.root / info.key.replace(PARTITION.topic_id, again.topic_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = (archive.root / info.key).read_bytes().replace(PARTITION.topic_id.encode(), again.topic_id.encode())
+        path.write_bytes(content)
+    make_old(archive)
+    assert_said(expire(archive, "--log-start", "10", "--unmanaged"), 2, "for 2 partitions", "--topic-id")
+    ran = expire(archive, "--log-start", "10", "--unmanaged", "--topic-id", again.topic_id, "--apply")
+    assert ran.exit_code == 0, ran.err
+    assert {row["topic_id"] for row in ran.rows} == {again.topic_id}
+    assert left_of(archive, layout) == [0, 5, 10]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_place_that_is_not_there_is_said_and_not_made(tmp_path, is_file):
+    place = tmp_path / "mistyped"
+    if is_file:
+        place.write_text("x")
+    ran = tiersnap("expire", "--remote", place, "--topic", "orders", "--unmanaged", "--retention", "1d")
+    assert_said(ran, 2, "a file, and no directory" if is_file else "no such directory")
+    assert [path.name for path in tmp_path.iterdir()] == (["mistyped"] if is_file else [])
+
+
 def test_the_command_plans_refuses_without_a_word_and_deletes_when_told(archive, layout):
     refused = expire(archive, "--log-start", "10", "--apply")
     assert_said(refused, 4, "no cluster was asked", "--unmanaged")
