@@ -90,7 +90,7 @@ class Installation:
                 self._look_for_other_ids(at)
                 continue
             has_any = True
-            self.undone.extend(undone_at_start(partition))
+            self.undone.extend(undone_at_start(self.log_dir.filesystem, partition))
             with (in_place if write else nowhere)(partition) as writer:
                 read_here = snapshot_reader(self.log_dir.filesystem, partition)
                 planner = InstallPlanner(partition, stored, self.options, read_here, writer, compares=self.compares)
