@@ -5,6 +5,7 @@ The answer is always the one of the whole log, folded before the segment was los
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,10 +122,16 @@ def test_the_main_job_sees_it_in_every_run(lose: Lose, whole: dict[int, bytes], 
     logs = lose({30: whole[30], 40: whole[40]})
     runner = Runner(tmp_path, logs)
     first = runner(as_of=None)
-    more = {**LEFT, 45: [data_batch(45, 5, 1, 0, 25)]}
+    # A segment is rolled, and nothing else changes.
+    before = {path: path.stat().st_mtime_ns for path in (logs / "orders-0").iterdir()}
+    segments = {int(path.stem): [path.read_bytes()] for path in before if path.suffix == ".log"}
+    more = {**segments, 45: [data_batch(45, 5, 1, 0, 25)]}
     snapshots = {offset: whole[offset] for offset in (30, 40)}
     write_partition(logs, "orders", 0, more, snapshots=snapshots, high_watermark=50, indexes=True)
+    for path, modified_ns in before.items():
+        os.utime(path, ns=(modified_ns, modified_ns))
     second = runner(as_of=None)
+    assert [base for _, base in second.decoded] == [45]
     for ran in (first, second):
         verdicts = {row["base_offset"]: row["verdict"] for row in ran.readiness}
         assert verdicts[0] == "ALREADY_TIERED"

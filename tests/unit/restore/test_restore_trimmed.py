@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.recovered import DATA
 
 pytestmark = pytest.mark.unit
@@ -40,6 +41,34 @@ def test_a_log_that_was_trimmed_inside_a_batch_comes_back_as_it_was(tmp_path: Pa
     for name in ("00000000000000000000.log", "00000000000000000282.log", "leader-epoch-checkpoint"):
         assert (target / "trimmed-0" / name).read_bytes() == (LOGS / "trimmed-0" / name).read_bytes()
     assert (target / "log-start-offset-checkpoint").read_text() == "0\n1\ntrimmed 0 270\n"
+
+
+def test_what_lies_before_the_moved_log_start_may_be_of_an_older_leader_epoch(tmp_path: Path) -> None:
+    segments = {
+        0: [data_batch(0, 10, 1, 0, 0), data_batch(10, 10, 1, 0, 10, leader_epoch=1)],
+        20: [data_batch(20, 10, 1, 0, 20, leader_epoch=1)],
+    }
+    epochs = [(1, 12)]
+    write_partition(
+        tmp_path / "logs",
+        "old",
+        0,
+        segments,
+        high_watermark=30,
+        log_start_offset=12,
+        leader_epochs=epochs,
+        indexes=True,
+    )
+    words = ("--remote", tmp_path / "remote", "--now", "2023-11-15T00:00:00Z", "--apply")
+    ran = tiersnap("tier", tmp_path / "logs", *words)
+    assert ran.exit_code == 0, ran.err
+    target = disk(tmp_path)
+    words = ("--cluster-id", "8ocGbyB_RSCBc6V9xA_tOw")
+    ran = restore(tmp_path / "remote", target, "old", *words)
+    assert ran.exit_code == 0, ran.err
+    name = f"{0:020d}.log"
+    assert (target / "old-0" / name).read_bytes() == (tmp_path / "logs" / "old-0" / name).read_bytes()
+    assert (target / "log-start-offset-checkpoint").read_text() == "0\n1\nold 0 12\n"
 
 
 def test_an_end_inside_a_batch_is_refused_with_an_end_that_is_possible(tmp_path: Path) -> None:
