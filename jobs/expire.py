@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache, partial
 
 import click
 
@@ -50,9 +51,12 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     if asked.log_start_offset is not None:
         found = list(found)
         asked.check_log_start(found)
-    if apply:
-        check_conditions(store, keys)
-    expiring = Progress(output, "expiring").watch_done(found)
-    done = [carry_out(store, keys, plan) if apply else Outcome(plan) for plan in expiring]
+    # Once, and only where something goes: the probe writes.
+    check = cache(partial(check_conditions, store, keys))
+    done = []
+    for plan in Progress(output, "expiring").watch_done(found):
+        if apply and plan.going:
+            check()
+        done.append(carry_out(store, keys, plan) if apply else Outcome(plan))
     show(output, done, applied=apply)
     return exit_code_of(done)

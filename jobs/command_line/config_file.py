@@ -105,9 +105,9 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
     defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
     everywhere = {key: value for key, value in found.items() if key not in commands and key not in unavailable}
     all_options = {option for options in known.values() for option in options}
+    said_once = {option for command in commands.values() for option in _said_once(command)}
     for key, value in everywhere.items():
         if not unavailable or key in NOT_SETTINGS:
-            said_once = {option for command in commands.values() for option in _said_once(command)}
             _require(str(key), all_options | set(commands), path, said_once)
         for name, options in known.items():
             if key in options:

@@ -10,7 +10,7 @@ is one whose offsets no other whole copy holds: a record, or a claim, does not b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,10 +94,10 @@ def judge_attempts(
         claims: by the segment ids that they name.
         look: reads a copy whose objects are all there.
     """
+    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look)
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
-        others = _Others(stored, known, look)
         action, reason = _fate(attempt, claim, others) if claim else (Fate.LEAVE, "no claim of ours names it")
         size = sum(info.size for info in attempt.objects.values())
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
@@ -133,21 +133,21 @@ def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate,
 
 @dataclass(frozen=True, slots=True)
 class _Others:
-    """What else is there of a partition."""
+    """What else is there of a partition; the attempts in ascending start offset."""
 
-    stored: StoredPartition
+    attempts: Sequence[AttemptObjects]
     known: KnownPartition
     look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy]
 
     def hold(self, copy: RemoteCopy, finished: str | None) -> bool:
         """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""
         reached = max(copy.start_offset, self.known.log_start or 0)
-        published = self.known.finished(copy.metadata.segment_leader_epochs[-1][0])
-        for attempt in sorted(self.stored.attempts, key=lambda each: each.start_offset):
-            if attempt.missing or not attempt.start_offset <= reached < copy.end_offset:
-                continue
-            record = published.get(attempt.segment_id)
-            if attempt.segment_id == finished or (record is not None and record.end_offset >= reached):
+        epoch = copy.metadata.segment_leader_epochs[-1][0]
+        for attempt in self.attempts:
+            if not attempt.start_offset <= reached < copy.end_offset:
+                break
+            counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
+            if counts and not attempt.missing:
                 other = self.look(attempt)
                 reached = max(reached, other.end_offset) if isinstance(other, RemoteCopy) else reached
         return reached >= copy.end_offset

@@ -49,16 +49,15 @@ class KnownPartition:
 
         A finished segment of an older leader epoch says nothing of it: the log may have been cut in between.
         """
-        ends = (each.end_offset + 1 for each in self.finished(leader_epoch).values())
+        ends = (self.finished_end(segment_id, leader_epoch) for segment_id in self.records)
         return max(self.log_start or 0, *ends, 0)
 
-    def finished(self, leader_epoch: int) -> dict[str, RemoteLogSegmentMetadata]:
-        """Finished segments, by segment id, whose last leader epoch is this one or a later one."""
-        return {
-            segment_id: each
-            for segment_id, each in self.records.items()
-            if each.state is _FINISHED and each.segment_leader_epochs[-1][0] >= leader_epoch
-        }
+    def finished_end(self, segment_id: str, leader_epoch: int) -> int:
+        """Where (exclusive) a segment ends that is finished under this last leader epoch or a later one; else 0."""
+        record = self.records.get(segment_id)
+        if record is None or record.state is not _FINISHED or record.segment_leader_epochs[-1][0] < leader_epoch:
+            return 0
+        return record.end_offset + 1
 
     def refusal(self, cluster_id: str | None) -> str:
         """Why nothing of the partition may be removed, "" if it may; `cluster_id` is what the store says of it."""

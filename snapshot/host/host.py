@@ -107,6 +107,11 @@ class Host:
         return sum(each.listed.lost_indexes for each in self.log_dirs)
 
     @property
+    def lost_below_log_start(self) -> int:
+        """Number of partitions that have lost an .index below the log start."""
+        return sum(each.listed.lost_below_log_start for each in self.log_dirs)
+
+    @property
     def findings(self) -> list[Finding]:
         """What is damaged or may not be read."""
         return [finding for each in self.log_dirs for finding in each.listed.findings]
@@ -121,8 +126,8 @@ class Host:
         """5 for damage, 6 for what may not be read, 4 for segments that wait."""
         if code := exit_code_of(self.findings):
             return code
-        is_lost = self.lost_indexes or any(each.listed.lost_below_log_start for each in self.log_dirs)
-        return ExitCode.GATE_REFUSED if self.blocked or self.missing or is_lost else ExitCode.OK
+        waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start
+        return ExitCode.GATE_REFUSED if waits else ExitCode.OK
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""
@@ -135,7 +140,7 @@ class Host:
     def next_steps(self) -> Iterator[str]:
         """What to do, line by line."""
         is_running = any(each.holder is not None for each in self.log_dirs)
-        if any(each.listed.lost_below_log_start for each in self.log_dirs):
+        if self.lost_below_log_start:
             yield (
                 "before any start, move the files of segments away that lie below the log start and have no .index "
                 f"(tiersnap repair {self._arguments} names them): a broker that starts deletes all later snapshots"

@@ -175,7 +175,7 @@ class PartitionState:
         self.is_continued = is_continued
         self.lacks_start = is_continued if start is None else start.lacks_start
         self._start_says = "nothing is known"
-        self._lost: LostOffsets | None = None
+        self.lost: LostOffsets | None = None
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
         self.refusal: Refusal | None = None
@@ -225,7 +225,7 @@ class PartitionState:
         """Go on behind lost offsets: what is known may have changed in them, so only a file that knows them counts."""
         self._producers = ProducerFold()
         self._step += 1
-        self._lost, self.history_from = lost, lost.next
+        self.lost, self.history_from = lost, lost.next
         self.lacks_start, self.has_adopted = True, False
 
     def advance(self, run: Run) -> bool:
@@ -288,7 +288,7 @@ class PartitionState:
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
         """Whether it tells what was lost, where something was and no other file has told it."""
-        return self._lost is None or not self.lacks_start or self._lost.is_known_to(theirs)
+        return self.lost is None or not self.lacks_start or self.lost.is_known_to(theirs)
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
@@ -303,10 +303,10 @@ class PartitionState:
 
     def _without_start(self, found: Comparison) -> Comparison:
         """A file that equals the fold may lack what it lacks: brokers that lost all snapshots write such files."""
-        if self._lost is not None:
+        if self.lost is not None:
             if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
-                return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self._lost}, and it knows of none")
-            return replace(found, says=f"{found.says}; none can be made: {self._lost}")
+                return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
+            return replace(found, says=f"{found.says}; none can be made: {self.lost}")
         why = f"the log goes back further than its files, or may; where its files begin: {self._start_says}"
         if found.strict is SnapshotVerdict.MATCHES:
             return Comparison(SnapshotVerdict.UNVERIFIED, f"{found.says} from {self.folded_from} on; {why}")

@@ -182,7 +182,6 @@ def _boundaries(
     if state.is_continued and started_at <= first:
         state.begin(read_snapshot=read_snapshot)
     lost: LostOffsets | None = None
-    has_lost = False
     for segment in partition.segments:
         runs, end = read_runs(segment, inside(cuts, segment))
         replay.ends[segment.base_offset] = end
@@ -190,12 +189,11 @@ def _boundaries(
         if segment.base_offset < started_at:
             continue
         if lost is not None:
-            has_lost = True
             state.lose(lost)
         if copy is not None and copy.offset == segment.base_offset:
             state.take(copy)
         # A replay that began behind lost offsets would not see that they are.
-        if segment.is_active and not state.lacks_start and not has_lost:
+        if segment.is_active and not state.lacks_start and state.lost is None:
             replay.closed_state = state.state(segment.base_offset)
         wanted = {*inside(snapshots, segment), segment.base_offset}
         if segment.is_active:
