@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def plan_restore(
     )
     unfinished = find_unfinished(folder, target.path)
     action = RestoreAction.RESTORE if unfinished.resumed is None else RestoreAction.RESUME
-    if (target.path / folder.name).exists():
+    if os.path.lexists(target.path / folder.name):
         _check_segments(target, folder)
         action = RestoreAction.COMPARE
     return RestorePlan(

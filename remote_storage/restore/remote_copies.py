@@ -119,9 +119,13 @@ def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes 
 def read_lineage(store: ObjectStore, copy: RemoteCopy) -> LeaderEpochs:
     """The leader epochs of the partition as they were when the copy was made, all that began below its end.
 
+    Of a copy that the plugin encrypted its manifest alone can be read, so these are the epochs of its segment.
+
     Raises:
         CorruptDataError: not a leader-epoch-checkpoint, or not the epochs that the copy's manifest tells.
     """
+    if copy.is_encrypted:
+        return copy.metadata.segment_leader_epochs
     name = f"{store.uri}{copy.layout.log_key(copy.metadata)}: leader epochs"
     data = read_indexes(store, copy)[IndexType.LEADER_EPOCH] or b""
     lineage = parse_leader_epochs(data.decode("utf-8", "replace"), name=name)

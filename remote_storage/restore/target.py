@@ -20,6 +20,7 @@ from tiersnap.snapshot.regular_file import read_text
 _log = logging.getLogger(__name__)
 
 PRODUCER_STATES = ("keep", "empty")
+_MOVE_AWAY = "move it away: a broker makes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,10 @@ class Target:
         try:
             return parse_offsets(read_text(path), name=str(path)) if os.path.lexists(path) else {}
         except OSError as error:
-            raise CorruptCheckpointError(f"{path}: {error.strerror}", hint="move it away: a broker makes it") from error
+            raise CorruptCheckpointError(f"{path}: {error.strerror}", hint=_MOVE_AWAY) from error
+        except CorruptCheckpointError as error:
+            error.hint = _MOVE_AWAY
+            raise
 
     def set_offset(self, name: str, partition: TopicPartition, offset: int) -> bool:
         """Set one partition's entry of a checkpoint file, the others kept; whether that changed it."""
@@ -87,7 +91,7 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     Raises:
         SourceNotFoundError: there is no such directory.
         MissingMetaPropertiesError: no broker would start on it.
-        CorruptCheckpointError: its meta.properties names no cluster.
+        CorruptCheckpointError: its meta.properties names no cluster, or a checkpoint is damaged.
     """
     if not path.is_dir():
         raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
@@ -105,7 +109,10 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
         text = read_text(file)
     except OSError as error:
         raise cannot_write(file, error) from error
-    return Target(path, meta_properties.parse(text, name=str(file)))
+    target = Target(path, meta_properties.parse(text, name=str(file)))
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS):
+        target.offsets(name)  # before anything is fetched: all of them get an entry
+    return target
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def identify(path: str) -> StorageFile:
     """
     target = Path(path)
     if target.is_dir():
-        raise UsageError(f"{path} is a directory", hint=f"name its files, or list them with `tiersnap scan {path}`")
+        raise UsageError(f"{path} is a directory", hint=f"name its files: tiersnap dump {path}/*")
     try:
         os.close(open_regular(target, follow=True))
     except FileNotFoundError:

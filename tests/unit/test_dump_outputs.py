@@ -265,7 +265,7 @@ def test_a_missing_file_a_folder_and_an_unknown_name_say_what_to_do(tmp_path: Pa
     assert "tiersnap scan" in raised.value.hint
     with pytest.raises(UsageError, match="is a directory") as raised:
         files.identify(str(tmp_path))
-    assert f"tiersnap scan {tmp_path}" in raised.value.hint
+    assert f"tiersnap dump {tmp_path}/*" in raised.value.hint
     (tmp_path / "orders.txt").touch()
     with pytest.raises(UsageError, match="by its name") as raised:
         files.identify(str(tmp_path / "orders.txt"))

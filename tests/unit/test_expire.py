@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -232,6 +233,21 @@ def test_copies_of_a_broker_go_like_ours(store, layout, tmp_path):
     make_old(store)
     list(delete_expired(store, KEYS, plan(store, log_start_offset=10)))
     assert left_of(store, layout) == [10]
+
+
+def test_copies_that_the_plugin_encrypted_go_by_what_their_manifests_tell(store, tmp_path):
+    tier_ours(store, AivenLayout(KEYS), tmp_path / "logs")
+    for path in store.root.rglob("*.rsm-manifest"):
+        manifest = json.loads(path.read_bytes())
+        path.write_text(json.dumps(manifest | {"encryption": {"dataKey": "k:x", "aad": "y"}}))
+    for path in store.root.rglob("*.indexes"):
+        path.write_bytes(bytes(byte ^ 0x5A for byte in path.read_bytes()))
+    make_old(store)
+    going = plan(store, log_start_offset=10)
+    assert [each.start_offset for each in going.segments] == [0, 5], going.reason
+    assert [each.breach for each in plan(store, milliseconds=store.now() - TIMESTAMP - 100).segments] == [Breach.TIME] * 3
+    list(delete_expired(store, KEYS, going))
+    assert [each.start_offset for each in list_stored(store, KEYS, PARTITION).attempts] == [10]
 
 
 def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):

@@ -85,6 +85,28 @@ def test_links_in_the_folder_that_is_gone_on_with_are_not_written_through(store,
     assert MARKER not in {path.name for path in found.iterdir()}
 
 
+def test_a_link_to_nothing_in_the_place_of_the_folder_is_refused_before_anything_is_fetched(store, disk):
+    (disk / f"{TOPIC}-0").symlink_to(disk / "nothing")
+    for words in ((), ("--apply",)):
+        refused = restore(store, disk, *words)
+        assert refused.exit_code == 4, refused.err
+        assert f"{TOPIC}-0 is there" in refused.err
+    assert not list(disk.glob("tiersnap-restore.*"))
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+def test_a_damaged_checkpoint_of_the_disk_is_said_before_anything_is_fetched(store, disk, name):
+    (disk / name).write_text("0\n2\nother 0 5\n")
+    for words in ((), ("--apply",)):
+        refused = restore(store, disk, *words)
+        assert refused.exit_code == 5, refused.err
+        assert f"{name}: 1 entry, 2 expected" in refused.err
+        assert "move it away" in refused.err
+    assert not list(disk.glob("tiersnap-restore.*"))
+
+
 def test_a_folder_is_ours_by_its_marker_alone(tmp_path):
     ours = OwnFolder.made(tmp_path, "x.", "the plan")
     ours.close()
