@@ -20,7 +20,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
-from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
+from tiersnap.snapshot.state.carry import Boundary
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
 from tiersnap.snapshot.units import count_of

@@ -22,8 +22,9 @@ from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot
+from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
 
 

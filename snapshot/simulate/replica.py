@@ -34,8 +34,8 @@ from tiersnap.snapshot.simulate.replica_state import (
     empty_state,
     entry_batches,
 )
-from tiersnap.snapshot.state.carry import ReadSnapshot
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
 from tiersnap.snapshot.state.replay import Run, fold_segment

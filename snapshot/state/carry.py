@@ -14,14 +14,11 @@ from functools import cache
 
 import numpy as np
 
-from tiersnap.snapshot.errors import CorruptSnapshotError
-from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.regular_file import FileTooLargeError
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.state.lost_offsets import LostOffsets
 from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, compare
-
-ReadSnapshot = Callable[[int], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +127,6 @@ class CopyState:
     offset: int
     entries: np.ndarray
     is_believed: Callable[[Comparison], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class LostOffsets:
-    """Offsets [first, next) that are in no segment, although a snapshot file behind them knows of some."""
-
-    first: int
-    next: int
-
-    def is_known_to(self, entries: np.ndarray) -> bool:
-        """Whether a producer's last batch (ENTRY_DTYPE), or the beginning of its transaction, is among them."""
-        offsets = np.concatenate([entries["last_offset"], entries["current_txn_first_offset"]])
-        return bool(((offsets >= self.first) & (offsets < self.next)).any())
-
-    def __str__(self) -> str:
-        return f"the offsets {self.first} to {self.next - 1} are in no segment"
 
 
 class PartitionState:
@@ -320,24 +301,6 @@ class PartitionState:
         """A copy to continue from later."""
         deltas = self._producers.deltas()
         return StartState(offset, deltas, self.history_from, self.has_adopted)
-
-
-def found_at(offset: int, read_snapshot: ReadSnapshot) -> np.ndarray | Comparison:
-    """Entries (ENTRY_DTYPE) of the file at a boundary, or what to say where none can be read."""
-    name = snapshot_file.file_name(offset)
-    try:
-        found = read_snapshot(offset)
-        if found is None:
-            return Comparison(SnapshotVerdict.MISSING, f"no {name}")
-        return snapshot_file.decode(found, name=name)
-    except FileNotFoundError:
-        return Comparison(SnapshotVerdict.MISSING, f"{name} is gone since it was listed")
-    except FileTooLargeError as error:
-        return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}")
-    except OSError as error:
-        return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}")
-    except CorruptSnapshotError as error:
-        return Comparison(SnapshotVerdict.CORRUPT, error.message)
 
 
 def carry(

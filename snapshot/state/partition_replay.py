@@ -20,16 +20,14 @@ from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.state.carry import (
     Boundary,
     CopyState,
-    LostOffsets,
     PartitionState,
-    ReadSnapshot,
     Refusal,
     StartState,
     carry,
-    found_at,
 )
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch
 from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.state.trust import Comparison
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
@@ -181,6 +179,7 @@ def _boundaries(
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
     if state.is_continued and started_at <= first:
         state.begin(read_snapshot=read_snapshot)
+    search = LostOffsetsSearch(partition, read_snapshot)
     lost: LostOffsets | None = None
     for segment in partition.segments:
         runs, end = read_runs(segment, inside(cuts, segment))
@@ -210,7 +209,7 @@ def _boundaries(
         if state.refusal is not None or not intact:
             replay.refusal, replay.damage = state.refusal, end.finding
             break
-        lost = lost_behind(partition, segment, end, read_snapshot)
+        lost = search.between(replay.log_end, segment.next_base_offset)
         if lost is not None and end.finding is None:
             told = f"{lost}, and a snapshot knows of some"
             finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, told)
@@ -218,25 +217,6 @@ def _boundaries(
     replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:
         replay.watch(state.first_open_offset())
-
-
-def lost_behind(
-    partition: Partition, segment: Segment, end: SegmentEnd, read_snapshot: ReadSnapshot
-) -> LostOffsets | None:
-    """The offsets between a segment and the next one, if a snapshot file behind them proves that there were batches.
-
-    Without a proof a gap is none: a segment may begin behind the end of the one before (UnifiedLog.roll), and where the
-    cleaner has been whole segments may have gone.
-    """
-    first, following = end.last_offset + 1, segment.next_base_offset
-    if following is None or first >= following or following <= (partition.cleaner_offset or 0):
-        return None
-    lost = LostOffsets(first, following)
-    for offset in sorted(offset for offset in partition.snapshots if offset >= following):
-        entries = found_at(offset, read_snapshot)
-        if not isinstance(entries, Comparison) and lost.is_known_to(entries):
-            return lost
-    return None
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Iterator[Run]:

@@ -15,7 +15,8 @@ from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.state.carry import Boundary, ReadSnapshot, StartState, found_at
+from tiersnap.snapshot.state.carry import Boundary, StartState
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
 from tiersnap.snapshot.state.replay import fold_segment
 from tiersnap.snapshot.state.scan_window import FirstSeen, FollowedBack
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict

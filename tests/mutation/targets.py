@@ -27,8 +27,16 @@ TARGETS = (
     Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
     Target(
         "snapshot/state/carry.py",
-        ("test_carry.py", "test_replay.py", "test_repair.py", "test_log_begins_in_remote_storage.py"),
+        (
+            "test_carry.py",
+            "test_replay.py",
+            "test_repair.py",
+            "test_log_begins_in_remote_storage.py",
+            "test_lost_segment.py",
+        ),
     ),
+    Target("snapshot/state/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
+    Target("snapshot/state/found_snapshot.py", ("test_carry.py", "test_repair.py")),
     Target("snapshot/state/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
     Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
     Target("snapshot/gate/coverage.py", ("test_coverage.py",)),

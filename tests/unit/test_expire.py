@@ -245,7 +245,9 @@ def test_copies_that_the_plugin_encrypted_go_by_what_their_manifests_tell(store,
     make_old(store)
     going = plan(store, log_start_offset=10)
     assert [each.start_offset for each in going.segments] == [0, 5], going.reason
-    assert [each.breach for each in plan(store, milliseconds=store.now() - TIMESTAMP - 100).segments] == [Breach.TIME] * 3
+    assert [each.breach for each in plan(store, milliseconds=store.now() - TIMESTAMP - 100).segments] == [
+        Breach.TIME
+    ] * 3
     list(delete_expired(store, KEYS, going))
     assert [each.start_offset for each in list_stored(store, KEYS, PARTITION).attempts] == [10]
 

@@ -1,0 +1,81 @@
+"""Offsets that are in no segment of a log, although there were batches in them.
+
+A gap between two segments is none by itself: a segment may begin behind the end of the one before (UnifiedLog.roll),
+and where the cleaner has been whole segments may have gone. Only a snapshot file behind the gap that knows of a batch
+in it proves that a segment was lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.state.trust import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class LostOffsets:
+    """Offsets [first, next) that are in no segment, although a snapshot file behind them knows of some."""
+
+    first: int
+    next: int
+
+    def is_known_to(self, entries: np.ndarray) -> bool:
+        """Whether a producer's last batch (ENTRY_DTYPE), or the beginning of its transaction, is among them."""
+        offsets = _told_by(entries)
+        return bool(((offsets >= self.first) & (offsets < self.next)).any())
+
+    def __str__(self) -> str:
+        return f"the offsets {self.first} to {self.next - 1} are in no segment"
+
+
+class LostOffsetsSearch:
+    """Looks for lost offsets, gap by gap; each snapshot file is read once, however many gaps there are."""
+
+    def __init__(self, partition: Partition, read_snapshot: ReadSnapshot) -> None:
+        self._cleaned_below = partition.cleaner_offset or 0
+        self._unread = deque(sorted(partition.snapshots))
+        self._read_snapshot = read_snapshot
+        # Offsets that the files tell of, ascending, and the largest file (its offset) that tells of each.
+        self._told = np.empty(0, np.int64)
+        self._told_at = np.empty(0, np.int64)
+
+    def between(self, first: int, following: int | None) -> LostOffsets | None:
+        """The offsets from a segment's end to the next one's base, if a file there or behind knows of a batch in them.
+
+        Args:
+            first: exclusive end offset of a segment; those of one search ascend.
+            following: base offset of the next segment; None where there is none.
+        """
+        if following is None or first >= following or following <= self._cleaned_below:
+            return None
+        while self._unread and self._unread[0] < following:
+            self._unread.popleft()
+        lost = LostOffsets(first, following)
+        while not self._is_told(lost):
+            if not self._unread:
+                return None
+            self._read(self._unread.popleft(), first)
+        return lost
+
+    def _is_told(self, lost: LostOffsets) -> bool:
+        low, high = np.searchsorted(self._told, [lost.first, lost.next])
+        return bool((self._told_at[low:high] >= lost.next).any())
+
+    def _read(self, at: int, first: int) -> None:
+        entries = found_at(at, self._read_snapshot)
+        if isinstance(entries, Comparison):
+            return
+        told = np.unique(_told_by(entries))
+        told = told[told >= first]  # no later gap begins below
+        # What this file tells comes first, and so wins: it is the largest.
+        self._told, chosen = np.unique(np.concatenate([told, self._told]), return_index=True)
+        self._told_at = np.concatenate([np.full(told.size, at), self._told_at])[chosen]
+
+
+def _told_by(entries: np.ndarray) -> np.ndarray:
+    return np.concatenate([entries["last_offset"], entries["current_txn_first_offset"]])
