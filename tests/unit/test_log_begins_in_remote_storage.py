@@ -365,6 +365,22 @@ def test_a_copy_that_ends_behind_the_first_file_is_believed_where_the_files_agre
     assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
 
+def test_of_several_copies_the_one_that_ends_where_the_files_begin_is_the_start(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    before = {base: SEGMENTS[base] for base in (0, 10, 20, 30)}
+    write_partition(tmp_path / "before", "orders", 0, before, high_watermark=40, indexes=True)
+    remote = tmp_path / "remote"
+    assert tier(tmp_path / "before", remote, *LOCAL).exit_code == 0
+    without_claims(remote)
+    (path,) = remote.glob(f"kafka-tiered-storage/*/{20:020d}-*.snapshot")
+    path.write_bytes(EMPTY)
+    logs = shortened(tmp_path)
+    ran = repair(logs, "--from", remote, *LOCAL, "--now", "2023-11-15T00:00:00Z")
+    assert ran.exit_code == 0, ran.err
+    assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
+
+
 @pytest.mark.parametrize("snapshot", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
 def test_a_copy_behind_the_first_file_that_lacks_what_the_files_tell_is_not_believed(
     tmp_path: Path, whole: dict[int, bytes], snapshot: bytes | str
