@@ -98,6 +98,12 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], options: Mapping[str, Se
             "the broker makes it again, and deletes the later snapshots of the partition as it does"
             + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
         )
+    if totals.lost_below_log_start:
+        has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
+        yield (
+            f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
+            f"all later snapshots of the partition; tiersnap repair {arguments} names the files to move away before"
+        )
     if is_wrong:
         yield f"next for wrong snapshots: tiersnap repair {arguments} --replace"
     elif is_missing:

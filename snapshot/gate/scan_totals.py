@@ -10,7 +10,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.repair.plan import strays
-from tiersnap.snapshot.repair.undone import lost_index
+from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
@@ -26,6 +26,7 @@ class ScanTotals:
         deleted_segments: below the log start offset.
         waiting_bytes: of closed segments behind the first one of a partition that lacks a right snapshot.
         lost_indexes: partitions with a closed segment without an .index.
+        lost_below_log_start: partitions that lost one below the log start offset.
     """
 
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
@@ -37,6 +38,7 @@ class ScanTotals:
         self.deleted_segments = 0
         self.waiting_bytes = 0
         self.lost_indexes = 0
+        self.lost_below_log_start = 0
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""
@@ -49,6 +51,7 @@ class ScanTotals:
             ignored = strays(partition)
             self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
             self.lost_indexes += lost_index(partition) is not None
+            self.lost_below_log_start += lost_below_log_start(partition)
         self.findings.extend(examination.findings)
         self.deleted_segments += len(partition.deleted_segments)
         is_waiting = False

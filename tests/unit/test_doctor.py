@@ -123,6 +123,8 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     assert_said(ran, 4)
     assert "next     before any start, move the files of segments away that lie below the log start" in ran.out
     assert "start the broker once" not in ran.out
+    scanned = tiersnap("scan", log_dir, output="table")
+    assert_said(scanned, 0, "below the log start offset that lost its .index", f"tiersnap repair {log_dir} names")
     repaired = tiersnap("repair", log_dir)
     assert_said(repaired, 4, "segment 0 has no .index, and lies below the log start", "move its files away before")
 
