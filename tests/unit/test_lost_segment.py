@@ -75,6 +75,8 @@ def test_right_files_behind_it_are_kept_and_nothing_is_tiered_over_it(
     repaired = tiersnap("repair", logs, "--replace", "--apply", *NOW)
     assert_said(repaired, 5, finding)
     assert {offset: snapshots_in(logs)[offset] for offset in (30, 40)} == {30: whole[30], 40: whole[40]}
+    verified = tiersnap("verify", logs, *NOW)
+    assert [verified.row(offset=offset)["verdict"] for offset in (30, 40)] == ["EXTENDS", "MATCHES"]
     ran = tiersnap("tier", logs, "--remote", tmp_path / "remote", "--apply", *NOW)
     assert_said(ran, 5, finding)
     tiered = {int(path.name[:20]) for path in (tmp_path / "remote").rglob("*.rsm-manifest")}
