@@ -268,8 +268,8 @@ class PartitionState:
         return offset <= self._cleaned_below
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
-        """Whether it tells what was lost, where something was and no other file has told it."""
-        return self.lost is None or not self.lacks_start or self.lost.is_known_to(theirs)
+        """Whether it tells of what was lost, where something was."""
+        return self.lost is None or self.lost.is_known_to(theirs)
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""

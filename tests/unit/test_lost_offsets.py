@@ -88,3 +88,16 @@ def test_nothing_is_read_of_a_log_without_gaps_or_once_one_is_proven():
     told = encoded([(12, -1)])
     assert found([(0, 10), (10, 20)], {10: told, 20: told})[1] == {}
     assert found([(0, 10), (20, 30)], {10: told, 20: told, 30: told})[1] == {20: 1}
+
+
+@pytest.mark.parametrize(("offset", "is_known"), [(9, False), (10, True), (19, True), (20, False)])
+def test_a_file_knows_of_lost_offsets_by_a_last_batch_or_a_transaction_among_them(offset, is_known):
+    lost = LostOffsets(10, 20)
+    assert lost.is_known_to(snapshot_file.decode(encoded([(3, -1), (offset, -1)]))) is is_known
+    assert lost.is_known_to(snapshot_file.decode(encoded([(25, offset)]))) is is_known
+
+
+@pytest.mark.parametrize(("cleaner_offset", "is_lost"), [(19, True), (20, False), (21, False)])
+def test_a_gap_that_the_cleaner_has_passed_is_no_loss(cleaner_offset, is_lost):
+    lost, _ = found([(0, 10), (20, 30)], {20: encoded([(12, -1)])}, cleaner_offset)
+    assert bool(lost) is is_lost
