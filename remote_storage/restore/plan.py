@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import Published, as_published
@@ -133,11 +133,18 @@ def plan_pieces(
     except CorruptDataError as error:
         error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
         raise
-    if log_start_offset is None and known_log_start > lineage[0][1]:
-        log_start_offset = known_log_start
     unusable = [each for each in remote.unusable if each.segment_id not in without]
-    chain = plan_chain(copies, lineage, unusable=unusable, log_start_offset=log_start_offset, until=until)
-    return remote, chain
+    is_of_disk = log_start_offset is None and known_log_start > lineage[0][1]
+    wanted = known_log_start if is_of_disk else log_start_offset
+    try:
+        return remote, plan_chain(copies, lineage, unusable=unusable, log_start_offset=wanted, until=until)
+    except (ObjectNotFoundError, RemoteGapError) as error:
+        if is_of_disk:
+            error.hint = (
+                f"that the log starts at {wanted} says the {LOG_START_OFFSETS} of the log directory: if it is of an "
+                f"older log, --log-start {lineage[0][1]} goes before it. {error.hint or ''}"
+            ).rstrip()
+        raise
 
 
 def plan_restore(

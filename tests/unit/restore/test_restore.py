@@ -175,6 +175,17 @@ def test_with_the_empty_state_the_broker_is_not_made_to_fold_it_from_the_log_aga
     assert f"{TOPIC} 0 {END}" in (disk / "recovery-point-offset-checkpoint").read_text()
 
 
+def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_way_round_it(store, disk):
+    (disk / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 5000\n")
+    refused = restore(store, disk, "--apply")
+    assert refused.exit_code != 0
+    assert "no complete copy of a segment holds offset 5000" in refused.err
+    assert "says the log-start-offset-checkpoint of the log directory" in refused.err
+    done = restore(store, disk, "--apply", "--log-start", "0")
+    assert done.exit_code == 0, done.err
+    assert "--log-start 0 goes before it" in refused.err
+
+
 def test_a_transaction_that_began_below_the_log_start_is_known_by_the_tier_alone(tmp_path, disk):
     """Its marker and some of its records are left; the tier's index says where it began, and is kept."""
     segments = {
