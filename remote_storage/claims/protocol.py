@@ -49,7 +49,7 @@ def claim(
     """Claim a segment for a new attempt; one request where nobody was at it.
 
     Returns the claim with `attempt` as its holder; or one with `finished` set, which somebody else has brought to its
-    end: look at the objects, and `reopen` it if they are gone.
+    end: look at the objects, and `reopen` it if they are gone or do not hold all of the segment.
 
     Raises:
         ClaimedError: another attempt holds it and may be at work.
@@ -102,13 +102,18 @@ def may_take_over(
     return "its holder's process is gone" if gone(holder.process) else None
 
 
-def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attempt) -> Claim:
-    """Claim a segment again whose finished copy is not there any more.
+def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attempt, *, is_whole: bool) -> Claim:
+    """Claim a segment again whose finished copy is not there any more, or does not hold all of it.
+
+    Args:
+        is_whole: the copy is there, of a replica that rolled elsewhere. The claim names it no more, so nobody takes it
+            for what an attempt left: its offsets stay, and brokers may know of it.
 
     Raises:
         ObjectChangedError: another attempt was faster.
     """
-    return _replace(store, _key(keys, finished.segment), finished.taken_by(attempt))
+    before = finished.without_finished() if is_whole else finished
+    return _replace(store, _key(keys, finished.segment), before.taken_by(attempt))
 
 
 def is_still_ours(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:

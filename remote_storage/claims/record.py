@@ -112,6 +112,10 @@ class Claim:
         """
         return Claim(self.segment, (*self.attempts, attempt)[-MAX_ATTEMPTS:], etag=self.etag)
 
+    def without_finished(self) -> Claim:
+        """This claim without the attempt that finished: its copy is nobody's any more, and stays."""
+        return replace(self, attempts=tuple(each for each in self.attempts if each.segment_id != self.finished))
+
     def finished_by_holder(self, snapshot: ClaimedSnapshot | None) -> Claim:
         """This claim, with the holder's copy as the one that counts."""
         return replace(self, finished=self.holder.segment_id, snapshot=snapshot)

@@ -249,9 +249,11 @@ class _Job:
         claimed = claims.claim(self.store, self.keys, self._claimed_segment(segment), attempt)
         if claimed.finished is None:
             return claimed
-        if self._is_covered(segment, self.look(segment.base_offset)):
+        presence = self.look(segment.base_offset)
+        if self._is_covered(segment, presence):
             return None
-        return claims.reopen(self.store, self.keys, claimed, attempt)
+        is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
+        return claims.reopen(self.store, self.keys, claimed, attempt, is_whole=is_whole)
 
     def _is_covered(self, segment: PlannedSegment, presence: Presence) -> bool:
         facts = (copy.facts for copy in presence.copies)

@@ -29,7 +29,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 def carried(partitions: DataFrame) -> DataFrame:
     """`partitions` -> the CARRIED row of each partition that is not gone: its columns with `carried_` in front."""
     rows = still_there(partitions)
-    names = ("fingerprint", "run", "state_offset", "state_chain", "unread_count")
+    names = ("fingerprint", "run", "state_offset", "state_chain", "high_watermark", "unread_count")
     return rows.select(*PARTITION_KEY, *(F.col(name).alias(f"carried_{name}") for name in names))
 
 
@@ -39,13 +39,26 @@ def still_there(partitions: DataFrame) -> DataFrame:
     return newest(last, PARTITION_KEY).where(F.col("kind") == str(FactKind.CARRIED))
 
 
-def lost_snapshots(remote_log_segments: DataFrame) -> DataFrame:
-    """topic_id, partition and `lost_run`: the last run that found a snapshot gone or changed when it came to tier.
+_LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 
-    What the tables say of those snapshots is not true any more, so the partition is carried from its beginning.
+
+def lost_states(remote_log_segments: DataFrame) -> DataFrame:
+    """topic_id, partition and `lost_run`: the last run that found a file gone or changed when it came to tier.
+
+    What the tables say of it is not true any more, so the partition is carried from its beginning.
     """
-    lost = remote_log_segments.where(F.col("error_type").isin("SnapshotVanishedError", "SnapshotChangedError"))
+    lost = remote_log_segments.where(F.col("error_type").isin(*_LOST))
     return lost.groupBy("topic_id", "partition").agg(F.max("run").alias("lost_run"))
+
+
+def lost_decodes(remote_log_segments: DataFrame) -> DataFrame:
+    """topic_id, partition, base_offset and `lost_decode_run`: likewise, of a segment that is not what was decoded.
+
+    Its size and its time are as they were, or else its decode would not have been taken for it.
+    """
+    lost = remote_log_segments.where(F.col("error_type") == "SegmentChangedError")
+    of_segment = lost.groupBy("topic_id", "partition", F.col("start_offset").alias("base_offset"))
+    return of_segment.agg(F.max("run").alias("lost_decode_run"))
 
 
 def partition_changes(
@@ -73,7 +86,7 @@ def partition_changes(
         `finding_count`, `copy_count`, and `unread_count` (of snapshot files that could not be read, where the
         partition is as it was carried; see spark.unread).
     """
-    lost = lost_snapshots(remote_log_segments)
+    lost = lost_states(remote_log_segments)
     with_state = (
         listed.join(carried(partitions), on=list(PARTITION_KEY), how="left")
         .join(lost, on=["topic_id", "partition"], how="left")
@@ -87,6 +100,7 @@ def partition_changes(
     rows = (
         listed_segments(listed)
         .join(known_decodes(segments), on=list(SEGMENT_KEY), how="left")
+        .join(lost_decodes(remote_log_segments), on=["topic_id", "partition", "base_offset"], how="left")
         .join(with_state.select(*PARTITION_KEY, "start_offset", "window_offset"), on=list(PARTITION_KEY), how="left")
     )
     # What is in remote storage is read only if there is no state beyond it to start from.
@@ -153,8 +167,13 @@ def _start_offset(options_digest: str) -> Column:
         ),
     )
     has_settings = F.substring_index("carried_fingerprint", ":", -1) == options_digest
-    # The state at the high watermark says which transactions hold the last stable offset.
-    is_below = F.coalesce(F.col("high_watermark") >= F.col("carried_state_offset"), F.lit(True))
+    # Snapshots are stored up to the high watermark of the run that kept the state, and the state at that of this run
+    # says which transactions hold the last stable offset. One that is not known is below.
+    is_below = F.coalesce(
+        (F.col("high_watermark") >= F.col("carried_state_offset"))
+        & (F.col("carried_high_watermark") >= F.col("carried_state_offset")),
+        F.lit(False),
+    )
     return F.when(is_there & has_settings & is_below, F.col("carried_state_offset"))
 
 
@@ -165,6 +184,7 @@ def _is_as_it_was(check_crc: bool) -> Column:
         & F.col("topic_id").eqNullSafe(F.col("known_topic_id"))
         & _ends_as_it_did()
         & (~_has_new_cuts() | ~_was_read())
+        & (F.coalesce("lost_decode_run", F.lit(-1)) < F.col("known_run"))
     )
     if check_crc:
         # What was taken on trust before is looked at now.

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.spark.remote import state_order
+from tiersnap.snapshot.spark.remote import order
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
@@ -79,9 +79,8 @@ def superseded_partitions(partitions: DataFrame) -> DataFrame:
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
     """ATTEMPT_KEY, state and run of states that an attempt has left."""
     rows = remote_log_segments.where("segment_id is not null and state is not null")
-    code = state_order()
-    last = F.max(code).over(Window.partitionBy(*ATTEMPT_KEY))
-    left = rows.withColumn("_code", code).withColumn("_last", last).where("_code < _last")
+    last = F.max(order()).over(Window.partitionBy(*ATTEMPT_KEY))
+    left = rows.withColumn("_order", order()).withColumn("_last", last).where("_order < _last")
     return left.select(*ATTEMPT_KEY, "state", "run").distinct()
 
 

@@ -15,16 +15,16 @@ from tiersnap.snapshot.tables.remote_log_segments import (
 )
 
 
-def state_order() -> Column:
-    """How far the state of a row has come, from 1 on."""
-    return F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state"))
+def order() -> Column:
+    """Which of two rows of an attempt is the newer: that of the later run, and in one run the further state."""
+    return F.struct("run", F.array_position(F.array(*(F.lit(state) for state in STATES)), F.col("state")))
 
 
 def current(remote_log_segments: DataFrame) -> DataFrame:
-    """The newest state of every attempt: states only move forward, so the greatest is the newest."""
+    """The newest state of every attempt."""
     rows = remote_log_segments.where("segment_id is not null and state is not null")
     newest = rows.groupBy(*ATTEMPT_KEY).agg(
-        F.max_by(F.struct(*schemas.REMOTE_LOG_SEGMENTS.names), state_order()).alias("row")
+        F.max_by(F.struct(*schemas.REMOTE_LOG_SEGMENTS.names), order()).alias("row")
     )
     return newest.select("row.*")
 
@@ -44,12 +44,14 @@ def observed(listed: DataFrame, *, run: int) -> DataFrame:
 def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
     """Rows to append to `remote_log_segments` so that it says what was found.
 
-    Copies below the first local segment are not looked at, so what the table says of them stays.
+    Copies below the first local segment are not looked at, so what the table says of them stays. A copy that an earlier
+    run did not see is there again once it is seen.
     """
     known = current(remote_log_segments)
     found = observed(listed, run=run)
     states = known.select(*ATTEMPT_KEY, F.col("state").alias("_known"))
-    is_new = F.col("_known").isNull() | ((F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED))
+    is_new = F.col("_known").isNull() | (F.col("_known") == DELETE_FINISHED)
+    is_new |= (F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED)
     came = found.join(states, on=list(ATTEMPT_KEY), how="left").where(is_new)
     looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0").select(
         "topic_id", "partition", F.col("segments")[0]["base_offset"].alias("_local_start")

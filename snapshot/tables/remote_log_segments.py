@@ -16,23 +16,30 @@ COPY_STARTED = "COPY_SEGMENT_STARTED"
 COPY_FINISHED = "COPY_SEGMENT_FINISHED"
 DELETE_STARTED = "DELETE_SEGMENT_STARTED"
 DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
-# In the order in which an attempt enters them: states only move forward, so the furthest is the newest.
+# In the order in which an attempt enters them within a run.
 STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
 Row = Mapping[str, Any]
 ATTEMPT_KEY = ("topic_id", "partition", "segment_id")
 
 
 def newest_states(rows: Iterable[Row]) -> list[Row]:
-    """The row with the newest state of each attempt; snapshot.spark.remote.current says the same of a DataFrame."""
+    """The row with the newest state of each attempt: of the latest run the furthest state.
+
+    snapshot.spark.remote.current says the same of a DataFrame.
+    """
     newest: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         if row["segment_id"] is None or row["state"] is None:
             continue
         attempt = tuple(row[name] for name in ATTEMPT_KEY)
         known = newest.get(attempt)
-        if known is None or STATES.index(known["state"]) < STATES.index(row["state"]):
+        if known is None or _order(known) < _order(row):
             newest[attempt] = row
     return list(newest.values())
+
+
+def _order(row: Row) -> tuple[int, int]:
+    return row["run"], STATES.index(row["state"])
 
 
 def finished_copies(rows: Iterable[Row]) -> Iterator[CopyFacts]:

@@ -17,7 +17,7 @@ from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 Row = dict[str, Any]
 
 STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
-LOST = ("SnapshotVanishedError", "SnapshotChangedError")
+LOST = ("SnapshotVanishedError", "SnapshotChangedError", "SegmentChangedError")
 NOT_READ = ("UNREADABLE_FILE", "PERMISSION_DENIED")
 KEPT = ("CARRIED", "STATE", "BOUNDARY")
 JUDGED = ("CARRIED", "BOUNDARY", "SEGMENT")
@@ -88,6 +88,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
             continue
         parts = known[segment["base_offset"]]
         is_as_it_was = _is_as_it_was(segment, listed["topic_id"], parts, check_crc)
+        is_as_it_was &= not _is_other_than_decoded(listed, segment, parts, tables)
         was_read = not parts or parts[0]["finding_kind"] not in NOT_READ
         if not (is_as_it_was and was_read):
             not_read = parts[0]["finding_message"] if is_as_it_was else None
@@ -150,9 +151,21 @@ def _start_offset(listed: Row, carried: Row, options_digest: str) -> int | None:
         offset is not None
         and chains.get(offset) == carried["state_chain"]
         and carried["fingerprint"].split(":")[-1] == options_digest
-        and (listed["high_watermark"] is None or listed["high_watermark"] >= offset)
+        and None not in (listed["high_watermark"], carried["high_watermark"])
+        and min(listed["high_watermark"], carried["high_watermark"]) >= offset
     )
     return offset if is_good else None
+
+
+def _is_other_than_decoded(listed: Row, segment: Row, parts: list[Row], tables: Tables) -> bool:
+    return listed["topic_id"] is not None and any(
+        row["error_type"] == "SegmentChangedError"
+        and (row["topic_id"], row["partition"]) == (listed["topic_id"], listed["partition"])
+        and row["start_offset"] == segment["base_offset"]
+        and row["run"] >= parts[0]["run"]
+        for row in tables.remote_log_segments
+        if parts
+    )
 
 
 def _is_as_it_was(segment: Row, topic_id: str | None, parts: list[Row], check_crc: bool) -> bool:
@@ -231,15 +244,19 @@ def input_batches(rows: list[Row], *, size: int = 5) -> Iterator[pa.RecordBatch]
 
 
 def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
-    """The newest state of every attempt."""
+    """The newest state of every attempt: of the latest run the furthest."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in remote_log_segments:
         attempt = row["topic_id"], row["partition"], row["segment_id"]
         if row["segment_id"] is not None and row["state"] is not None:
             known = found.get(attempt)
-            if known is None or STATES.index(row["state"]) > STATES.index(known["state"]):
+            if known is None or _order(row) > _order(known):
                 found[attempt] = row
     return found
+
+
+def _order(row: Row) -> tuple[int, int]:
+    return row["run"], STATES.index(row["state"])
 
 
 def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:
@@ -253,7 +270,7 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
         seen = {copy["segment_id"] for copy in partition["copies"]}
         for copy in partition["copies"]:
             before = known.get((*place, copy["segment_id"]))
-            is_new = before is None or (before["state"], copy["state"]) == STATES[:2]
+            is_new = before is None or before["state"] == STATES[3] or (before["state"], copy["state"]) == STATES[:2]
             if is_new:
                 rows.append({**of_it, **copy, **nothing, "is_ours": False, "bytes": 0, "run": run})
         if partition["remote_error"] is None and partition["segments"]:

@@ -37,6 +37,14 @@ def write_log(log_dir: Path) -> Path:
     return lb.write_partition(log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID)
 
 
+def write_replica_that_rolled_later(log_dir: Path) -> Path:
+    """The log of `write_log` on another broker: its first segment ends at 10."""
+    whole = write_log(log_dir.with_name(f"{log_dir.name}-whole"))
+    content = {base: (whole / f"{base:020d}.log").read_bytes() for base in BASES}
+    segments = {0: [content[0], content[5]], 10: [content[10]], 15: [content[15]]}
+    return lb.write_partition(log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID)
+
+
 def planned(folder: Path) -> list[PlannedSegment]:
     partition = read_partition(LOCAL, str(folder), Checkpoints())
     folded = folded_snapshots(partition)

@@ -239,10 +239,10 @@ def test_a_finished_claim_is_nobodys_to_take(store):
 def test_a_finished_claim_whose_objects_are_gone_is_opened_again(store):
     done = finish(store, KEYS, claim(store, KEYS, SEGMENT, attempt("r1")))
     mine = attempt("r2")
-    again = reopen(store, KEYS, done, mine)
+    again = reopen(store, KEYS, done, mine, is_whole=False)
     assert (again.holder, again.finished, again.earlier) == (mine, None, done.attempts)
     with pytest.raises(ObjectChangedError):
-        reopen(store, KEYS, done, attempt("r3"))
+        reopen(store, KEYS, done, attempt("r3"), is_whole=False)
     assert finish(store, KEYS, again).finished == mine.segment_id
 
 

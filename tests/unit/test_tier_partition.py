@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,14 @@ from hypothesis import strategies as st
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.interleaved import Killed, Turns
 from tests.reference.pipeline import Clock, KillableStore, KilledError
-from tests.reference.planned import BASES, PARTITION, planned, with_snapshot, write_log
+from tests.reference.planned import (
+    BASES,
+    PARTITION,
+    planned,
+    with_snapshot,
+    write_log,
+    write_replica_that_rolled_later,
+)
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment
@@ -346,6 +354,40 @@ def test_copies_under_leader_epochs_that_lost_the_election_are_no_copies_of_this
         (10, "COPY_SEGMENT_STARTED"),
         (10, "COPY_SEGMENT_FINISHED"),
     ]
+
+
+def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to_the_longer_one(
+    tmp_path, layout, name, segments
+):
+    longer = planned(write_replica_that_rolled_later(tmp_path / "longer"))
+    assert (longer[0].base_offset, longer[0].next_base_offset) == (0, 10)
+    before = DirectoryStore(tmp_path / "before")
+    run(before, layout, segments[:1])
+    (first,) = present(before, layout).copies
+    for step in range(30):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+        shutil.copytree(before.root, store.root)
+        try:
+            run(KillableStore(store, Clock(step)), layout, longer)
+            is_whole = True
+        except KilledError:
+            is_whole = False
+        for again in ((), longer, longer):
+            rows = run(store, layout, again)
+            assert [row["error"] for row in rows] == [None] * len(rows)
+            found = present(store, layout)
+            assert first in [replace(copy, claim=None) for copy in found.copies]
+        assert [
+            (copy.start_offset, copy.end_offset) for copy in found.copies if copy.segment_id != first.segment_id
+        ] == [
+            (0, 10),
+            (10, 15),
+        ]
+        assert found.leftovers == ()
+        if is_whole:
+            break
+    assert is_whole
+    assert step > OBJECTS[name]
 
 
 def test_a_manifest_without_its_log_is_no_copy(tmp_path, store, segments):
