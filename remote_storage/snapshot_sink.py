@@ -17,7 +17,7 @@ from tiersnap.remote_storage.snapshot_objects import (
 )
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
-from tiersnap.snapshot.errors import CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, compare
@@ -61,6 +61,7 @@ class StoredSnapshots:
             is_new = outcome.is_ours
         except ObjectExistsError as error:
             there = self.store.read(key)
+            _refuse_lost(there.data, snapshot, self.store.uri + key)
             if _knows_more(there.data, snapshot):
                 data, is_new = there.data, False
                 _log.debug("kept %s%s, which knows more than what was computed", self.store.uri, key)
@@ -117,6 +118,24 @@ def _record(stored: StoredSnapshot) -> SnapshotRecord:
 def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
     """What says which bytes are meant."""
     return record.offset, record.size, record.crc32c
+
+
+def _refuse_lost(before: bytes, snapshot: SnapshotObject, name: str) -> None:
+    """Keep what an earlier run made of a log that was whole.
+
+    Raises:
+        CorruptDataError: it knows of offsets that are in no segment any more.
+    """
+    try:
+        entries = snapshot_file.decode(before)
+    except CorruptSnapshotError:
+        return
+    lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(entries)), None)
+    if lost is not None:
+        raise CorruptDataError(
+            f"{lost}, and {name}, which was made while they were there, knows of some",
+            hint="put the segment back from another replica; where its loss is final, move that object away",
+        )
 
 
 def _knows_more(before: bytes, snapshot: SnapshotObject) -> bool:

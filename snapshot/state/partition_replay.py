@@ -64,6 +64,15 @@ class Replay:
         self.is_watched = True
         self.unstable_from = first_open_offset if first_open_offset >= 0 else None
 
+    def gaps(self) -> Iterator[LostOffsets]:
+        """Offsets between the segments that were read, lost or not; none that the cleaner has passed."""
+        for segment in self.partition.segments:
+            end, following = self.ends.get(segment.base_offset), segment.next_base_offset
+            if end is None or following is None:
+                return
+            if end.last_offset + 1 < following and following > (self.partition.cleaner_offset or 0):
+                yield LostOffsets(end.last_offset + 1, following)
+
     @property
     def high_watermark(self) -> int | None:
         """From the checkpoint, bounded to [log start offset, log end offset] as a broker does when it opens."""

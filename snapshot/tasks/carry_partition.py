@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from tiersnap.snapshot.log.log_dir import Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.lost_offsets import LostOffsets
 from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
 from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
@@ -110,6 +111,7 @@ class _Carry:
         self._file_crc: int | None = None
         self._not_read: str | None = None
         self._unread_count = 0
+        self._gaps: Callable[[], Iterable[LostOffsets]] = tuple
         # Nobody could look whether the log goes back further than its files.
         self._is_blind = listed["remote_error"] is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listed["copies"] or ())
@@ -136,6 +138,7 @@ class _Carry:
             is_continued=self._is_continued,
             copy=copy,
         )
+        self._gaps = replay.gaps
         for boundary in boundaries:
             self._settle(boundary)
         self._note_vanished(replay)
@@ -307,6 +310,7 @@ class _Carry:
             row["provenance"],
             boundary.folded_from,
             int(entries.size),
+            self._gaps,
         )
         try:
             stored = self._sink.put(snapshot)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+from tiersnap.snapshot.state.lost_offsets import LostOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotObject:
-    """A computed snapshot on its way to object storage."""
+    """A computed snapshot on its way to object storage.
+
+    `gaps` gives the offsets below it that are in no segment; it is asked only where another object is there.
+    """
 
     topic: str
     topic_id: str | None
@@ -19,6 +25,7 @@ class SnapshotObject:
     provenance: str
     folded_from: int
     entry_count: int
+    gaps: Callable[[], Iterable[LostOffsets]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

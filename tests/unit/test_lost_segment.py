@@ -139,3 +139,29 @@ def test_the_main_job_sees_it_in_every_run(lose: Lose, whole: dict[int, bytes], 
         assert verdicts[0] == "ALREADY_TIERED"
         assert "CORRUPT_SEGMENT" in (verdicts[10], verdicts.get(20))
         assert verdicts[30] == "GAP_BEFORE"
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_main_job_keeps_what_it_stored_of_the_whole_log_and_tiers_nothing_over_the_hole(
+    tmp_path: Path, replace: bool
+) -> None:
+    """No file beside the log, as before Kafka 2.8: only the objects in remote storage know of the offsets."""
+    logs = tmp_path / "logs"
+    folder = write_partition(logs, "orders", 0, SEGMENTS, high_watermark=45, indexes=True)
+    runner = Runner(tmp_path, logs)
+    made = Runner(tmp_path / "made", logs)
+    made(as_of=None)
+    keep = {key: data for key, data in made.objects().items() if key.startswith("snapshots/")}
+    for key, data in keep.items():
+        path = Path(runner.remote) / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    for path in folder.glob(f"{20:020d}.*"):
+        path.unlink()
+    ran = runner(as_of=None, replace=replace)
+    assert any("the offsets 20 to 29 are in no segment" in error for error in ran.errors)
+    assert {key: runner.objects()[key] for key in keep if key.endswith(".snapshot")} == {
+        key: data for key, data in keep.items() if key.endswith(".snapshot")
+    }
+    tiered = {row["start_offset"] for row in ran.tiered if row["state"] == "COPY_SEGMENT_FINISHED"}
+    assert tiered == {0}
