@@ -18,9 +18,10 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import Part, new_name
-from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
@@ -135,9 +136,13 @@ class Collection:
     def _plan(self, folder: str, before: Listing | None) -> PartitionPlan:
         path = f"{self.log_dir.path}/{folder}"
         partition = read_partition(self.log_dir.filesystem, path, self.log_dir.checkpoints)
+        logs = {segment.log.path for segment in partition.segments}
         for finding in partition.findings:
             if finding.kind is FindingKind.PERMISSION_DENIED or finding.path == path:
                 raise _unread(finding.path, finding.kind, finding.message)
+            # It stays no regular file, however often it is tried; without it the log would have a hole.
+            if finding.kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
+                raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
         return plan_partition(
             self.uri,
             partition,
@@ -193,7 +198,7 @@ class Collection:
     def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
         finding = end.finding
         if finding is not None and finding.kind in _UNREAD:
-            if not self.log_dir.filesystem.get_file_info(segment.log.path).is_file:
+            if is_gone(self.log_dir.filesystem, segment.log.path):
                 raise _MovedError(
                     f"{segment.log.path} was deleted while it was to be read", hint="run the same command again"
                 )

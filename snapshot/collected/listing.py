@@ -18,8 +18,8 @@ from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.listed import LISTED
 
 Row = dict[str, Any]
-VERSION = 2
-_SINCE_2 = "log_start_checkpoint"
+VERSION = 3
+_SINCE = {"log_start_checkpoint": 2, "orphan_indexes": 3}  # columns that version 1 had not
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
@@ -90,9 +90,11 @@ class Listing:
             version = int((table.schema.metadata or {})[_VERSION_KEY])
             if version > VERSION:
                 raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
-            (row,) = table.select([name for name in COLLECTED.names if version > 1 or name != _SINCE_2]).to_pylist()
-            if version == 1:
+            (row,) = table.select([name for name in COLLECTED.names if version >= _SINCE.get(name, 1)]).to_pylist()
+            if version < 2:
                 _make_version_2(row)
+            if version < 3:
+                row["orphan_indexes"] = []  # not told; the next collection tells
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             raise CorruptDataError(
                 f"{name}: not what tiersnap collect writes: {str(error).splitlines()[0]}",
@@ -105,7 +107,7 @@ class Listing:
 
 def _make_version_2(row: Row) -> None:
     """Version 1 does not say whether the log goes back further: states that were kept of it may lack its beginning."""
-    row[_SINCE_2] = None
+    row["log_start_checkpoint"] = None
     if any(segment["base_offset"] == 0 for segment in row["segments"]):
         return
     for segment in row["segments"]:

@@ -87,9 +87,14 @@ def conclude(replay: Replay, snapshots: Mapping[int, Comparison], *, cleanup_pol
     # The cleaner leaves a closed segment of 0 bytes where no record of it survived; elsewhere one is damage.
     may_be_empty = bool(never_tiered_reason(partition, cleanup_policy))
     damage = (end.finding for end in replay.ends.values() if end.finding)
+    told = {(each.kind, each.path) for each in partition.findings}  # what is no regular file is listed as such
     findings = [
         *partition.findings,
-        *(each for each in damage if not (may_be_empty and each.kind is FindingKind.EMPTY_SEGMENT)),
+        *(
+            each
+            for each in damage
+            if (each.kind, each.path) not in told and not (may_be_empty and each.kind is FindingKind.EMPTY_SEGMENT)
+        ),
     ]
     findings.extend(_log_start_behind_its_end(replay))
     if replay.refusal is not None:

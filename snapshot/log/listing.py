@@ -58,3 +58,10 @@ def _local(path: str) -> list[Entry]:
             size = 0 if kind == FOLDER else status.st_size
             entries.append(Entry(name, f"{path}/{name}", kind, size, status.st_mtime_ns))
     return entries
+
+
+def is_gone(filesystem: fs.FileSystem, path: str) -> bool:
+    """Whether nothing lies there now, not even a link that leads nowhere."""
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return not os.path.lexists(path)
+    return bool(filesystem.get_file_info(path).type is fs.FileType.NotFound)

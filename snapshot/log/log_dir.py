@@ -24,6 +24,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
+from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, numbered_name, wrong_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
@@ -44,11 +45,7 @@ _OFFSET_CHECKPOINTS = (HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, CLEA
 _SKIPPED_FOLDERS = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 _LIVE_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _OTHER_FOLDER = re.compile(r"^\S+-\S+\.\S+-(?P<state>delete|stray|future)$")
-_NUMBERED_FILE = re.compile(r"(?P<number>[0-9]{20})\.(?P<suffix>log|index|timeindex|txnindex|snapshot)")
-_OTHER_NUMBER = re.compile(r"-?[0-9]+\.(log|snapshot)")
 _LARGEST_PARTITION = (1 << 31) - 1
-_LARGEST_OFFSET = (1 << 63) - 1
-_UNFINISHED = (".cleaned", ".swap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,10 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment's files; `next_base_offset` is None for the active segment."""
+    """A segment's files; `next_base_offset` is None for the active segment.
+
+    `log` may be no regular file, which is a finding of the partition: no link is followed, and a read says the same.
+    """
 
     base_offset: int
     next_base_offset: int | None
@@ -110,6 +110,8 @@ class Partition:
         log_start_is_known: whether that file could be read, or is not there.
         cleaner_offset: first offset the cleaner has not passed, None when it never cleaned this partition.
         snapshots: snapshot files by exclusive end offset.
+        orphan_indexes: ascending base offsets of which there is an index, and no `.log`. A broker deletes such an index
+            when it starts (LogLoader.loadSegmentFiles).
     """
 
     path: str
@@ -126,6 +128,7 @@ class Partition:
     cleaner_offset: int | None = None
     findings: tuple[Finding, ...] = ()
     deleted_segments: tuple[Segment, ...] = ()
+    orphan_indexes: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -306,31 +309,25 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
         listing = list_folder(filesystem, path)
     except OSError as error:
         return replace(empty, findings=(unreadable(path, error),))
-    numbered: dict[str, dict[int, FileRef]] = {
-        suffix: {} for suffix in ("log", "index", "timeindex", "txnindex", "snapshot")
-    }
+    numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
+    indexed: set[int] = set()
     findings: list[Finding] = []
     texts = {}
     for name, file, kind, size, modified_ns in listing:
-        match = _NUMBERED_FILE.fullmatch(name)
-        if match and int(match["number"]) > _LARGEST_OFFSET:
-            match = None
-        if kind is not None:
-            if match or name in (LEADER_EPOCHS, PARTITION_METADATA):
-                findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
-            continue
-        if match:
-            numbered[match["suffix"]][int(match["number"])] = FileRef(file, size, modified_ns)
-        elif name.endswith((".snapshot", ".log")):
-            message = "the name is not <20 digits>" + name[name.rindex(".") :]
-            is_number = _OTHER_NUMBER.fullmatch(name)
-            message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
-            findings.append(Finding(FindingKind.BAD_FILE_NAME, file, -1, message))
-        elif name.endswith(_UNFINISHED):
-            message = "half-done compaction; start the broker once to finish it, then look again"
-            findings.append(Finding(FindingKind.UNFINISHED_SWAP, file, -1, message))
-        elif name in (LEADER_EPOCHS, PARTITION_METADATA):
+        found, is_text = numbered_name(name), name in (LEADER_EPOCHS, PARTITION_METADATA)
+        if kind is not None and (found or is_text):
+            findings.append(Finding(FindingKind.UNREADABLE_FILE, file, -1, f"not a regular file: {kind}"))
+        if found:
+            suffix, offset = found
+            if suffix in INDEXES:
+                indexed.add(offset)
+            # Whatever lies there for a log: without its place in the log its neighbours would be joined.
+            if kind is None or suffix == "log":
+                numbered[suffix][offset] = FileRef(file, size, modified_ns)
+        elif kind is None and is_text:
             texts[name] = file
+        elif kind is None and (wrong := wrong_name(name, file)):
+            findings.append(wrong)
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))
     key = (topic, number)
@@ -350,6 +347,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
         log_start_is_known=known.log_starts_are_known,
         cleaner_offset=known.cleaner_offsets.get(key),
         findings=tuple(findings),
+        orphan_indexes=tuple(sorted(indexed - numbered["log"].keys())),
     )
 
 
@@ -369,7 +367,7 @@ def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
 
 
 def _orphans(numbered: dict[str, dict[int, FileRef]]) -> Iterable[Finding]:
-    for suffix in ("index", "timeindex", "txnindex"):
+    for suffix in INDEXES:
         for base, ref in numbered[suffix].items():
             if base not in numbered["log"]:
                 yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")

@@ -1,12 +1,13 @@
 """Offsets that are in no segment of a log, although there were batches in them.
 
 A gap between two segments is none by itself: a segment may begin behind the end of the one before (UnifiedLog.roll),
-and where the cleaner has been whole segments may have gone. Only a snapshot file behind the gap that knows of a batch
-in it proves that a segment was lost.
+and where the cleaner has been whole segments may have gone. That a segment was lost is proven by a snapshot file behind
+the gap that knows of a batch in it, or by an index of a segment that began in the gap, whose log is not there.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
@@ -19,15 +20,28 @@ from tiersnap.snapshot.state.trust import Comparison
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets [first, next) that are in no segment, although a snapshot file behind them knows of some."""
+    """Offsets [first, next) that are in no segment, although something proves that there were batches in them.
+
+    Attributes:
+        indexed: base offset in [first, next) of a lost segment of which an index is left; None where there is none, and
+            a snapshot file behind them knows of some.
+    """
 
     first: int
     next: int
+    indexed: int | None = None
 
     def is_known_to(self, entries: np.ndarray) -> bool:
         """Whether a producer's last batch (ENTRY_DTYPE), or the beginning of its transaction, is among them."""
         offsets = _told_by(entries)
         return bool(((offsets >= self.first) & (offsets < self.next)).any())
+
+    @property
+    def proof(self) -> str:
+        """What proves it."""
+        if self.indexed is None:
+            return "a snapshot knows of some"
+        return f"an index is left of the segment that began at {self.indexed}"
 
     def __str__(self) -> str:
         return f"the offsets {self.first} to {self.next - 1} are in no segment"
@@ -38,6 +52,8 @@ class LostOffsetsSearch:
 
     def __init__(self, partition: Partition, read_snapshot: ReadSnapshot) -> None:
         self._cleaned_below = partition.cleaner_offset or 0
+        # What the cleaner made of the segments below its offset left such indexes, too.
+        self._indexed = [offset for offset in partition.orphan_indexes if offset >= self._cleaned_below]
         self._unread = deque(sorted(partition.snapshots))
         self._read_snapshot = read_snapshot
         # Offsets that the files tell of, ascending, and the largest file (its offset) that tells of each.
@@ -45,7 +61,7 @@ class LostOffsetsSearch:
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """The offsets from a segment's end to the next one's base, if a file there or behind knows of a batch in them.
+        """The offsets from a segment's end to the next one's base, if it is proven that a segment was in them.
 
         Args:
             first: exclusive end offset of a segment; those of one search ascend.
@@ -53,6 +69,9 @@ class LostOffsetsSearch:
         """
         if following is None or first >= following or following <= self._cleaned_below:
             return None
+        place = bisect_left(self._indexed, first)
+        if place < len(self._indexed) and self._indexed[place] < following:
+            return LostOffsets(first, following, self._indexed[place])
         while self._unread and self._unread[0] < following:
             self._unread.popleft()
         lost = LostOffsets(first, following)

@@ -220,8 +220,7 @@ def _boundaries(
             break
         lost = search.between(replay.log_end, segment.next_base_offset)
         if lost is not None and end.finding is None:
-            told = f"{lost}, and a snapshot knows of some"
-            finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, told)
+            finding = Finding(FindingKind.OFFSETS_MISSING, segment.log.path, -1, f"{lost}, and {lost.proof}")
             replay.ends[segment.base_offset] = replace(end, finding=finding)
     replay.lacks_start = state.lacks_start
     if replay.high_watermark is not None and not replay.is_watched:

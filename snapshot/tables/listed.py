@@ -82,6 +82,7 @@ LISTED = pa.schema(
         ("cluster_id", _TEXT),
         ("segments", pa.list_(SEGMENT_FILES)),
         ("snapshots", pa.list_(SNAPSHOT_FILE)),
+        ("orphan_indexes", pa.list_(_LONG)),  # base offsets of which there is an index, and no log file
         ("leader_epochs", pa.list_(LEADER_EPOCH)),
         ("high_watermark", _LONG),
         ("log_start_offset", _LONG),
@@ -120,6 +121,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
             {"end_offset": offset, "size_bytes": ref.size, "modified_ns": ref.modified_ns, "object": None}
             for offset, ref in snapshots
         ],
+        "orphan_indexes": list(partition.orphan_indexes),
         "leader_epochs": None
         if partition.leader_epochs is None
         else [{"epoch": epoch, "start_offset": start} for epoch, start in partition.leader_epochs],
@@ -157,6 +159,8 @@ def chains(partition: Partition) -> Iterator[str]:
     first = partition.first_base_offset
     if partition.begins_in_remote_storage or (first > 0 and partition.log_start_checkpoint is None):
         origin += ("may begin in remote storage",)
+    if orphans := [offset for offset in partition.orphan_indexes if offset > first]:
+        origin += ("indexes without a log file", *orphans)
     digest = hashlib.blake2b(repr(origin).encode(), digest_size=12)
     snapshots = sorted(partition.snapshots.items())
     place = 0
@@ -206,6 +210,7 @@ def from_row(path: str, row: Mapping[str, Any]) -> Partition:
             Finding(FindingKind(finding["kind"]), finding["path"], finding["position"], finding["message"])
             for finding in row["findings"]
         ),
+        orphan_indexes=tuple(row["orphan_indexes"]),
     )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
@@ -15,6 +14,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
@@ -344,7 +344,7 @@ class _Carry:
             if end.finding is not None and end.finding.kind is FindingKind.UNREADABLE_FILE:
                 name = decodes[base_offset]
                 path = end.finding.path if name is None else f"{self._partition.path}/{name}"
-                if self._source.get_file_info(path).type is fs.FileType.NotFound:
+                if is_gone(self._source, path):
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 
     def _commit(self) -> None:

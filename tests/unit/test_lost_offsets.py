@@ -32,11 +32,14 @@ def encoded(told: Told) -> bytes:
 
 
 def found(
-    segments: list[tuple[int, int]], files: Mapping[int, bytes | None], cleaner_offset: int | None = None
+    segments: list[tuple[int, int]],
+    files: Mapping[int, bytes | None],
+    cleaner_offset: int | None = None,
+    orphan_indexes: tuple[int, ...] = (),
 ) -> tuple[list[LostOffsets], Counter[int]]:
     """What is lost behind segments of [base, end), and how often each file was read."""
     snapshots = {offset: FileRef("x", 0, 0) for offset in files}
-    partition = Partition("/", "orders", 0, (), snapshots, cleaner_offset=cleaner_offset)
+    partition = Partition("/", "orders", 0, (), snapshots, cleaner_offset=cleaner_offset, orphan_indexes=orphan_indexes)
     reads: Counter[int] = Counter()
 
     def read(offset: int) -> bytes | None:
@@ -75,6 +78,29 @@ def test_a_gap_is_lost_where_a_file_behind_it_knows_of_it_and_each_file_is_read_
     lost, reads = found(segments, {at: encoded(told) for at, told in files.items()}, cleaner_offset)
     assert lost == expected
     assert set(reads.values()) <= {1}
+
+
+@given(
+    log=logs(),
+    cleaner_offset=st.one_of(st.none(), st.integers(0, 60)),
+    orphan_indexes=st.sets(st.integers(0, 70), max_size=6),
+)
+def test_a_gap_is_lost_where_a_segment_began_in_it_of_which_an_index_is_left(log, cleaner_offset, orphan_indexes):
+    segments, _ = log
+    left = {offset for offset in orphan_indexes if offset >= (cleaner_offset or 0)}
+    expected = [
+        LostOffsets(end, following, min(left & set(range(end, following))))
+        for (_, end), (following, _) in pairwise(segments)
+        if left & set(range(end, following))
+    ]
+    assert found(segments, {}, cleaner_offset, tuple(sorted(orphan_indexes)))[0] == expected
+
+
+def test_no_file_is_read_for_a_gap_that_an_index_proves_and_each_is_for_the_next_gap():
+    files = {20: encoded([(12, -1)]), 40: encoded([(33, -1)])}
+    lost, reads = found([(0, 10), (20, 30), (40, 50)], files, orphan_indexes=(10,))
+    assert lost == [LostOffsets(10, 20, 10), LostOffsets(30, 40)]
+    assert reads == {40: 1}
 
 
 def test_files_that_cannot_be_read_prove_nothing_and_hide_nothing():

@@ -100,8 +100,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
         lambda folder: make_folder(file_of(folder, 5, ".log")),
         5,
         "UNREADABLE_FILE",
-        "2 MATCHES, 1 EXTENDS",
-        "1 CORRUPT_SEGMENT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
+        "2 UNVERIFIED, 1 MATCHES",
+        "1 READY, 1 CORRUPT_SEGMENT, 1 GAP_BEFORE, 1 ACTIVE_SEGMENT",
     ),
     "folder in place of a snapshot": (
         lambda folder: make_folder(file_of(folder, 5, ".snapshot")),

@@ -1,0 +1,36 @@
+"""Names of files in a partition's folder: the numbered ones, and those with which something is wrong."""
+
+from __future__ import annotations
+
+import re
+
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+
+INDEXES = ("index", "timeindex", "txnindex")
+SUFFIXES = ("log", *INDEXES, "snapshot")
+
+_NUMBERED_FILE = re.compile(rf"(?P<number>[0-9]{{20}})\.(?P<suffix>{'|'.join(SUFFIXES)})")
+_OTHER_NUMBER = re.compile(r"-?[0-9]+\.(log|snapshot)")
+_LARGEST_OFFSET = (1 << 63) - 1
+_UNFINISHED = (".cleaned", ".swap")
+
+
+def numbered_name(name: str) -> tuple[str, int] | None:
+    """(suffix, offset) of `<20 digits>.<suffix>`, None for any other name."""
+    match = _NUMBERED_FILE.fullmatch(name)
+    if match is None or int(match["number"]) > _LARGEST_OFFSET:
+        return None
+    return match["suffix"], int(match["number"])
+
+
+def wrong_name(name: str, path: str) -> Finding | None:
+    """What the name of a file that is not numbered says against it."""
+    if name.endswith((".snapshot", ".log")):
+        message = "the name is not <20 digits>" + name[name.rindex(".") :]
+        is_number = _OTHER_NUMBER.fullmatch(name)
+        message += ": no broker wrote it" if is_number else "; a broker cannot open this partition"
+        return Finding(FindingKind.BAD_FILE_NAME, path, -1, message)
+    if name.endswith(_UNFINISHED):
+        message = "half-done compaction; start the broker once to finish it, then look again"
+        return Finding(FindingKind.UNFINISHED_SWAP, path, -1, message)
+    return None
