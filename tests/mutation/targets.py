@@ -56,7 +56,7 @@ TARGETS = (
     Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py", "test_several_log_dirs.py")),
     Target("snapshot/repair/plan.py", ("test_repair.py", "test_log_begins_in_remote_storage.py")),
     Target("snapshot/repair/files.py", ("test_atomic_file.py", "test_repair.py", "test_repair_killed.py")),
-    Target("snapshot/tasks/remote_start.py", ("test_log_begins_in_remote_storage.py",)),
+    Target("snapshot/tasks/remote_start.py", ("test_remote_start.py", "test_log_begins_in_remote_storage.py")),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),

@@ -1,0 +1,93 @@
+"""Where a carry begins in remote storage: which copies lead there, and what is known of the log before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.tasks.remote_start import copies_up_to, is_continued, start_state
+
+pytestmark = pytest.mark.unit
+
+
+def log(
+    first: int, *, checkpoint: int | None = None, epochs: tuple[tuple[int, int], ...] | None = ((0, 0),)
+) -> Partition:
+    segment = Segment(first, None, FileRef("x", 0, 0))
+    return Partition("/", "orders", 0, (segment,), {}, leader_epochs=epochs, log_start_checkpoint=checkpoint)
+
+
+def copy(start: int, end: int, *, epoch: int = 0, state: str = "COPY_SEGMENT_FINISHED") -> dict[str, Any]:
+    """A row of listed.COPY of [start, end)."""
+    epochs = [{"epoch": epoch, "start_offset": start}]
+    return {"start_offset": start, "end_offset": end - 1, "leader_epochs": epochs, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends"),
+    [
+        ([copy(0, 20), copy(20, 30), copy(30, 40)], [20, 30]),
+        ([copy(0, 20, epoch=1)], []),
+        ([copy(0, 20, state="COPY_SEGMENT_STARTED")], []),
+        ([copy(0, 19), copy(0, 21)], []),
+    ],
+    ids=["those that end there", "another lineage", "not finished", "that end beside it"],
+)
+def test_only_finished_copies_of_the_logs_own_lineage_lead_to_an_offset(
+    rows: list[dict[str, Any]], ends: list[int]
+) -> None:
+    found = copies_up_to({20, 30}, rows, log(20))
+    assert [each["end_offset"] + 1 for each in found] == ends
+
+
+def test_a_copy_of_which_the_lineage_knows_only_the_beginning_is_none() -> None:
+    lineage = ((0, 0), (2, 15))
+    assert copies_up_to({20}, [copy(10, 20)], log(20, epochs=lineage)) == []
+    assert copies_up_to({20}, [copy(19, 20)], log(20, epochs=((0, 0), (2, 19)))) == []
+    assert copies_up_to({20}, [copy(10, 20)], log(20, epochs=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("crc32c", "provenance", "is_complete"),
+    [
+        (1, Provenance.BROKER, True),
+        (1, Provenance.COMPUTED, True),
+        (1, Provenance.COMPUTED_FROM_LOG_START, False),
+        (1, Provenance.COMPUTED_FROM_SNAPSHOT, False),
+        (None, Provenance.BROKER, False),
+    ],
+)
+def test_a_start_tells_all_of_the_log_where_a_claim_vouches_for_it_and_it_was_made_of_all_of_it(
+    crc32c: int | None, provenance: Provenance, is_complete: bool
+) -> None:
+    start = {"offset": 30, "crc32c": crc32c, "provenance": str(provenance)}
+    state = start_state(log(20), start, np.zeros(1, ENTRY_DTYPE))
+    assert (state.offset, state.history_from, state.has_adopted, state.lacks_start) == (30, 20, is_complete, False)
+    assert state.deltas.size == 1
+
+
+@pytest.mark.parametrize(
+    ("partition", "rows", "expected"),
+    [
+        (log(20, checkpoint=0), [], True),
+        (log(20, checkpoint=20), [copy(10, 20)], False),
+        (log(0), [copy(0, 10)], False),
+        (log(20), [copy(10, 20)], True),
+        (log(20), [copy(10, 30)], True),
+        (log(20), [copy(10, 19)], False),
+        (log(20), [copy(20, 30)], False),
+        (log(20), [copy(10, 20, epoch=3)], False),
+        (log(20, epochs=None), [copy(10, 20)], False),
+        (log(1), [copy(0, 1)], True),
+        (log(1), [], False),
+    ],
+)
+def test_a_log_goes_on_from_remote_storage_by_its_checkpoint_or_where_a_copy_holds_the_offset_before_its_files(
+    partition: Partition, rows: list[dict[str, Any]], expected: bool
+) -> None:
+    assert is_continued(partition, rows) is expected
