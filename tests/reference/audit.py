@@ -231,9 +231,9 @@ class Audit:
         ]
         says = not (log.is_compacted and step >= 0)
         if place < epoch.frontier and copies:
-            copy = copies[-1]
-            is_hidden = bool({copy.base_offset, batch.base_offset} & self.aborted)
-            is_hidden |= last_offset(copy) < log.log_start_offset
+            read = [each for each in copies if self.is_read(each)]
+            copy = (read or copies)[-1]
+            is_hidden = batch.base_offset in self.aborted or not read
             more = self.of(copy, "before_") | {"distance": epoch.frontier - place, "is_same": copy.crc == batch.crc}
             self.forgotten(AuditKind.DUPLICATE_EXACT, producer, batch, more, is_hidden=is_hidden)
         elif step and place != epoch.frontier:
@@ -255,6 +255,10 @@ class Audit:
         epoch.part_end = place_end if begins_anew else max(epoch.part_end, place_end)
         epoch.frontier, epoch.lowest = max(epoch.frontier, place_end), min(epoch.lowest, place)
         epoch.written.append((place, batch))
+
+    def is_read(self, batch: Batch) -> bool:
+        """Whether readers of committed records get it."""
+        return batch.base_offset not in self.aborted and last_offset(batch) >= self.log.log_start_offset
 
     def of(self, batch: Batch, prefix: str = "") -> dict[str, Any]:
         said = {

@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.reference.audit import AuditedLog
 from tests.reference.audit import audit as reference_audit
+from tests.reference.audit_cases import CASES
 from tests.reference.audit_logs import EXPIRATION, generated_log
 from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
@@ -36,11 +37,11 @@ _PARTITIONS = pa.schema(
 _SEGMENTS = pa.schema([*list(_PARTITIONS)[:3], ("base_offset", pa.int64()), ("size_bytes", pa.int64())])
 
 
-def _batch_rows(number: int, log: AuditedLog) -> list[dict[str, Any]]:
+def _batch_rows(topic: str, log: AuditedLog) -> list[dict[str, Any]]:
     return [
         {
             **_KEY,
-            "topic": str(number),
+            "topic": topic,
             "segment_base_offset": base,
             "segment_size_bytes": log.sizes[base],
             **vars(batch),
@@ -54,6 +55,26 @@ def _as_tuple(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in AUDIT_FINDINGS.names if name not in ("run", "log_dir", "partition"))
 
 
+def _found(spark: SparkSession, logs: dict[Any, AuditedLog], more: list[dict[str, Any]]) -> list[Row]:
+    """What the audit finds in logs, each a partition of its own topic; `more`: rows of partitions without batches."""
+    rows = [row for name, log in logs.items() for row in _batch_rows(str(name), log)]
+    known = [
+        {**_KEY, "topic": str(name), "log_start_offset": log.log_start_offset, "is_compacted": log.is_compacted}
+        for name, log in logs.items()
+    ]
+    listed = [
+        {**_KEY, "topic": str(name), "base_offset": base, "size_bytes": 1}
+        for name, log in logs.items()
+        for base in log.listed
+    ]
+    frames = (
+        spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
+        for each, schema in ((rows, _BATCHES), (known + more, _PARTITIONS), (listed, _SEGMENTS))
+    )
+    with audit(*frames, run=1, expiration=EXPIRATION) as findings:
+        return findings.collect()
+
+
 @pytest.fixture(scope="module")
 def logs() -> dict[int, AuditedLog]:
     return {number: generated_log(number) for number in LOGS}
@@ -62,28 +83,13 @@ def logs() -> dict[int, AuditedLog]:
 def test_generated_logs_give_the_findings_of_the_plain_reference(
     spark: SparkSession, logs: dict[int, AuditedLog]
 ) -> None:
-    rows = [row for number, log in logs.items() for row in _batch_rows(number, log)]
-    known = [
-        {**_KEY, "topic": str(number), "log_start_offset": log.log_start_offset, "is_compacted": log.is_compacted}
-        for number, log in logs.items()
-    ]
     # Two replicas without a batch: the newer leader's log starts lower.
-    known += [
+    replicas = [
         {"log_dir": log_dir, "topic": "replicas", "partition": 0, "topic_id": "id", "is_compacted": False}
         | {"leader_epoch": epoch, "log_start_offset": start}
         for log_dir, epoch, start in (("a", 4, 1500), ("b", 4, 1400), ("c", 5, 1400))
     ]
-    listed = [
-        {**_KEY, "topic": str(number), "base_offset": base, "size_bytes": 1}
-        for number, log in logs.items()
-        for base in log.listed
-    ]
-    frames = (
-        spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
-        for each, schema in ((rows, _BATCHES), (known, _PARTITIONS), (listed, _SEGMENTS))
-    )
-    with audit(*frames, run=1, expiration=EXPIRATION) as findings:
-        found = findings.collect()
+    found = _found(spark, logs, replicas)
     expected = [
         _as_tuple({"topic": str(number)} | row)
         for number, log in logs.items()
@@ -94,6 +100,14 @@ def test_generated_logs_give_the_findings_of_the_plain_reference(
     expected.append(_as_tuple({"topic": "replicas"} | went_back | between))
     assert sorted(map(repr, (_as_tuple(row.asDict()) for row in found))) == sorted(map(repr, expected))
     assert {row.kind for row in found} == set(map(str, AuditKind)), "every kind was met"
+
+
+def test_each_case_has_the_findings_that_it_says(spark: SparkSession) -> None:
+    found: dict[str, list[tuple[str, str, int]]] = {case.says: [] for case in CASES}
+    for row in _found(spark, {case.says: case.log for case in CASES}, []):
+        found[row.topic].append((row.kind, row.harm, row.first_offset))
+    for case in CASES:
+        assert sorted(found[case.says], key=lambda row: row[2]) == list(case.found), case.says
 
 
 @pytest.fixture(scope="module")

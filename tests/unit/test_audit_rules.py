@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.audit import AuditedLog, audit, holes
+from tests.reference.audit_cases import CASES, Case, batch
 from tests.reference.audit_logs import EXPIRATION, generated_log
 from tests.reference.log_builder import TRANSACTIONAL
 from tests.reference.record_batch import Batch
@@ -37,12 +38,6 @@ def test_what_no_reader_of_committed_records_gets_does_no_harm(kind: AuditKind) 
     assert harm_of(kind, LossVerdict.STATE_LOST, is_hidden=True) is Harm.NONE
 
 
-def batch(offset: int, sequence: int, count: int = 10, *, producer_id: int = 7, epoch: int = 0, **more: int) -> Batch:
-    header = dict.fromkeys(Batch.__dataclass_fields__, 0) | {"control_type": -1, "batch_length": 50}
-    header |= {"base_offset": offset, "last_offset_delta": count - 1, "record_count": count, "base_sequence": sequence}
-    return Batch(**header | {"producer_id": producer_id, "producer_epoch": epoch} | more)
-
-
 def found(*batches: Batch, **log: object) -> list[tuple[str, int | None]]:
     """Kind and distance of what the plain reference finds in one segment, where positions say nothing."""
     base = batches[0].base_offset
@@ -70,6 +65,12 @@ def test_the_reference_gives_what_the_tables_of_the_scenarios_say() -> None:
         ("NON_TRANSACTIONAL_IN_TRANSACTION", None),
         ("OPEN_TRANSACTION", None),
     ], "T52"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.says)
+def test_the_reference_finds_what_each_case_says(case: Case) -> None:
+    rows = [(row["kind"], row["harm"], row["first_offset"]) for row in audit(case.log, expiration=EXPIRATION)]
+    assert sorted(rows, key=lambda row: row[2]) == list(case.found)
 
 
 def test_entries_of_old_formats_are_no_hole_and_a_segment_that_gave_no_row_is_unread() -> None:

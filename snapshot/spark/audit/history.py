@@ -29,7 +29,8 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         `seen_offset`, `seen_timestamp`: of the producer's batch or marker before, null for its first;
         `before`: its last data batch before; `epoch_before`: its largest epoch of a data batch before;
         `marked`: its last marker before; `marked_epoch`: the largest epoch of one;
-        `was_open`: it had a transaction open; `is_aborted`: the batch is in a transaction that was aborted.
+        `was_open`: it had a transaction open; `is_aborted`: the batch is in a transaction that was aborted;
+        `is_read`: readers of committed records get it: not aborted, and not below the log start offset.
     """
     suspects = producers.where("is_suspect and producer_id >= 0").select(*PRODUCER)
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
@@ -55,7 +56,8 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         F.count(F.when(is_marker, 1)).over(before).alias("transaction"),
     )
     ends = F.max("marker").over(Window.partitionBy(*PRODUCER, "transaction"))
-    return seen.withColumn("is_aborted", F.col("is_transactional") & F.coalesce(ends == ABORT, F.lit(False)))
+    fate = seen.withColumn("is_aborted", F.col("is_transactional") & F.coalesce(ends == ABORT, F.lit(False)))
+    return fate.withColumn("is_read", ~F.col("is_aborted") & (F.col("last_offset") >= F.col("log_start_offset")))
 
 
 def sequences(seen: DataFrame) -> DataFrame:
@@ -66,8 +68,8 @@ def sequences(seen: DataFrame) -> DataFrame:
         `place`: of the first sequence, `frontier`: the furthest place that a batch before reached (exclusive), null for
         the first of its epoch; `run_frontier`: likewise, since the last batch that began anew with sequence 0;
         `step`: from where the batch before it ended, 0 where it goes on; `lowest`: the first place before;
-        `has_hole`: some place below the frontier may not have been written; `copy`: the batch of these same sequences
-        before it, null where none is.
+        `has_hole`: some place below the frontier may not have been written; `copy`: the last batch of these same
+        sequences before it, of those that are read if one is; null where none is.
     """
     rows = seen.where("is_data")
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
@@ -78,6 +80,7 @@ def sequences(seen: DataFrame) -> DataFrame:
     placed = stepped.select(
         "*", F.sum("moved").over(in_epoch).alias("place"), F.sum(begins_anew).over(in_epoch).alias("part")
     ).withColumn("place_end", F.col("place") + F.col("length"))
+    same, copy = Window.partitionBy(*EPOCH, "base_sequence", "length").orderBy("base_offset"), _data("crc", "is_read")
     reached = placed.select(
         "*",
         F.max("place_end").over(_before(in_epoch)).alias("frontier"),
@@ -85,9 +88,9 @@ def sequences(seen: DataFrame) -> DataFrame:
         F.max("place_end")
         .over(_before(Window.partitionBy(*EPOCH, "part").orderBy("base_offset")))
         .alias("run_frontier"),
-        F.lag(_data("crc", "is_aborted"))
-        .over(Window.partitionBy(*EPOCH, "base_sequence", "length").orderBy("base_offset"))
-        .alias("copy"),
+        F.coalesce(F.last(F.when(F.col("is_read"), copy), True).over(_before(same)), F.lag(copy).over(same)).alias(
+            "copy"
+        ),
     )
     leaps = (F.col("place") > F.col("frontier")).cast("int")
     has_hole = F.coalesce(F.max(leaps).over(_before(in_epoch)) == 1, F.lit(False))

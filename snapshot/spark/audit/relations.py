@@ -39,13 +39,12 @@ def relations() -> tuple[Column, ...]:
 def duplicate() -> Column:
     """The same producer id, epoch and sequences at two offsets."""
     copy = F.col("copy")
-    is_hidden = copy["is_aborted"] | F.col("is_aborted") | (copy["last_offset"] < F.col("log_start_offset"))
     columns = {
         **_forgotten(),
         **of_before("copy"),
         "distance": F.col("frontier") - F.col("place"),
         "is_same": copy["crc"] == F.col("crc"),
-        "is_hidden": is_hidden,
+        "is_hidden": F.col("is_aborted") | ~copy["is_read"],
     }
     return found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **columns)
 

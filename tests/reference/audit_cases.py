@@ -1,0 +1,67 @@
+"""Small logs whose findings are known, each in one segment: what a reader of docs/audit.md would expect of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.reference.audit import AuditedLog
+from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
+from tests.reference.record_batch import Batch
+
+
+@dataclass(frozen=True)
+class Case:
+    """`found`: kind, harm and first offset of each finding, by offset."""
+
+    says: str
+    batches: tuple[Batch, ...]
+    found: tuple[tuple[str, str, int], ...] = ()
+    known: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def log(self) -> AuditedLog:
+        base = self.batches[0].base_offset
+        return AuditedLog({base: list(self.batches)}, {base: None}, **self.known)
+
+
+def batch(offset: int, sequence: int, count: int = 10, *, producer_id: int = 7, epoch: int = 0, **more: int) -> Batch:
+    """A plain batch; a header that is not named is 0, also its position."""
+    header = dict.fromkeys(Batch.__dataclass_fields__, 0) | {"control_type": -1, "batch_length": 50}
+    header |= {"base_offset": offset, "last_offset_delta": count - 1, "record_count": count, "base_sequence": sequence}
+    return Batch(**header | {"producer_id": producer_id, "producer_epoch": epoch, "coordinator_epoch": -1} | more)
+
+
+def sent(offset: int, sequence: int, count: int = 5, epoch: int = 0) -> Batch:
+    """A batch of a transaction."""
+    return batch(offset, sequence, count, epoch=epoch, attributes=TRANSACTIONAL)
+
+
+def marker(offset: int, control_type: int, epoch: int = 0, coordinator_epoch: int = 0, record_count: int = 1) -> Batch:
+    """The end of a transaction."""
+    header = {"attributes": CONTROL | TRANSACTIONAL, "control_type": control_type, "record_count": record_count}
+    return batch(offset, -1, 1, epoch=epoch, coordinator_epoch=coordinator_epoch, **header)
+
+
+CASES = (
+    Case(
+        "a duplicate of a committed batch is harm, also with an aborted copy between the two",
+        (
+            *(sent(0, 0), marker(5, COMMIT)),
+            *(sent(6, 0), marker(11, ABORT)),
+            *(sent(12, 0), marker(17, COMMIT)),
+        ),
+        (("DUPLICATE_EXACT", "NONE", 6), ("DUPLICATE_EXACT", "DUPLICATE", 12)),
+    ),
+    Case(
+        "a duplicate of a plain batch is harm, also with an aborted copy between the two",
+        (batch(0, 0, 5), sent(5, 0), marker(10, ABORT), batch(11, 0, 5)),
+        (("DUPLICATE_EXACT", "NONE", 5), ("DUPLICATE_EXACT", "DUPLICATE", 11)),
+    ),
+    Case(
+        "a duplicate of a batch that was only aborted before, or deleted since, is no harm",
+        (batch(0, 0, 5), sent(5, 0), marker(10, ABORT), batch(11, 0, 5)),
+        (("DUPLICATE_EXACT", "NONE", 5), ("DUPLICATE_EXACT", "NONE", 11)),
+        {"log_start_offset": 5},
+    ),
+)
