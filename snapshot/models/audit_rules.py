@@ -28,6 +28,7 @@ class AuditKind(StrEnum):
     EPOCH_REGRESSION = Relation.EPOCH_REGRESSION
     ZOMBIE_WRITE = "ZOMBIE_WRITE"
     NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
+    EPOCH_RAISED_IN_TRANSACTION = "EPOCH_RAISED_IN_TRANSACTION"
     OFFSET_GAP = "OFFSET_GAP"
     FENCED = "FENCED"
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
@@ -58,6 +59,7 @@ RULES = read_table("""
  EPOCH_REGRESSION                 | 0.6  | forgotten | FENCING
  ZOMBIE_WRITE                     | 0.5  | forgotten | FENCING
  NON_TRANSACTIONAL_IN_TRANSACTION | 0.5  |           | TRANSACTION
+ EPOCH_RAISED_IN_TRANSACTION      | 0.5  |           | TRANSACTION
  OFFSET_GAP                       | 3.6  | missing   | LOSS
  FENCED                           | 0.11 |           | NONE
  OPEN_TRANSACTION                 | 0.5  |           | NONE
@@ -86,4 +88,4 @@ def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:
         return Harm.NONE
-    return Harm.NONE if is_hidden and harm in (Harm.DUPLICATE, Harm.FENCING) else harm
+    return Harm.NONE if is_hidden and harm is not Harm.LOSS else harm

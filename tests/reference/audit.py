@@ -57,6 +57,7 @@ class Producer:
     seen: Batch | None = None
     opened: Batch | None = None
     last_of_transaction: Batch | None = None
+    undecided: list[Batch] = field(default_factory=list)  # of transactions, since any control batch
     timed: dict[int, Batch] = field(default_factory=dict)  # by segment without a producer id, else under -1
 
 
@@ -169,12 +170,16 @@ class Audit:
                 place = (batch.base_offset, last_offset(batch), last_offset(before), batch.producer_id)
                 self.steps_back.append((back, *place))
             producer.timed[lane] = batch
+        if not is_of_client:
+            producer.undecided = []
         if batch.producer_id < 0 or not (is_of_client or is_marker(batch)):
             return
         if is_data(batch):
             self.epochs(producer, batch)
             self.sequences(producer, batch)
             producer.data.append(batch)
+            if batch.attributes & TRANSACTIONAL:
+                producer.undecided.append(batch)
         if is_marker(batch):
             producer.markers.append(batch)
             producer.opened = None
@@ -194,10 +199,28 @@ class Audit:
         if not batch.attributes & TRANSACTIONAL and producer.opened is not None:
             before = self.of(producer.data[-1], "before_") if producer.data else {}
             self.add(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "", batch, **self.of(batch), **before)
+        self.raised(producer, batch)
         last = producer.markers[-1] if producer.markers else None
         is_next = last is not None and producer.seen is last and last.control_type == ABORT and highest is not None
         if is_next and highest < last.producer_epoch < batch.producer_epoch:
             self.add(AuditKind.FENCED, "", batch, **self.of(batch), **self.of_marker(producer))
+
+    def raised(self, producer: Producer, batch: Batch) -> None:
+        """A batch of a higher epoch than any before it, in a transaction that no marker can have ended."""
+        sent = [each for each in producer.data if each.attributes & TRANSACTIONAL]
+        if not producer.undecided or not batch.attributes & TRANSACTIONAL or self.log.is_compacted:
+            return
+        before = producer.undecided[-1]
+        start = last_offset(before) + 1
+        is_whole = not any(hole < batch.base_offset and end > start for hole, end, _ in self.holes)
+        if (
+            is_whole
+            and start > self.log.log_start_offset
+            and batch.producer_epoch > max(each.producer_epoch for each in sent)
+        ):
+            hidden = batch.base_offset in self.aborted
+            said = self.of(batch) | self.of(before, "before_")
+            self.add(AuditKind.EPOCH_RAISED_IN_TRANSACTION, "", batch, is_hidden=hidden, **said)
 
     def sequences(self, producer: Producer, batch: Batch) -> None:
         length, log = batch.last_offset_delta + 1, self.log

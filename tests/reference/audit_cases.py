@@ -64,4 +64,41 @@ CASES = (
         (("DUPLICATE_EXACT", "NONE", 5), ("DUPLICATE_EXACT", "NONE", 11)),
         {"log_start_offset": 5},
     ),
+    Case(
+        "a late batch of an aborted transaction that the next one's marker commits is told by the raised epoch",
+        (sent(0, 0), marker(5, ABORT), sent(6, 5), sent(11, 0, epoch=1), marker(16, COMMIT, epoch=1)),
+        (("EPOCH_RAISED_IN_TRANSACTION", "TRANSACTION", 11),),
+    ),
+    Case(
+        "a late batch that the next transaction's marker aborts is in no reader's way",
+        (sent(0, 0), marker(5, ABORT), sent(6, 5), sent(11, 0, epoch=1), marker(16, ABORT, epoch=1)),
+        (("EPOCH_RAISED_IN_TRANSACTION", "NONE", 11),),
+    ),
+    Case(
+        "markers that raise the epoch, as those of transactions of version 2 do, are none",
+        (
+            *(sent(0, 0), marker(5, COMMIT, epoch=1)),
+            *(sent(6, 0, epoch=1), marker(11, ABORT, epoch=2)),
+            *(sent(12, 0, epoch=2), marker(17, COMMIT, epoch=3)),
+        ),
+    ),
+    Case(
+        "a raised epoch behind a hole says nothing: a marker may have been there",
+        (sent(0, 0), sent(6, 0, epoch=1), marker(11, COMMIT, epoch=1)),
+        (("OFFSET_GAP", "LOSS", 6),),
+    ),
+    Case(
+        "a raised epoch behind a control batch that compaction emptied says nothing",
+        (sent(0, 0), marker(5, -1, record_count=0), sent(6, 0, epoch=1), marker(11, COMMIT, epoch=1)),
+    ),
+    Case(
+        "a raised epoch in a compacted log says nothing",
+        (sent(0, 0), sent(5, 0, epoch=1), marker(10, COMMIT, epoch=1)),
+        known={"is_compacted": True},
+    ),
+    Case(
+        "a raised epoch whose transaction lies below the log start before it says nothing",
+        (sent(0, 0), sent(5, 0, epoch=1), marker(10, COMMIT, epoch=1)),
+        known={"log_start_offset": 5},
+    ),
 )

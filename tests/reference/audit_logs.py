@@ -113,7 +113,9 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
     index = chance.randrange(len(batches))
     batch = batches[index]
     later = chance.randrange(index, len(batches)) + 1
-    what = chance.choice(("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain"))
+    what = chance.choice(
+        ("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain", "raise")
+    )
     if what == "double":
         copy = batch if chance.random() < 0.7 else replace(batch, crc=batch.crc ^ 1)
         return _insert(batches, later, [copy])
@@ -133,6 +135,7 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
         "reset": {"base_sequence": 0},
         "jump": {"base_sequence": (batch.base_sequence + chance.choice((3, -4, 1 << 30, -(1 << 30)))) % CIRCLE},
         "split": {"base_sequence": (batch.base_sequence + 1) % CIRCLE},
+        "raise": {"producer_epoch": batch.producer_epoch + 1, "attributes": TRANSACTIONAL},
         "plain": {"attributes": batch.attributes ^ TRANSACTIONAL},
     }[what]
     if what in ("zombie", "split") or chance.random() < 0.5:

@@ -15,7 +15,7 @@ _IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
 
 def fencing() -> tuple[Column, ...]:
     """All kinds about one batch."""
-    return (zombie_write(), epoch_regression(), plain_in_transaction(), fenced())
+    return (zombie_write(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
 
 
 def zombie_write() -> Column:
@@ -34,6 +34,19 @@ def plain_in_transaction() -> Column:
     """A batch outside transactions while its producer has one open: no broker can replay it."""
     columns = {**of_batch(), **of_before("before")}
     return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "not is_transactional and was_open", **columns)
+
+
+def epoch_raised() -> Column:
+    """A batch of a higher epoch in a transaction that is still open.
+
+    A coordinator grants a higher epoch only when the transaction before has its marker wherever it knows of it. So what
+    was open is not known to it, and the marker of the next transaction decides it. Where the log may have lost a marker
+    between the two, in a compacted one or at a hole (see `judged`), nothing is said.
+    """
+    condition = "is_transactional and not is_compacted and producer_epoch > opened_epoch"
+    known = "opened.last_offset >= log_start_offset"
+    columns = {**of_batch(), **of_before("opened"), "is_hidden": F.col("is_aborted")}
+    return found(AuditKind.EPOCH_RAISED_IN_TRANSACTION, f"{condition} and {known}", **columns)
 
 
 def fenced() -> Column:

@@ -29,16 +29,23 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         `seen_offset`, `seen_timestamp`: of the producer's batch or marker before, null for its first;
         `before`: its last data batch before; `epoch_before`: its largest epoch of a data batch before;
         `marked`: its last marker before; `marked_epoch`: the largest epoch of one;
-        `was_open`: it had a transaction open; `is_aborted`: the batch is in a transaction that was aborted;
+        `was_open`: it had a transaction open; `opened`: its last data batch of a transaction before, null where any
+        control batch came since, also one that compaction emptied; `opened_epoch`: the largest epoch of such a batch;
+        `is_aborted`: the batch is in a transaction that was aborted;
         `is_read`: readers of committed records get it: not aborted, and not below the log start offset.
     """
     suspects = producers.where("is_suspect and producer_id >= 0").select(*PRODUCER)
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
     rows = batches.join(F.broadcast(suspects), on=list(PRODUCER), how="left_semi").join(known, on=list(PARTITION_KEY))
-    # What compaction emptied of a control batch says nothing.
-    rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
     along = Window.partitionBy(*PRODUCER).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
+    opened = F.when(F.col("is_data") & F.col("is_transactional"), _data())
+    ended = F.max(F.when(~F.col("is_of_client"), F.col("base_offset"))).over(before)
+    rows = rows.select("*", F.last(opened, True).over(before).alias("opened"), ended.alias("ended"))
+    is_open = F.coalesce(F.col("opened")["base_offset"] > F.col("ended"), F.lit(True))
+    rows = rows.withColumn("opened", F.when(is_open, F.col("opened"))).drop("ended")
+    # What compaction emptied of a control batch says nothing more.
+    rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
     is_marker = F.col("marker").isNotNull()
     opens = F.col("is_of_client") & F.col("is_transactional")
     marked = F.struct("base_offset", "last_offset", "producer_epoch", "marker")
@@ -48,6 +55,9 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         F.lag("timestamp").over(along).alias("seen_timestamp"),
         F.last(F.when(F.col("is_data"), _data()), True).over(before).alias("before"),
         F.max(F.when(F.col("is_data"), F.col("producer_epoch"))).over(before).alias("epoch_before"),
+        F.max(F.when(F.col("is_data") & F.col("is_transactional"), F.col("producer_epoch")))
+        .over(before)
+        .alias("opened_epoch"),
         F.last(F.when(is_marker, marked), True).over(before).alias("marked"),
         F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
         F.coalesce(

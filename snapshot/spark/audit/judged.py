@@ -15,6 +15,8 @@ from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
 _MISSING = tuple(str(kind) for kind in sorted(MISSING))
 _FORGOTTEN = tuple(str(kind) for kind in sorted(FORGOTTEN))
 _IS_MISSING = f"kind in {_MISSING}"
+# A marker may have been where nothing is now.
+_IS_WHOLE = f"kind = '{AuditKind.EPOCH_RAISED_IN_TRANSACTION}'"
 _IS_THERE = f"kind in {_FORGOTTEN}"
 # Nothing is missing between the two batches, so that others have the offsets of what is: an election cut it off.
 _OTHER_IS_THERE = "coalesce(has_new_leader, false) and not is_torn"
@@ -51,7 +53,7 @@ def judged(found: DataFrame, holes: DataFrame, partitions: DataFrame, *, run: in
     for row in TABLE:
         if row["condition"] in conditions:
             judgement = judgement.when(F.expr(conditions[row["condition"]]), row["verdict"])
-    rows = rows.where(is_visible).withColumn("judgement", judgement)
+    rows = rows.where(is_visible & ~F.expr(f"{_IS_WHOLE} and is_torn")).withColumn("judgement", judgement)
     rules = _lookup({str(kind): rule for kind, rule in RULE.items()}, F.col("kind"))
     return rows.select(
         *PARTITION_KEY,
@@ -69,7 +71,7 @@ def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
     theirs = holes.select(*(F.col(name).alias(f"its_{name}") for name in HOLE))
     start = F.coalesce(F.col("before_last_offset") + 1, F.col("log_start_offset"))
     lies_between = (
-        F.expr(_IS_MISSING)
+        F.expr(f"({_IS_MISSING} or {_IS_WHOLE})")
         & F.expr(" and ".join(f"its_{name} = {name}" for name in PARTITION_KEY))
         & (F.col("its_hole_start") < F.col("first_offset"))
         & (F.col("its_hole_end") > start)

@@ -44,6 +44,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         F.last(F.when(is_data, F.col("sequence_end")), True).over(before).alias("expected"),
         F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
         F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before).alias("was_open"),
+        F.max(F.when(opens, F.col("producer_epoch"))).over(before).alias("opened_epoch"),
         F.last(F.when(is_timed, F.col("timestamp")), True).over(before).alias("time_before"),
         F.last(F.when(is_timed, F.col("last_offset")), True).over(before).alias("timed_before"),
     )
@@ -69,6 +70,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         (is_data & is_odd)
         | (is_data & F.coalesce(F.col("marked_epoch") > F.col("producer_epoch"), F.lit(False)))
         | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & was_open)
+        | (is_data & F.col("is_transactional") & was_open & (F.col("producer_epoch") > F.col("opened_epoch")))
         | (is_data & F.col("marked_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
     )
     back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
