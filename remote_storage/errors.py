@@ -65,6 +65,10 @@ class CorruptSegmentError(CorruptDataError):
     """Raised when a batch of a segment is damaged: a broker would cut the segment there."""
 
 
+class WrongLeaderEpochsError(CorruptDataError):
+    """Raised when a batch was written under another leader epoch than the leader-epoch-checkpoint beside it says."""
+
+
 class SnapshotChangedError(TransientError):
     """Raised when a producer snapshot is not the one that was computed or compared; names its offset and place."""
 

@@ -1,16 +1,19 @@
 """A segment's bytes on their way out, checked as they go: nothing is sent on the word of an earlier look.
 
-Every batch's CRC is computed, the header digest of the decode is made again, and the indexes are compared with the
-batches, all in the pieces in which the store takes the log; so the file is read once. The last piece is handed out
-only when everything is proved, and a store that lacks a piece makes no object.
+Every batch's CRC is computed, the header digest of the decode is made again, and the indexes and the leader epochs are
+compared with the batches, all in the pieces in which the store takes the log; so the file is read once. The last piece
+is handed out only when everything is proved, and a store that lacks a piece makes no object.
 """
 
 from __future__ import annotations
 
-from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError
+import numpy as np
+
+from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
 from tiersnap.remote_storage.stores.object_store import ByteSource
 from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.epoch_check import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.segment_check import SegmentCheck
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, IndexCheck
@@ -24,6 +27,7 @@ class CheckedLog:
         self._segment = segment
         self._found = found
         self._indexes: CheckedIndexes | None = None
+        self._wrong_epoch: WrongEpoch | None = None
         self._begin()
 
     @property
@@ -39,7 +43,19 @@ class CheckedLog:
         Raises:
             CorruptSegmentError: a batch is damaged.
             SegmentChangedError: the file ends early, or is not what was decoded.
+            WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
         """
+        data = self._next(nbytes)
+        if self._wrong_epoch is None:
+            return data
+        # Nothing more is sent. Whether these are the bytes that were decoded shows only at their end.
+        while self._left:
+            if not self._next(nbytes):
+                return b""
+        raise self._wrong_epochs(self._wrong_epoch)
+
+    def _next(self, nbytes: int) -> bytes:
+        """The next piece, checked; empty where the file ends early."""
         data = self._file.read(min(nbytes, self._left))
         if not data:
             return data
@@ -74,6 +90,22 @@ class CheckedLog:
             )
         self._indexes = self._index_check.finish()
 
+    def _check_epochs(self, rows: np.ndarray) -> None:
+        if self._wrong_epoch is None:
+            self._wrong_epoch = self._epoch_check.first_wrong(rows)
+
+    def _wrong_epochs(self, wrong: WrongEpoch) -> WrongLeaderEpochsError:
+        return WrongLeaderEpochsError(
+            f"the batch at offset {wrong.base_offset} was written under leader epoch {wrong.written}, the "
+            f"leader-epoch-checkpoint says {wrong.told}: it is of another log, or older than this one",
+            hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; a "
+            "broker makes it from the batches only of what it recovers",
+            base_offset=self._segment.base_offset,
+            offset=wrong.base_offset,
+            written=wrong.written,
+            told=wrong.told,
+        )
+
     def _corrupt(self, finding: Finding) -> CorruptSegmentError:
         return CorruptSegmentError(
             str(finding),
@@ -86,6 +118,12 @@ class CheckedLog:
         segment = self._segment
         self._left = segment.log.size
         self._check = SegmentCheck(
-            segment.base_offset, segment.next_base_offset, size=segment.log.size, name=segment.log.path
+            segment.base_offset,
+            segment.next_base_offset,
+            on_rows=self._check_epochs,
+            size=segment.log.size,
+            name=segment.log.path,
         )
+        self._epoch_check = EpochCheck(segment.segment_leader_epochs())
+        self._wrong_epoch = None
         self._index_check = IndexCheck(segment.base_offset, self._found, segment.ongoing())

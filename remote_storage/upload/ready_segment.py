@@ -101,6 +101,10 @@ class ReadySegment(JudgedSegment):
         bundle = self.bundle(_NO_INDEXES)
         return bundle.metadata(segment_id, broker_id=broker_id, event_timestamp=event_timestamp)
 
+    def segment_leader_epochs(self) -> LeaderEpochs:
+        """(epoch, first offset in this segment), as they will be published."""
+        return self.bundle(_NO_INDEXES).segment_leader_epochs
+
     def found_indexes(self) -> FoundIndexes:
         """File bytes of the indexes; None for one that is not there or cannot be read, since it can be made again."""
         return FoundIndexes(_read(self.offset_index), _read(self.time_index), _read(self.transaction_index))

@@ -77,6 +77,7 @@ def copy_segment(
     Raises:
         SegmentChangedError: the segment is not what was decoded.
         CorruptSegmentError: a batch is damaged.
+        WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
         TransientError: time is over, or storage failed for the moment.
         RemoteStorageError: storage refused, or has other bytes than were sent.
         ObjectExistsError: the segment id was used before.

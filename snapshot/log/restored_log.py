@@ -23,6 +23,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.epoch_check import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.partition_replay import replay_partition
@@ -140,7 +141,7 @@ class _Pass:
     ) -> None:
         self._filesystem, self._partition = filesystem, partition
         self._fetch, self._put, self._empty_state = fetch, put, empty_state
-        self._epochs = np.array(leader_epochs, np.int64).reshape(-1, 2)
+        self._epoch_check = EpochCheck(leader_epochs)
         self._history_from = partition.segments[0].base_offset
         self._ongoing = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
         self._snapshot: bytes | None = None  # the tier's at the base offset that comes next
@@ -227,15 +228,11 @@ class _Pass:
     def _check_epochs(self, rows: np.ndarray, name: str) -> None:
         known = rows["partition_leader_epoch"]
         self._found.largest_leader_epoch = max(self._found.largest_leader_epoch, int(known.max(initial=-1)))
-        entry = np.searchsorted(self._epochs[:, 1], rows["base_offset"], side="right") - 1
-        told = self._epochs[np.maximum(entry, 0), 0]
-        # Below the first entry the log start had moved on, and nothing is told.
-        wrong = np.flatnonzero((known >= 0) & (entry >= 0) & (known != told))
-        if wrong.size:
-            row = rows[wrong[0]]
+        wrong = self._epoch_check.first_wrong(rows)
+        if wrong is not None:
             raise CorruptDataError(
-                f"{name}: the batch at {row['base_offset']} was written under leader epoch "
-                f"{row['partition_leader_epoch']}, the leader epochs that came with it say {told[wrong[0]]}",
+                f"{name}: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, the leader "
+                f"epochs that came with it say {wrong.told}",
                 hint=_SHUN,
             )
 

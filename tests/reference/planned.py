@@ -26,15 +26,21 @@ PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)
 BASES = (0, 5, 10, 15)
 
 
-def write_log(log_dir: Path) -> Path:
-    """Four segments, three of them closed; the second holds an abort of a transaction that began in the first."""
+def write_log(log_dir: Path, *, epoch: int = 0) -> Path:
+    """Four segments, three of them closed; the second holds an abort of a transaction that began in the first.
+
+    `epoch` is the leader epoch from offset 5 on.
+    """
     segments = {
         0: [lb.data_batch(0, 4, 7, 0, 0), lb.data_batch(4, 1, 8, 0, 0, transactional=True)],
-        5: [lb.data_batch(5, 4, 7, 0, 4), lb.marker(9, 8, 0, 0, commit=False)],
-        10: [lb.data_batch(10, 5, 7, 0, 8)],
-        15: [lb.data_batch(15, 5, 7, 0, 13)],
+        5: [lb.data_batch(5, 4, 7, 0, 4, leader_epoch=epoch), lb.marker(9, 8, 0, 0, commit=False, leader_epoch=epoch)],
+        10: [lb.data_batch(10, 5, 7, 0, 8, leader_epoch=epoch)],
+        15: [lb.data_batch(15, 5, 7, 0, 13, leader_epoch=epoch)],
     }
-    return lb.write_partition(log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID)
+    epochs = [(0, 0), (epoch, 5)] if epoch else [(0, 0)]
+    return lb.write_partition(
+        log_dir, "orders", 0, segments, high_watermark=20, topic_id=TOPIC_ID, leader_epochs=epochs
+    )
 
 
 def write_replica_that_rolled_later(log_dir: Path) -> Path:

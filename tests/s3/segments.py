@@ -45,8 +45,13 @@ def source(path: Path, content: bytes) -> SourceFile:
 
 
 def log_bytes(base: int, end: int, size: int, *, with_transactions: bool = False, seed: int = 0) -> bytes:
-    """A segment of exactly `size` bytes: ten batches of random payload, the last with its leader's marker before it."""
-    marker = lb.marker(base + 100, 3, 0, 0, commit=False) if with_transactions else b""
+    """A segment of exactly `size` bytes: ten batches of random payload, the last with its leader's marker before it.
+
+    Each was written under the leader epoch that EPOCHS has at its base offset.
+    """
+    marker = b""
+    if with_transactions:
+        marker = lb.marker(base + 100, 3, 0, 0, commit=False, leader_epoch=_epoch_at(base + 100))
     step = (end - base) // 10
     payload = (size - len(marker)) // 10 - HEADER_LENGTH
     parts, random_bytes = [], random.Random(base + seed).randbytes
@@ -63,12 +68,17 @@ def log_bytes(base: int, end: int, size: int, *, with_transactions: bool = False
                 record_count=last - first + 1,
                 records=records,
                 max_timestamp=MAX_TIMESTAMP - 9 + number,
+                leader_epoch=_epoch_at(first),
                 **transactional,
             )
         )
         if marker and number == 0:
             parts.append(marker)
     return b"".join(parts)
+
+
+def _epoch_at(offset: int) -> int:
+    return max(epoch for epoch, start in EPOCHS if start <= offset)
 
 
 def make_segment(

@@ -345,7 +345,7 @@ def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments)
 def test_copies_under_leader_epochs_that_lost_the_election_are_no_copies_of_this_log(tmp_path, store, segments):
     layout = AivenLayout(KEYS)
     tier(tmp_path / "logs" / "orders-0", store, layout=layout)
-    ours = [replace(segment, leader_epochs=((0, 0), (3, 5))) for segment in segments]
+    ours = planned(write_log(tmp_path / "ours", epoch=3))
     rows = run(store, layout, ours)
     assert [(row["start_offset"], row["state"]) for row in rows] == [
         (0, None),
