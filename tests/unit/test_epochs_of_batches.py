@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from tests.reference.command import tiersnap
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
 from tests.s3.segments import attempt
-from tiersnap.remote_storage.errors import SegmentChangedError, WrongLeaderEpochsError
+from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.checked_log import CheckedLog
 from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import ExitCode
@@ -28,6 +31,7 @@ from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.epoch_check import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
+from tiersnap.snapshot.repair.index_check import FoundIndexes
 
 pytestmark = pytest.mark.unit
 
@@ -162,6 +166,27 @@ def test_a_log_that_was_written_anew_is_another_one_before_its_epochs_are_wrong(
         copy_segment(store, LAYOUTS[name], unread, attempt(unread))
     assert raised.value.exit_code == ExitCode.DATA_CORRUPT
     assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("piece", [1, 70, 100, 1000])
+def test_in_pieces_of_any_size_nothing_is_handed_out_behind_the_batch_and_the_rest_is_judged_first(
+    tmp_path: Path, piece: int
+) -> None:
+    segment, *_ = planned(three_segments(tmp_path / "logs", [0] * 6, [(0, 0)]))
+    ready = segment.ready(DirectoryStore(tmp_path / "remote"))
+    wrong, good = batch(0, 1), batch(5, 0)
+    damaged = good[:-1] + bytes([good[-1] ^ 1])
+    for data, digest, error in (
+        (wrong + good, None, WrongLeaderEpochsError),
+        (wrong + good, ready.header_digest, SegmentChangedError),
+        (wrong + damaged, None, CorruptSegmentError),
+        (wrong, None, None),  # the file was cut meanwhile: the store misses bytes
+    ):
+        log, sent = CheckedLog(io.BytesIO(data), replace(ready, header_digest=digest), FoundIndexes()), 0
+        with nullcontext() if error is None else pytest.raises(error):
+            while read := log.read(piece):
+                sent += len(read)
+        assert sent < len(wrong)
 
 
 def test_the_command_says_which_offset_and_both_epochs_and_tiers_nothing_behind_it(tmp_path: Path, name: str) -> None:
