@@ -39,7 +39,7 @@ HEADER_LENGTH = _HEADER.size
 
 
 def encode(entries: np.ndarray) -> bytes:
-    """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id."""
+    """Snapshot bytes of `entries` (ENTRY_DTYPE), in ascending producer id; the last entry of each producer."""
     entries = _ascending(entries)
     # One buffer: a million entries are 46 MB, which a worker should not hold four times.
     data = bytearray(HEADER_LENGTH + ENTRY_LENGTH * entries.size)
@@ -50,7 +50,10 @@ def encode(entries: np.ndarray) -> bytes:
 
 
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
-    """Entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes.
+    """Entries (ENTRY_DTYPE, ascending producer id) of snapshot bytes, one a producer.
+
+    Of a producer that the file names more than once the last entry counts, as it does for a broker, which puts one
+    after the other into a map (ProducerStateManager.loadFromSnapshot).
 
     Raises:
         CorruptSnapshotError: as `checked`.
@@ -89,9 +92,14 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
 
 
 def _ascending(entries: np.ndarray) -> np.ndarray:
-    """By producer id, those of one id in the order in which they are; as they are where they ascend."""
+    """By producer id, the last of those of one id; as they are where they ascend."""
     ids = entries["producer_id"]
-    return entries if (ids[1:] > ids[:-1]).all() else entries.take(np.argsort(ids, kind="stable"))
+    if (ids[1:] > ids[:-1]).all():
+        return entries
+    entries = entries.take(np.argsort(ids, kind="stable"))
+    ids = entries["producer_id"]
+    is_last = np.append(ids[1:] != ids[:-1], True)
+    return entries if is_last.all() else entries.compress(is_last)
 
 
 def file_name(offset: int) -> str:

@@ -59,6 +59,18 @@ def test_one_state_is_one_file_whatever_the_order(rows: np.ndarray, random: obje
     assert snapshot_file.encode(shuffled) == snapshot_file.encode(rows)
 
 
+@given(npst.arrays(ENTRY_DTYPE, st.integers(0, 20), elements=npst.from_dtype(ENTRY_DTYPE)), st.integers(1, 5))
+def test_of_a_producer_that_is_named_twice_the_last_entry_counts_as_in_a_brokers_map(
+    rows: np.ndarray, producers: int
+) -> None:
+    rows["producer_id"] %= producers
+    body = struct.pack(">i", rows.size) + b"".join(struct.pack(">qhiqiqiq", *row) for row in rows.tolist())
+    loaded = {row[0]: row for row in rows.tolist()}
+    decoded = snapshot_file.decode(struct.pack(">hI", 1, crc32c(body)) + body)
+    assert decoded.tolist() == [loaded[producer_id] for producer_id in sorted(loaded)]
+    assert snapshot_file.decode(snapshot_file.encode(rows)).tolist() == decoded.tolist()
+
+
 @pytest.mark.parametrize("path", sorted(DATA.glob("*/logs/*/*.snapshot")), ids=lambda path: "/".join(path.parts[-4:]))
 def test_every_real_file_is_read_whole_and_written_back_with_the_same_entries(path: object) -> None:
     data = path.read_bytes()  # type: ignore[attr-defined]
