@@ -19,7 +19,6 @@ from tiersnap.snapshot.risk.sightings import Sightings
 from tiersnap.snapshot.risk.survey import OpenTransactions, Survey
 from tiersnap.snapshot.simulate.replica_state import RecentBatches, ReplicaState, data_batches
 from tiersnap.snapshot.state.partition_replay import replay_partition, snapshot_reader
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.state.trust import Comparison
 
@@ -71,8 +70,8 @@ def survey_log(
         if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
             at_end = boundary.entries
     first = partition.first_base_offset
-    if replay.log_end in (0, first) and replay.damage is None:  # there is nothing in it
-        at_end = np.empty(0, ENTRY_DTYPE)
+    if replay.log_end in (0, first) and replay.damage is None:
+        at_end = replay.entries_of_no_batches()
     examination = conclude(replay, compared)
     sizes = {offset: ref.size for offset, ref in partition.snapshots.items()}
     survey = Survey(

@@ -299,6 +299,8 @@ def _read(
             found.at_start = expiry.live(boundary.entries, boundary.max_timestamp)
         if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
             found.at_end = boundary.entries
-    if replay.log_end in (0, first) and replay.damage is None:  # there is nothing in it
-        found.at_end = np.empty(0, ENTRY_DTYPE)
+    if replay.log_end in (0, first) and replay.damage is None:
+        found.at_end = replay.entries_of_no_batches()
+        if start.entries is None and start.offset <= first:
+            found.at_start = found.at_end
     return reading, replay, found

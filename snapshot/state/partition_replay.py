@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
 from pyarrow import fs
 
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -27,6 +28,7 @@ from tiersnap.snapshot.state.carry import (
 )
 from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch
+from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.state.replay import Run, fold_segment
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
@@ -63,6 +65,16 @@ class Replay:
         """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
         self.is_watched = True
         self.unstable_from = first_open_offset if first_open_offset >= 0 else None
+
+    def entries_of_no_batches(self) -> np.ndarray:
+        """The state of a log whose files hold no batch, ENTRY_DTYPE: that of the snapshot which it begins with.
+
+        So a broker has it that loads an idle log whose segments are in remote storage alone.
+        """
+        state = self.closed_state
+        deltas = np.empty(0, DELTA_DTYPE) if state is None or state.offset != self.log_end else state.deltas
+        entries = to_entries(deltas)
+        return entries.take(np.argsort(entries["producer_id"]))
 
     def gaps(self) -> Iterator[LostOffsets]:
         """Offsets between the segments that were read, lost or not; none that the cleaner has passed."""

@@ -51,7 +51,7 @@ def replay_to_end(filesystem: fs.FileSystem, partition: Partition, *, check_crc:
     if not is_whole:
         entries = None
     elif entries is None:
-        entries = _NONE
+        entries = replay.entries_of_no_batches()
     return PartitionProducers(conclude(replay, snapshots), entries)
 
 
