@@ -16,6 +16,7 @@ side. Only `name`, `sources` and `remote` are needed:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -60,6 +61,16 @@ class Cluster:
         for key, value in lists.items():
             if isinstance(value, str) or not isinstance(value, Sequence):
                 raise UsageError(f"{VARIABLE}: {name}: {key!r} is no list", hint=_HINT)
+            if odd := [each for each in value if not _is_word(each)]:
+                raise UsageError(f"{VARIABLE}: {name}: {key!r} holds {odd[0]!r}, which is no text", hint=_HINT)
+        for key in ("name", "remote", "warehouse", "report"):
+            if not isinstance(found.get(key) or "", str):
+                raise UsageError(f"{VARIABLE}: {name}: {key!r} is {found[key]!r}, which is no text", hint=_HINT)
+        conf, apply = found.get("conf", {}), found.get("apply", True)
+        if not isinstance(conf, Mapping) or not all(isinstance(each, str | int | float) for each in conf.values()):
+            raise UsageError(f"{VARIABLE}: {name}: 'conf' is no object of texts", hint=_HINT)
+        if not isinstance(apply, bool):
+            raise UsageError(f"{VARIABLE}: {name}: 'apply' is {apply!r}: true or false, without quotes", hint=_HINT)
         return cls(
             name=str(name),
             sources=tuple(map(str, lists["sources"])),
@@ -68,8 +79,8 @@ class Cluster:
             report=str(found.get("report") or f"tiersnap-report/{name}"),
             options=tuple(map(str, lists["options"])),
             maintain=tuple(map(str, lists["maintain"])),
-            conf={str(key): str(value) for key, value in dict(found.get("conf", {})).items()},
-            apply=bool(found.get("apply", True)),
+            conf={str(key): value if isinstance(value, str) else json.dumps(value) for key, value in conf.items()},
+            apply=apply,
         )
 
     def arguments(self, until: datetime | None = None) -> list[str]:
@@ -85,6 +96,11 @@ class Cluster:
     def maintain_arguments(self) -> list[str]:
         """Words after `tiersnap maintain tables`."""
         return ["--warehouse", self.warehouse, *self.maintain, *(["--apply"] if self.apply else [])]
+
+
+def _is_word(value: object) -> bool:
+    """Whether it can stand on a command line as it is written in JSON."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def parse_clusters(found: object) -> list[Cluster]:

@@ -59,6 +59,16 @@ def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise
         ([LEAST | {"source": ["/mnt"]}], "unknown key 'source'"),
         ([{"name": "eu-1", "sources": ["/mnt"]}], "'remote' is missing"),
         ([LEAST | {"sources": "/mnt"}], "'sources' is no list"),
+        ([LEAST | {"sources": [None, 3]}], "'sources' holds None, which is no text"),
+        ([LEAST | {"options": ["--tasks", True]}], "'options' holds True, which is no text"),
+        ([LEAST | {"remote": 3}], "'remote' is 3, which is no text"),
+        ([LEAST | {"warehouse": ["/w"]}], r"'warehouse' is \['/w'\], which is no text"),
+        ([LEAST | {"apply": "false"}], "'apply' is 'false': true or false, without quotes"),
+        ([LEAST | {"apply": None}], "'apply' is None"),
+        ([LEAST | {"conf": "x"}], "'conf' is no object"),
+        ([LEAST | {"conf": ["a"]}], "'conf' is no object"),
+        ([LEAST | {"conf": None}], "'conf' is no object"),
+        ([LEAST | {"conf": {"spark.x": None}}], "'conf' is no object"),
         ([LEAST, LEAST], "two clusters have the name"),
         ([LEAST, LEAST | {"name": "b", "report": "tiersnap-report/eu-1"}], "two clusters have the report"),
     ],
@@ -67,6 +77,14 @@ def test_a_variable_that_is_wrong_is_refused_by_name(found: object, said: str) -
     with pytest.raises(UsageError, match=said) as caught:
         parse_clusters(found)
     assert caught.value.hint
+
+
+def test_numbers_and_flags_of_a_configuration_are_written_as_spark_reads_them() -> None:
+    (one,) = parse_clusters(
+        [LEAST | {"conf": {"spark.a": True, "spark.b": 4, "spark.c": "x"}, "options": ["--tasks", 8]}]
+    )
+    assert one.conf == {"spark.a": "true", "spark.b": "4", "spark.c": "x"}
+    assert one.options == ("--tasks", "8")
 
 
 def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Path) -> None:
