@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.log import log_dir
+from tiersnap.snapshot.log.file_names import LARGEST_OFFSET
 from tiersnap.snapshot.regular_file import open_regular
 
 
@@ -96,7 +97,7 @@ def identify(path: str) -> StorageFile:
         return StorageFile(path, FileKind.KRAFT_SNAPSHOT)
     if match := _KRAFT_SNAPSHOT.match(name):
         return StorageFile(path, FileKind.KRAFT_SNAPSHOT, int(match["offset"]), int(match["epoch"]))
-    if match := _NUMBERED.match(name):
+    if (match := _NUMBERED.match(name)) and int(match["number"]) <= LARGEST_OFFSET:
         return StorageFile(path, _BY_SUFFIX[match["suffix"]], int(match["number"]))
     known = ", ".join([*(f"<offset>.{suffix}" for suffix in _BY_SUFFIX), "<offset>-<epoch>.checkpoint", *_BY_NAME])
     raise UsageError(f"{path} is no Kafka storage file that tiersnap knows by its name", hint=f"known: {known}")
@@ -107,6 +108,6 @@ def next_base_offset(file: StorageFile) -> int | None:
     following = [
         int(path.stem)
         for path in Path(file.path).parent.glob("*.log")
-        if path.stem.isascii() and path.stem.isdigit() and int(path.stem) > (file.offset or 0)
+        if path.stem.isascii() and path.stem.isdigit() and (file.offset or 0) < int(path.stem) <= LARGEST_OFFSET
     ]
     return min(following, default=None)

@@ -11,14 +11,14 @@ SUFFIXES = ("log", *INDEXES, "snapshot")
 
 _NUMBERED_FILE = re.compile(rf"(?P<number>[0-9]{{20}})\.(?P<suffix>{'|'.join(SUFFIXES)})")
 _OTHER_NUMBER = re.compile(r"-?[0-9]+\.(log|snapshot)")
-_LARGEST_OFFSET = (1 << 63) - 1
+LARGEST_OFFSET = (1 << 63) - 1
 _UNFINISHED = (".cleaned", ".swap")
 
 
 def numbered_name(name: str) -> tuple[str, int] | None:
     """(suffix, offset) of `<20 digits>.<suffix>`, None for any other name."""
     match = _NUMBERED_FILE.fullmatch(name)
-    if match is None or int(match["number"]) > _LARGEST_OFFSET:
+    if match is None or int(match["number"]) > LARGEST_OFFSET:
         return None
     return match["suffix"], int(match["number"])
 

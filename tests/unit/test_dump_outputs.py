@@ -267,6 +267,10 @@ def test_a_missing_file_a_folder_and_an_unknown_name_say_what_to_do(tmp_path: Pa
         files.identify(str(tmp_path))
     assert f"tiersnap dump {tmp_path}/*" in raised.value.hint
     (tmp_path / "orders.txt").touch()
+    for name in (f"{1 << 63:020d}.log", f"{'9' * 23}.snapshot"):
+        (tmp_path / name).touch()
+        with pytest.raises(UsageError, match="by its name"):
+            files.identify(str(tmp_path / name))
     with pytest.raises(UsageError, match="by its name") as raised:
         files.identify(str(tmp_path / "orders.txt"))
     assert "leader-epoch-checkpoint" in raised.value.hint
