@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
+import shutil
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
@@ -93,7 +95,7 @@ class Stages:
     def table(self, tables: Tables, name: str) -> DataFrame:
         return self.frame(getattr(tables, name), schemas.TABLES[name])
 
-    def check_changes(self, place: str) -> DataFrame:
+    def check_changes(self, place: str | None) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
         frame = changes.partition_changes(
             self.listed, *tables, options_digest=self.options.digest(place=place), check_crc=True
@@ -232,6 +234,44 @@ def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: Spa
     assert ran.changes[0]["is_changed"]
     assert ran.changes[0]["start_offset"] is None, "from its beginning"
     assert ran.segments_tiered == 1
+
+
+def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSession, tmp_path: Path) -> None:
+    batches = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20, 30)}
+    folder = write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=40, indexes=True)
+    high_watermarks = tmp_path / "logs" / "replication-offset-checkpoint"
+    runner = Runner(tmp_path, tmp_path / "logs")
+    remote, away = Path(runner.remote), tmp_path / "away"
+
+    def check_next(*, apply: bool = True) -> Ran:
+        before = copy.deepcopy(runner.tables)
+        ran = runner(apply=apply)
+        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+        stages.check_changes(runner.store.uri if apply else None).unpersist()
+        stages.check_differences()
+        stages.check_verdicts(runner.runs)
+        stages.listed.unpersist()
+        return ran
+
+    for offset, verdicts in (
+        (25, {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 2}),
+        (40, {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}),
+    ):
+        high_watermarks.write_text(f"0\n1\norders 0 {offset}\n")
+        found = check_next()
+        assert found.verdicts == verdicts
+    remote.rename(away)
+    assert "ALREADY_TIERED" not in check_next(apply=False).verdicts
+    shutil.rmtree(remote, ignore_errors=True)
+    away.rename(remote)
+    assert check_next().verdicts == found.verdicts
+    runner.store.delete([key for key in runner.objects() if f"{20:020d}-" in key])
+    path = folder / f"{20:020d}.log"
+    before = path.stat()
+    path.write_bytes(data_batch(20, 10, 77, 0, 0))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "changed since it was decoded" in check_next().errors[0]
+    assert check_next().decoded == [("orders", 20)]
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
