@@ -25,6 +25,7 @@ from tiersnap.snapshot.spark.audit.audit import worst_first
 from tiersnap.snapshot.spark.audit.batches import newest_decode, with_sizes
 from tiersnap.snapshot.spark.discover import Discovered, discover
 from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+from tiersnap.snapshot.spark.topics import of_topics
 from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
@@ -169,9 +170,7 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
             f"{warehouse.uri}: no table {_BATCHES} in this warehouse",
             hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
         )
-    rows = newest_decode(warehouse.read(_BATCHES))
-    if settings.topic is not None:
-        rows = rows.where(F.col("topic").rlike(f"^(?:{settings.topic.pattern})$"))
+    rows = of_topics(newest_decode(warehouse.read(_BATCHES)), settings.topic)
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.spark.surveying import survey_input, surveyed
+from tiersnap.snapshot.spark.topics import of_topics
 from tiersnap.snapshot.spark.warehouse import Warehouse
 
 
@@ -47,8 +48,7 @@ def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selectio
 
 def _wanted(rows: DataFrame, selection: Selection) -> DataFrame:
     """Rows of the partitions that are selected; a topic's whole name must match."""
-    if selection.topic is not None:
-        rows = rows.where(F.col("topic").rlike(f"^(?:{selection.topic.pattern})$"))
+    rows = of_topics(rows, selection.topic)
     if selection.partitions:
         names = [f"{topic}-{number}" for topic, number in sorted(selection.partitions)]
         rows = rows.where(F.concat_ws("-", "topic", "partition").isin(names))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.spark.changes import still_there
+from tiersnap.snapshot.spark.topics import matching
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -25,13 +24,8 @@ def gone_partitions(
         sources, topics: where and what the run looked for.
     """
     known = still_there(partitions).where(F.col("log_dir").isin(list(sources))).select(*PARTITION_KEY)
-
-    def wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch.filter(pa.array(matches_topic(topic, topics) for topic in batch["topic"].to_pylist()))
-
     missing = known.join(listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_anti")
-    missing = missing.select(*PARTITION_KEY).mapInArrow(wanted, missing.select(*PARTITION_KEY).schema)
+    missing = missing.select(*PARTITION_KEY).mapInArrow(matching(topics), missing.select(*PARTITION_KEY).schema)
     values = {"kind": F.lit(str(FactKind.GONE)), "offset": F.lit(0), "part": F.lit(0), "run": F.lit(run)}
     return missing.select(
         *(

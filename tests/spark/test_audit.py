@@ -120,6 +120,12 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return {"ran": ran, "warehouse": warehouse}
 
 
+def test_topics_of_a_warehouse_are_selected_by_pythons_expressions(ran: dict[str, Any]) -> None:
+    selected = tiersnap("audit", "--warehouse", ran["warehouse"], "--topic", "(?P<name>hang)ing|(?P<other>nothing)")
+    assert selected.exit_code == 0, selected.err
+    assert {row["topic"] for row in selected.rows} == {"hanging"}
+
+
 def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_gap_and_no_duplicate(
     spark: SparkSession, ran: dict[str, Any]
 ) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = (DATA / "kafka-3.9.1" / "logs", DATA / "ledger-2.7.2" / "logs")
-TOPICS = "fenced|ledger"
+TOPICS = "(?P<python>fenced)|ledger"  # Java has no such groups
 AT = ("--now", "2026-11-21T12:45:00Z")
 # Of transactions that cross a segment's end the tables know no fate.
 UNTOLD = ("aborted", "aborted_records", "aborted_bytes", "beginning_late", "undecided")
