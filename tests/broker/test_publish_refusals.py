@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,8 +114,19 @@ def test_copying_off_with_finite_retention_is_refused_and_nothing_is_lost(settin
     assert states(site.broker, "ledger") == before
 
 
+def under_leader_epoch(epoch: int, log: bytes) -> bytes:
+    """The batches of a segment as a leader of that epoch appended them; no checksum covers it."""
+    data, position = bytearray(log), 0
+    while position < len(data):
+        struct.pack_into(">i", data, position + 12, epoch)
+        position += 12 + struct.unpack_from(">i", data, position + 8)[0]
+    return bytes(data)
+
+
 def test_leader_epochs_of_another_log_are_refused(site, publish):
     log_dir, folder = site.copy_of_log("ledger", "epochs")
+    for path in folder.glob("*.log"):
+        path.write_bytes(under_leader_epoch(99, path.read_bytes()))
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n99 0\n")
     remote = site.tier("ledger", source=log_dir, name="epochs")
     before = states(site.broker, "ledger")
