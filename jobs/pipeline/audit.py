@@ -170,7 +170,7 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
             f"{warehouse.uri}: no table {_BATCHES} in this warehouse",
             hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
         )
-    rows = of_topics(newest_decode(warehouse.read(_BATCHES)), settings.topic)
+    rows = newest_decode(of_topics(warehouse.read(_BATCHES), settings.topic))
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()

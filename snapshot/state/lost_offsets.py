@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,13 +47,25 @@ class LostOffsets:
         return f"the offsets {self.first} to {self.next - 1} are in no segment"
 
 
+def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:
+    """The offsets from a segment's end to the next one's base, lost or not; None where the cleaner has passed them.
+
+    Args:
+        first: exclusive end offset of a segment.
+        following: base offset of the next segment; None where there is none.
+    """
+    if following is None or first >= following or following <= (partition.cleaner_offset or 0):
+        return None
+    return LostOffsets(first, following)
+
+
 class LostOffsetsSearch:
     """Looks for lost offsets, gap by gap; each snapshot file is read once, however many gaps there are."""
 
     def __init__(self, partition: Partition, read_snapshot: ReadSnapshot) -> None:
-        self._cleaned_below = partition.cleaner_offset or 0
+        self._partition = partition
         # What the cleaner made of the segments below its offset left such indexes, too.
-        self._indexed = [offset for offset in partition.orphan_indexes if offset >= self._cleaned_below]
+        self._indexed = [offset for offset in partition.orphan_indexes if offset >= (partition.cleaner_offset or 0)]
         self._unread = deque(sorted(partition.snapshots))
         self._read_snapshot = read_snapshot
         # Offsets that the files tell of, ascending, and the largest file (its offset) that tells of each.
@@ -61,20 +73,15 @@ class LostOffsetsSearch:
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """The offsets from a segment's end to the next one's base, if it is proven that a segment was in them.
-
-        Args:
-            first: exclusive end offset of a segment; those of one search ascend.
-            following: base offset of the next segment; None where there is none.
-        """
-        if following is None or first >= following or following <= self._cleaned_below:
+        """What `gap_between` gives, if it is proven that a segment was in it; those of one search ascend."""
+        lost = gap_between(self._partition, first, following)
+        if lost is None:
             return None
         place = bisect_left(self._indexed, first)
-        if place < len(self._indexed) and self._indexed[place] < following:
-            return LostOffsets(first, following, self._indexed[place])
-        while self._unread and self._unread[0] < following:
+        if place < len(self._indexed) and self._indexed[place] < lost.next:
+            return replace(lost, indexed=self._indexed[place])
+        while self._unread and self._unread[0] < lost.next:
             self._unread.popleft()
-        lost = LostOffsets(first, following)
         while not self._is_told(lost):
             if not self._unread:
                 return None

@@ -27,7 +27,7 @@ from tiersnap.snapshot.state.carry import (
     carry,
 )
 from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch
+from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, to_entries
 from tiersnap.snapshot.state.replay import Run, fold_segment
 
@@ -79,11 +79,11 @@ class Replay:
     def gaps(self) -> Iterator[LostOffsets]:
         """Offsets between the segments that were read, lost or not; none that the cleaner has passed."""
         for segment in self.partition.segments:
-            end, following = self.ends.get(segment.base_offset), segment.next_base_offset
-            if end is None or following is None:
+            end = self.ends.get(segment.base_offset)
+            if end is None:
                 return
-            if end.last_offset + 1 < following and following > (self.partition.cleaner_offset or 0):
-                yield LostOffsets(end.last_offset + 1, following)
+            if gap := gap_between(self.partition, end.last_offset + 1, segment.next_base_offset):
+                yield gap
 
     @property
     def high_watermark(self) -> int | None:

@@ -13,20 +13,12 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.lost_segment_log import LEFT, NOW, SEGMENTS
 from tests.reference.pipeline import Runner
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
 
-SEGMENTS = {
-    0: [data_batch(0, 10, 1, 0, 0)],
-    10: [data_batch(10, 10, 2, 0, 0)],
-    20: [data_batch(20, 5, 2, 0, 10), data_batch(25, 5, 3, 0, 0)],  # the one that is lost
-    30: [data_batch(30, 10, 1, 0, 10)],
-    40: [data_batch(40, 5, 1, 0, 20)],
-}
-LEFT = {base: segment for base, segment in SEGMENTS.items() if base != 20}
-NOW = ("--now", "2023-11-15T00:00:00Z")
 Lose = Callable[[dict[int, bytes]], Path]
 
 
