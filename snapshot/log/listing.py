@@ -51,13 +51,21 @@ def _local(path: str) -> list[Entry]:
             name = os.fsencode(each.name).decode("utf-8", "backslashreplace")
             try:
                 status = each.stat(follow_symlinks=False)
-                # Partitions are laid to other disks by links; a file of one never is a link.
-                kind = FOLDER if each.is_dir() else kind_of(status.st_mode)
             except OSError:
                 continue
+            # Partitions are laid to other disks by links; a file of one never is a link.
+            kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
             size = 0 if kind == FOLDER else status.st_size
             entries.append(Entry(name, f"{path}/{name}", kind, size, status.st_mtime_ns))
     return entries
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one or a link to one; a link to itself is there, and is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def is_gone(filesystem: fs.FileSystem, path: str) -> bool:

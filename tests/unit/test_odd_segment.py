@@ -226,3 +226,14 @@ def test_no_other_command_dies_of_it(
     ran = tiersnap(*words.get(command, (command, logs)))
     assert_said(ran, ran.exit_code)
     assert ran.exit_code != 1
+
+
+def test_a_log_that_is_a_link_to_itself_keeps_its_place_without_any_index(tmp_path: Path) -> None:
+    segments = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20)}
+    folder = write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=30)
+    path = folder / f"{10:020d}.log"
+    path.unlink()
+    path.symlink_to(path.name)
+    ran = tiersnap("scan", tmp_path / "logs", "--segments")
+    assert_said(ran, 5, "UNREADABLE_FILE")
+    assert [row["base_offset"] for row in ran.rows] == [0, 10, 20]
