@@ -13,7 +13,7 @@ from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.spark.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.log_dir import located
 
 
@@ -51,7 +51,8 @@ def audit(
 
     One row a finding, with the offsets on both sides, the number of the rule, and a judgement: whether records are
     lost, or a broker only forgot a producer that retention or expiry took from it. Exit code 5 if any finding says
-    that records were lost or doubled, that a fenced producer wrote, or that a transaction holds what is not its own.
+    that records were lost or doubled, that a fenced producer wrote, or that a transaction holds what is not its own;
+    and where a log is damaged, for nothing is known of what lies behind.
     """
     from tiersnap.jobs.pipeline.audit import AuditSettings
     from tiersnap.jobs.pipeline.audit import audit as audit_headers
@@ -70,4 +71,4 @@ def audit(
     )
     done = audit_headers(spark.session(java_options=LONG_WORK), settings)
     show(output, done)
-    return ExitCode.DATA_CORRUPT if done.has_harm else ExitCode.OK
+    return done.exit_code

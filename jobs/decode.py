@@ -10,10 +10,10 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.units import count_of, human_bytes
+from tiersnap.snapshot.units import human_bytes
 
 
 @click.command()
@@ -39,6 +39,9 @@ def decode(
     """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.
 
     Run again, it appends what is new or has changed: of a segment that grew, the rows of the greatest `run` count.
+    Rows of segments whose batches are not in their log any more, after a truncation or a cleaner's merge, or because
+    the topic was made anew, are deleted; what retention took stays. Exit code 5 where a log is damaged: of
+    such a segment the rows end at the damage.
     """
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
@@ -46,17 +49,18 @@ def decode(
     places = tuple(located(source) for source in sources), located(warehouse)
     done = decode_batches(spark.session(), DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
-    summary = {"unread_count": done.unread_count, "unread": done.unread}
-    output.rows("decode", [row], columns=("segments", "size", "batches"), summary=summary, findings=done.findings)
-    for line in done.unread:
-        output.warn(line)
-    if done.unread_count:
-        output.warn(
-            f"{count_of(done.unread_count, 'segment has', 'segments have')} old entries or damage: tiersnap scan "
-            "LOGDIR --segments says which"
-        )
+    row["stale_segments"] = done.stale
+    output.rows(
+        "decode",
+        [row],
+        columns=("segments", "size", "batches", "stale_segments"),
+        summary=summary_of(done.damage),
+        findings=done.damage.findings,
+    )
+    for line in talk_of(done.damage):
+        output.talk(line)
     if not apply:
         output.talk("nothing was written: give --apply")
-    elif not done.segments:
+    elif not done.segments and not done.stale:
         output.talk("nothing to do: every segment is in the table as it is now")
-    return ExitCode.OK
+    return done.damage.exit_code

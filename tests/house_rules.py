@@ -31,9 +31,10 @@ _GROUPED = re.compile(r"\.applyInArrow\(")
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
     "jobs/pipeline/totals.py": "one row of sums",
+    "jobs/pipeline/damage.py": "counts by kind, and the first thousand findings",
     "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
     "jobs/pipeline/run.py": "counts by verdict, and by log directory of collected sources",
-    "jobs/pipeline/decode.py": "counts, and the first few segments with rows that end early",
+    "jobs/pipeline/decode.py": "the number of the newest decode",
     "jobs/pipeline/audit.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
     "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",

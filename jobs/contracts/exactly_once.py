@@ -41,10 +41,12 @@ SimulatedFleetWrite = row_of("SimulatedFleetWrite", SIMULATED, partitions=int)
 
 
 class AuditSummary(TypedDict):
-    """Counts of all findings, shown or not."""
+    """Counts of all findings, shown or not; `findings` of the result is what is wrong with the log directories."""
 
     findings_by_kind: dict[str, int]
     findings_by_harm: dict[str, int]
+    damage_count: NotRequired[Annotated[int, "of all; `findings` has the first thousand"]]
+    legacy_count: NotRequired[Annotated[int, "sound segments that end with entries of magic 0 or 1"]]
 
 
 class ReplicaDisagreement(TypedDict):

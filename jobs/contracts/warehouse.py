@@ -40,13 +40,14 @@ class DecodedSegments(TypedDict):
     bytes: int
     size: ForPeople
     batches: int
+    stale_segments: Annotated[int, "whose rows were deleted: their batches are not in the log any more"]
 
 
 class DecodeSummary(TypedDict):
-    """Segments whose rows end before the file does, and the first few of them by name."""
+    """What was not decoded."""
 
-    unread_count: int
-    unread: list[str]
+    damage_count: NotRequired[Annotated[int, "of all; `findings` has the first thousand"]]
+    legacy_count: NotRequired[Annotated[int, "sound segments that end with entries of magic 0 or 1"]]
 
 
 class MaintainedTable(TypedDict):

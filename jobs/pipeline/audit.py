@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.spark.failures import spoken
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.models.audit_rules import UNREAD, Harm
-from tiersnap.snapshot.spark import listing
+from tiersnap.snapshot.spark import decoding, listing, schemas
 from tiersnap.snapshot.spark.audit import partitions as of_partitions
 from tiersnap.snapshot.spark.audit.audit import audit as audit_batches
 from tiersnap.snapshot.spark.audit.audit import worst_first
-from tiersnap.snapshot.spark.audit.batches import newest_decode, with_sizes
-from tiersnap.snapshot.spark.discover import Discovered, discover
-from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+from tiersnap.snapshot.spark.audit.batches import newest_decode
+from tiersnap.snapshot.spark.batches import cut_segments, every_segment, known_segments, unread_segments
+from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.topics import of_topics
 from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
+from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
-TABLE = "audit_findings"
+FINDINGS, AUDITED = "audit_findings", "audits"
 _BATCHES = "record_batches"
+# Appends rows to a table.
+Keep = Callable[[str, DataFrame], None]
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,11 @@ class AuditSettings:
     Attributes:
         sources: log directories to decode now; empty for the table `record_batches` of `warehouse`.
         warehouse: URI of the folder with that table; None with sources.
-        to: URI of the warehouse that gets the table `audit_findings`; None writes nothing.
+        to: URI of the warehouse that gets the tables `audits` and `audit_findings`; None writes nothing.
         topic: for whole topic names; None for all.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         limit: of the findings that are shown, the worst.
+        now: ms.
     """
 
     sources: tuple[str, ...] = ()
@@ -56,6 +61,7 @@ class AuditSettings:
     limit: int = 100
     s3: S3Settings = field(default_factory=S3Settings)
     run_id: str = field(default_factory=new_run_id)
+    now: int = field(default_factory=lambda: int(time.time() * 1000))
 
 
 @dataclass
@@ -66,7 +72,8 @@ class AuditOutcome:
         rows: the worst findings, as AUDIT_FINDINGS without `run`.
         counts: how many by kind, and `harms`: by harm, of all.
         unread: findings about offsets that were not decoded.
-        findings: what is wrong with the log directories.
+        damage: what is wrong with the log directories; what lies behind it in a segment was not audited.
+        cut_segments: of a warehouse, segments whose rows end before the file did.
         unknown_partitions: of a warehouse, that no run has carried: nobody knows whether they are compacted.
     """
 
@@ -74,8 +81,9 @@ class AuditOutcome:
     counts: dict[str, int] = field(default_factory=dict)
     harms: dict[str, int] = field(default_factory=dict)
     unread: int = 0
+    cut_segments: int = 0
     unknown_partitions: int = 0
-    findings: list[str] = field(default_factory=list)
+    damage: Damage = field(default_factory=Damage)
 
     @property
     def total(self) -> int:
@@ -83,9 +91,10 @@ class AuditOutcome:
         return sum(self.counts.values())
 
     @property
-    def has_harm(self) -> bool:
-        """Whether any says that exactly-once was broken."""
-        return any(count for harm, count in self.harms.items() if harm != Harm.NONE)
+    def exit_code(self) -> ExitCode:
+        """5 where exactly-once was broken or a log is damaged, 6 where something was not read."""
+        has_harm = any(count for harm, count in self.harms.items() if harm != Harm.NONE)
+        return ExitCode.DATA_CORRUPT if has_harm or self.cut_segments else self.damage.exit_code
 
 
 def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
@@ -110,27 +119,32 @@ class _Read:
     kept: tuple[DataFrame, ...]
 
 
-def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Callable[[DataFrame], None]) -> AuditOutcome:
+def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -> AuditOutcome:
     outcome = AuditOutcome()
     read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
     expiration = settings.producer_expiration
     try:
-        with audit_batches(read.batches, read.partitions, read.segments, run=run, expiration=expiration) as findings:
-            _tell(findings.persist(), settings.limit, outcome, keep)
-            findings.unpersist()
+        with audit_batches(read.batches, read.partitions, read.segments, run=run, expiration=expiration) as audited:
+            found = audited.findings.persist()
+            _tell(found, settings.limit, outcome)
+            if outcome.total:
+                keep(FINDINGS, found)
+            # Last: whoever reads takes the newest audit of a partition for whole.
+            at = F.lit(settings.now).alias("audited_at")
+            keep(AUDITED, audited.partitions.select("*", F.lit(run).cast("long").alias("run"), at))
+            found.unpersist()
     finally:
         for each in read.kept:
             each.unpersist()
     return outcome
 
 
-def _tell(found: DataFrame, limit: int, outcome: AuditOutcome, keep: Callable[[DataFrame], None]) -> None:
+def _tell(found: DataFrame, limit: int, outcome: AuditOutcome) -> None:
     for row in found.groupBy("kind", "harm", "judgement").count().collect():
         outcome.counts[row.kind] = outcome.counts.get(row.kind, 0) + row["count"]
         outcome.harms[row.harm] = outcome.harms.get(row.harm, 0) + row["count"]
         outcome.unread += row["count"] if row.judgement == UNREAD else 0
     if outcome.total:
-        keep(found)
         names = [name for name in AUDIT_FINDINGS.names if name != "run"]
         outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
 
@@ -142,25 +156,14 @@ def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutc
             f"{uri}: a collected folder has no segments to audit",
             hint="tiersnap audit --source LOGDIR on the host where the segments lie",
         )
-    outcome.findings = [str(finding) for finding in found.findings]
     listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
-    segments = listing.listed_segments(listed)
+    wanted = every_segment(listed)
+    task = DecodeBatches(settings.check_crc, run=0)
     # Headers are a small part of a log, and are looked at several times: decode them once.
-    batches = with_sizes(_headers(spark, settings, found), segments).persist()
-    return _Read(batches, of_partitions.of_listing(listed), segments, (batches, listed))
-
-
-def _headers(spark: SparkSession, settings: AuditSettings, found: Discovered) -> DataFrame:
-    """Headers of the log directories that have a selected partition; of a damaged segment those before the damage."""
-    spark.dataSource.register(KafkaSegmentDataSource)
-    options = {"onDamage": "stop", "checkCrc": str(settings.check_crc).lower()}
-    if settings.topic is not None:
-        options["topic"] = settings.topic.pattern
-    read = [
-        spark.read.format("kafkasegment").options(**options).load(uri)
-        for uri in dict.fromkeys(log_dir for log_dir, _ in found.folders)
-    ]
-    return reduce(DataFrame.unionByName, read)
+    rows = decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]).persist()
+    unread = unread_segments(wanted, known_segments(rows))
+    outcome.damage = damage(listed, unread, check_crc=settings.check_crc).behind(found.findings)
+    return _Read(rows, of_partitions.of_listing(listed), listing.listed_segments(listed), (rows, listed))
 
 
 def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
@@ -171,6 +174,7 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
             hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
         )
     rows = newest_decode(of_topics(warehouse.read(_BATCHES), settings.topic))
+    outcome.cut_segments = cut_segments(known_segments(rows)).count()
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()
@@ -178,12 +182,13 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
 
 
 @contextmanager
-def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, Callable[[DataFrame], None]]]:
-    """The number of this audit, and what appends its findings."""
+def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, Keep]]:
+    """The number of this audit, and what appends rows to a table."""
     if settings.to is None:
-        yield 0, lambda _rows: None
+        yield 0, lambda _table, _rows: None
         return
     with only_run(settings.to, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.to, check)
-        last = warehouse.read(TABLE).agg(F.max("run").alias("run")).collect()[0].run
-        yield (last or 0) + 1, lambda rows: warehouse.append(TABLE, rows, run_id=settings.run_id)
+        runs = warehouse.read(FINDINGS).select("run").unionByName(warehouse.read(AUDITED).select("run"))
+        last = runs.agg(F.max("run").alias("run")).collect()[0].run
+        yield (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.counted import MOST_TOLD
+from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.spark import batches, decoding, listing, schemas
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.warehouse import Warehouse
@@ -52,20 +51,19 @@ class DecodeOutcome:
     Attributes:
         segments: that are new or have changed; `bytes` of their files.
         batches: rows that were appended.
-        unread: closed segments whose rows end before the file does, and `unread_count` of them all.
-        findings: what is wrong with the log directories.
+        stale: segments whose rows were deleted, or would be, because their batches are not in the log any more.
+        damage: what is wrong with the log directories, and with the segments that the table has.
     """
 
     segments: int = 0
     bytes: int = 0
     batches: int = 0
-    unread_count: int = 0
-    unread: list[str] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    stale: int = 0
+    damage: Damage = field(default_factory=Damage)
 
 
 def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
-    """Append the batch headers of the segments that the table does not have as they are now.
+    """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
 
     Raises:
         TransientError: another run is at work on the warehouse.
@@ -78,42 +76,49 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             f"{uri}: a collected folder has no segments to decode",
             hint="tiersnap collect --headers ships headers, and snapshot.spark.collected.collected_batches reads them",
         )
-    outcome = DecodeOutcome(findings=list(found.findings))
+    outcome = DecodeOutcome()
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.warehouse, check)
-        listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions())
+        listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
         known = batches.known_segments(warehouse.read(TABLE)).persist()
         wanted = batches.wanted_segments(listed, known).persist()
-        totals = wanted.agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes")).collect()[0]
-        outcome.segments, outcome.bytes = totals.segments, totals.bytes or 0
-        if settings.apply and outcome.segments:
-            run = (known.agg(F.max("known_run").alias("run")).collect()[0].run or 0) + 1
-            _append(warehouse, wanted, settings, outcome, run)
-        wanted.unpersist()
-        known.unpersist()
+        work = work_of(wanted)
+        outcome.segments, outcome.bytes = work.segments, work.bytes
+        stale = batches.stale_segments(listed, known).persist()
+        outcome.stale = stale.count()
+        looked_at, decoded = batches.every_segment(listed), known
+        if not settings.apply:
+            looked_at = looked_at.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
+        elif outcome.segments:
+            mine = _append(warehouse, wanted, work, settings, outcome, 1 + _last_run(known))
+            before = known.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
+            decoded = before.unionByName(batches.known_segments(mine))
+        if settings.apply and outcome.stale:
+            gone = stale.withColumnRenamed("base_offset", "segment_base_offset")
+            warehouse.delete(TABLE, batches.SEGMENT_OF_BATCH, gone)
+        unread = batches.unread_segments(looked_at, decoded)
+        outcome.damage = damage(listed, unread, check_crc=settings.check_crc).behind(found.findings)
+        for kept in (stale, wanted, known, listed):
+            kept.unpersist()
     return outcome
 
 
+def _last_run(known: DataFrame) -> int:
+    """Number of the newest decode in the table, 0 before the first."""
+    return int(known.agg(F.max("known_run").alias("run")).collect()[0].run or 0)
+
+
 def _append(
-    warehouse: Warehouse, wanted: DataFrame, settings: DecodeSettings, outcome: DecodeOutcome, run: int
-) -> None:
-    weight = outcome.bytes + outcome.segments * decoding.SEGMENT_OVERHEAD_BYTES
-    bytes_each = decoding.task_bytes(weight)
-    rows = decoding.decode(
-        wanted,
-        DecodeBatches(settings.check_crc, run),
-        tasks=max(1, -(-weight // bytes_each)),
-        bytes_each=bytes_each,
-        schema=schemas.TABLES[TABLE],
-    )
+    warehouse: Warehouse,
+    wanted: DataFrame,
+    work: decoding.Work,
+    settings: DecodeSettings,
+    outcome: DecodeOutcome,
+    run: int,
+) -> DataFrame:
+    """Append the headers of `wanted`; gives the rows of the table that came of it."""
+    rows = decoding.decode(wanted, DecodeBatches(settings.check_crc, run), work, schema=schemas.TABLES[TABLE])
     warehouse.append(TABLE, rows, run_id=settings.run_id)
     mine = warehouse.read(TABLE).where(F.col("run") == run)
     outcome.batches = mine.count()
-    unread = batches.unread_ends(wanted, mine).persist()
-    outcome.unread_count = unread.count()
-    outcome.unread = [
-        f"{row.log_dir}/{row.topic}-{row.partition}/{row.base_offset:020d}.log: rows end at byte {row.read_bytes} of "
-        f"{row.size_bytes}"
-        for row in unread.orderBy(*SEGMENT_KEY).limit(MOST_TOLD).collect()
-    ]
-    unread.unpersist()
+    return mine

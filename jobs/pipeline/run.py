@@ -197,14 +197,9 @@ class _Run:
         if not totals.decode_count:
             self._talk("decoded nothing: no segment is new or has changed")
             return False
-        weight = totals.decode_bytes + totals.decode_count * decoding.SEGMENT_OVERHEAD_BYTES
-        bytes_each = decoding.task_bytes(weight)
-        rows = decoding.decode(
-            decoding.wanted_segments(changed),
-            DecodeSegments(self._settings.check_crc, self._number),
-            tasks=max(1, -(-weight // bytes_each)),
-            bytes_each=bytes_each,
-        )
+        task = DecodeSegments(self._settings.check_crc, self._number)
+        work = decoding.Work(totals.decode_count, totals.decode_bytes)
+        rows = decoding.decode(decoding.wanted_segments(changed), task, work)
         if totals.retry_count == totals.decode_count:
             rows = rows.persist()  # no version for what is as it was
             if rows.isEmpty():

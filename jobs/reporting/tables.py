@@ -18,13 +18,14 @@ from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,
     FAILOVER_COLUMNS,
     FAILOVER_KINDS,
-    audit_of_table,
+    audit_of_tables,
     failover_of,
 )
 from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
+    PARTITION_KEY,
     PARTITIONS,
     READINESS,
     RUNS,
@@ -145,11 +146,11 @@ def failover(warehouse: str) -> Failover:
 
 def audit(warehouse: str) -> Audit | None:
     """What `tiersnap audit --to` last found in each partition; None before the first."""
-    found = _open(warehouse, AUDIT_TABLE)
+    found, audits = _open(warehouse, AUDIT_TABLE), read_table(warehouse, "audits", [*PARTITION_KEY, "run"])
     if found is None:
-        return None
+        return audit_of_tables(TABLES[AUDIT_TABLE].empty_table(), audits) if audits.num_rows else None
     names = [name for name in AUDIT_COLUMNS if name in _schema(found).names]
-    return audit_of_table(_rows(f"{warehouse}/{AUDIT_TABLE}", found, names, None))
+    return audit_of_tables(_rows(f"{warehouse}/{AUDIT_TABLE}", found, names, None), audits)
 
 
 def copies(warehouse: str) -> list[Row]:

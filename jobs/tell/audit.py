@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -18,22 +19,27 @@ _COLUMNS = (
 
 def show(output: Output, done: AuditOutcome) -> None:
     """The result."""
-    summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms}
-    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary)
-    for line in done.findings:
-        output.warn(line)
-    for line in _talk(done.total, len(done.rows), done.unread, done.unknown_partitions):
+    summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms, **summary_of(done.damage)}
+    damage = done.damage
+    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary, findings=damage.findings)
+    for line in (*talk_of(damage), *_talk(done)):
         output.talk(line)
 
 
-def _talk(total: int, shown: int, unread: int, unknown: int) -> list[str]:
-    lines = ["no findings"] if not total else []
+def _talk(done: AuditOutcome) -> list[str]:
+    total, shown, unread, unknown = done.total, len(done.rows), done.unread, done.unknown_partitions
+    lines = ["no findings"] if not (total or done.damage.counts or done.cut_segments) else []
     if total > shown:
         lines.append(f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI keeps them")
     if unread:
         lines.append(
             f"{count_of(unread, 'finding lies', 'findings lie')} where nothing was decoded: tiersnap scan LOGDIR "
             "--segments says why"
+        )
+    if done.cut_segments:
+        lines.append(
+            f"{count_of(done.cut_segments, 'segment was', 'segments were')} decoded in part, nothing is known of what "
+            "lies behind: tiersnap decode --source LOGDIR says why"
         )
     if unknown:
         lines.append(

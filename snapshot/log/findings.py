@@ -77,7 +77,12 @@ def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
 
 def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
     """5 for damage, 6 for what is not here or may not be read, 0 without findings."""
-    kinds = {finding.kind for finding in findings}
-    if kinds - _NOT_DAMAGED:
+    return exit_code_of_kinds(finding.kind for finding in findings)
+
+
+def exit_code_of_kinds(kinds: Iterable[FindingKind]) -> ExitCode:
+    """The same, of what was found at least once."""
+    found = set(kinds)
+    if found - _NOT_DAMAGED:
         return ExitCode.DATA_CORRUPT
-    return ExitCode.PARTIAL if kinds else ExitCode.OK
+    return ExitCode.PARTIAL if found else ExitCode.OK

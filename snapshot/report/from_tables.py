@@ -24,7 +24,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings; a table of an earlier version may lack some.
-AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", "run")))
+AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (
@@ -52,15 +52,16 @@ def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
     return NewestSnapshot(*key, newest["offset"], newest["found"], lacking, differing, unexplained, newest["says"])
 
 
-def audit_of_table(table: pa.Table) -> Audit:
-    """The newest audit of each partition, of columns of AUDIT_COLUMNS.
+def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
+    """The newest audit of each partition in a log directory.
 
     An audit of one topic says nothing of the others, so the findings that an earlier one had there stay.
+
+    Args:
+        findings: columns of AUDIT_COLUMNS.
+        audits: PARTITION_KEY and `run` of the table `audits`; of an earlier version there are no rows.
     """
-    if "run" in table.schema.names and table.num_rows:
-        newest = table.group_by(["topic", "partition"]).aggregate([("run", "max")])
-        joined = table.join(newest, keys=["topic", "partition"], join_type="inner")
-        table = joined.filter(pc.equal(joined["run"], joined["run_max"])).drop_columns("run_max")
+    table = _newest(findings, audits)
     for name in _AUDIT_KEY:
         if name not in table.schema.names:
             table = table.append_column(name, pa.repeat("", table.num_rows))
@@ -72,3 +73,14 @@ def audit_of_table(table: pa.Table) -> Audit:
     parts = (table.filter(which).slice(0, MOST_ROWS) for which in (is_harmful, pc.invert(is_harmful)))
     worst = pa.concat_tables(parts)
     return audit_of(counts, worst.to_pylist())
+
+
+def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
+    key = [name for name in PARTITION_KEY if name in findings.schema.names]
+    if "run" not in findings.schema.names or not findings.num_rows:
+        return findings
+    tables = (table.select([*key, "run"]) for table in (findings, audits))
+    looked = pa.concat_tables(tables, promote_options="permissive")
+    newest = looked.group_by(key).aggregate([("run", "max")])
+    joined = findings.join(newest, keys=key, join_type="inner")
+    return joined.filter(pc.equal(joined["run"], joined["run_max"])).drop_columns("run_max")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,17 +31,33 @@ def wanted_segments(changes: DataFrame) -> DataFrame:
     return rows.select(*schemas.WANTED.names)
 
 
-def task_bytes(total: int) -> int:
-    """Bytes that one task should read, of `total`."""
-    return min(max(total // _FEW_TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
+@dataclass(frozen=True)
+class Work:
+    """How much there is to read; its weight is spread evenly over tasks."""
+
+    segments: int
+    bytes: int
+
+    @property
+    def _weight(self) -> int:
+        return self.bytes + self.segments * SEGMENT_OVERHEAD_BYTES
+
+    @property
+    def task_bytes(self) -> int:
+        """Bytes that one task should read."""
+        return min(max(self._weight // _FEW_TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
+
+    @property
+    def tasks(self) -> int:
+        """How many there should be."""
+        return max(1, -(-self._weight // self.task_bytes))
 
 
 def decode(
     wanted: DataFrame,
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    work: Work,
     *,
-    tasks: int,
-    bytes_each: int,
     schema: StructType = schemas.SEGMENTS,
 ) -> DataFrame:
     """WANTED -> rows of `schema`, by tasks.DecodeSegments or tasks.DecodeBatches.
@@ -50,13 +67,13 @@ def decode(
     before = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     bytes_to_read = F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
     weight = F.sum(bytes_to_read + SEGMENT_OVERHEAD_BYTES).over(before)
-    packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / bytes_each).cast("long"))
+    packed = wanted.withColumn("_pack", (weight * _PACKS_PER_TASK / work.task_bytes).cast("long"))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(iter(batches))
 
     return (
-        packed.repartition(tasks, *PARTITION_KEY, "_pack")
+        packed.repartition(work.tasks, *PARTITION_KEY, "_pack")
         .sortWithinPartitions(*PARTITION_KEY, "base_offset")
         .select(*schemas.WANTED.names)
         .mapInArrow(run, schema)

@@ -41,7 +41,7 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
     found = Discovered([], [], {}, {}, {})
-    names = list(sources)
+    names = list(dict.fromkeys(sources))
     for uri in names:
         source = open_source(uri)
         found.findings.extend(source.findings)

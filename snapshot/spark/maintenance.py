@@ -118,8 +118,7 @@ def _one(
     if apply:
         warehouse.may_commit()
         if superseded:
-            same = " and ".join(f"t.{name} = d.{name}" for name in key)
-            delta.alias("t").merge(doomed.alias("d"), same).whenMatchedDelete().execute()
+            warehouse.delete(table, key, doomed)
         delta.optimize().executeCompaction()
         with _few_listing_tasks(warehouse.spark):
             delta.vacuum(vacuum_after_hours)

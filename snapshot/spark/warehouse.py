@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -107,6 +108,15 @@ class Warehouse:
         self._known[table] = True
         self.commits += 1
         _log.info("committed to %s", self.path(table))
+
+    def delete(self, table: str, key: Sequence[str], doomed: DataFrame) -> None:
+        """Commit one version without the rows that have a key of `doomed`, whose keys are distinct and not null."""
+        self.may_commit()
+        same = " and ".join(f"t.{name} = d.{name}" for name in key)
+        delta = DeltaTable.forPath(self.spark, self.path(table))
+        delta.alias("t").merge(doomed.alias("d"), same).whenMatchedDelete().execute()
+        self.commits += 1
+        _log.info("deleted from %s", self.path(table))
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

@@ -5,11 +5,13 @@
     remote_log_segments  KIP-405 states of remote segments: those of our copies, and those that were found
     runs                 one row a run that changed something
     record_batches       headers of batches, written by `tiersnap decode` alone
-    audit_findings       what `tiersnap audit --to` found in them
+    audits               which partitions `tiersnap audit --to` looked at, and how far
+    audit_findings       what it found in them
 
-All are only appended to. `run` is the number of the run that wrote a row, ascending; of the rows with one key those
-with the greatest count. Offsets named `next_...` and `..._end_offset` are exclusive; times are epoch milliseconds
-unless named `_ns`. No array grows with segments or producers: deltas lie in parts of at most PART_DELTAS.
+All are only appended to, but for stale rows of record_batches. `run` is the number of the run that wrote a row,
+ascending; of the rows with one key those with the greatest count. Offsets named `next_...` and `..._end_offset` are
+exclusive; times are epoch milliseconds unless named `_ns`. No array grows with segments or producers: deltas lie in
+parts of at most PART_DELTAS.
 """
 
 from __future__ import annotations
@@ -201,7 +203,17 @@ RECORD_BATCHES_TABLE = pa.schema(
     ]
 )
 
-# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` numbers the audits of this table. Offsets
+# A row for each partition that an audit looked at, also where it found nothing. `run` numbers the audits.
+AUDITS = _schema(
+    *_PARTITION,
+    ("run", _LONG),
+    ("audited_at", _LONG),
+    ("batches", _LONG),
+    ("first_offset?", _LONG),  # of the first batch, and inclusive of the last; null where there is none
+    ("last_offset?", _LONG),
+)
+
+# What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS. Offsets
 # and sequences are inclusive; `before_…` is the batch (or marker) before it that the finding is about.
 AUDIT_FINDINGS = _schema(
     *_PARTITION,
@@ -278,5 +290,6 @@ TABLES = {
     "remote_log_segments": REMOTE_LOG_SEGMENTS,
     "runs": RUNS,
     "record_batches": RECORD_BATCHES_TABLE,
+    "audits": AUDITS,
     "audit_findings": AUDIT_FINDINGS,
 }

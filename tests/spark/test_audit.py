@@ -71,8 +71,8 @@ def _found(spark: SparkSession, logs: dict[Any, AuditedLog], more: list[dict[str
         spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
         for each, schema in ((rows, _BATCHES), (known + more, _PARTITIONS), (listed, _SEGMENTS))
     )
-    with audit(*frames, run=1, expiration=EXPIRATION) as findings:
-        return findings.collect()
+    with audit(*frames, run=1, expiration=EXPIRATION) as audited:
+        return audited.findings.collect()
 
 
 @pytest.fixture(scope="module")

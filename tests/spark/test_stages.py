@@ -106,7 +106,7 @@ class Stages:
 
     def check_decodes(self, changed: DataFrame) -> None:
         task = DecodeSegments(check_crc=True, run=self.number)
-        frame = decoding.decode(decoding.wanted_segments(changed), task, tasks=2, bytes_each=1 << 20)
+        frame = decoding.decode(decoding.wanted_segments(changed), task, decoding.Work(segments=8, bytes=1 << 30))
         expected = [row for row in self.after.segments if row["run"] == self.number]
         assert collected(frame, schemas.SEGMENTS) == plain(expected, schemas.SEGMENTS)
 

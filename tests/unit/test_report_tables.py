@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tables.remote_log_segments import STATES, newest_states, unneeded
-from tiersnap.snapshot.tables.schemas import PARTITIONS, REMOTE_LOG_SEGMENTS
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, AUDITS, PARTITIONS, REMOTE_LOG_SEGMENTS
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
@@ -156,6 +156,34 @@ def test_the_page_of_a_warehouse_answers_all_three_questions(tmp_path: Path) -> 
     # Each of them equals the log: tests/data says so of every snapshot that Kafka left in these logs.
     assert set(found["compared"]) == {"MATCHES"}
     assert sum(found["compared"].values()) > 10
+
+
+def test_what_a_later_audit_of_the_same_log_did_not_find_again_is_not_shown(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path / "tables", 1)
+    finding = {"kind": "GAP", "rule": "3.1", "judgement": "HOLE", "harm": "LOSS", "batches": 1, "run": 1}
+    places = [
+        {"log_dir": f"/{name}", "topic": name[0], "partition": 0} for name in ("mended", "wrong", "west", "other")
+    ]
+    write_deltalake(
+        warehouse / "audit_findings",
+        pa.Table.from_pylist([{**finding, **place} for place in places], schema=AUDIT_FINDINGS),
+    )
+    looked = [{"run": 2, "audited_at": NOW, "batches": 1, **place} for place in places if place["log_dir"] != "/west"]
+    write_deltalake(
+        warehouse / "audits", pa.Table.from_pylist([row for row in looked if row["topic"] != "o"], schema=AUDITS)
+    )
+    again = {**finding, **places[1], "run": 2}
+    write_deltalake(warehouse / "audit_findings", pa.Table.from_pylist([again], schema=AUDIT_FINDINGS), mode="append")
+    assert tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page").exit_code == 0
+    # One was found again; of one only another replica was looked at since, and of one nothing was.
+    assert "3 findings of records lost" in (tmp_path / "page" / "lost.html").read_text()
+    write_deltalake(
+        warehouse / "audits",
+        pa.Table.from_pylist([{**row, **place, "run": 3} for row in looked[:1] for place in places], schema=AUDITS),
+        mode="append",
+    )
+    tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page")
+    assert "found nothing lost and nothing doubled" in (tmp_path / "page" / "lost.html").read_text()
 
 
 def test_a_warehouse_without_an_audit_says_which_command_makes_one(tmp_path: Path) -> None:

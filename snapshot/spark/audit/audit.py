@@ -1,9 +1,10 @@
-"""The audit as a whole: batches and what is known of their partitions -> AUDIT_FINDINGS."""
+"""The audit as a whole: batches and what is known of their partitions -> AUDIT_FINDINGS, AUDITS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -19,22 +20,35 @@ from tiersnap.snapshot.spark.audit.partitions import log_starts_that_went_back
 from tiersnap.snapshot.spark.audit.producers import producers
 from tiersnap.snapshot.spark.audit.relations import relations
 from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What one audit says.
+
+    Attributes:
+        findings: AUDIT_FINDINGS rows, in no order.
+        partitions: PARTITION_KEY of each that was looked at, `batches`, `first_offset` and `last_offset` (inclusive),
+            both null where there is no batch.
+    """
+
+    findings: DataFrame
+    partitions: DataFrame
 
 
 @contextmanager
 def audit(
     batches: DataFrame, partitions: DataFrame, listed: DataFrame, *, run: int, expiration: int | None
-) -> Iterator[DataFrame]:
-    """Audit batch headers; gives the findings, which stay good for as long as the context is open.
+) -> Iterator[Audited]:
+    """Audit batch headers; gives what was found, which stays good for as long as the context is open.
 
     Args:
-        batches: rows of `record_batches` (one decode a segment), or of `kafkasegment` with `segment_size_bytes`.
+        batches: rows of `record_batches`, one decode a segment.
         partitions: rows of audit.partitions, one for each partition of `batches`.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
         run: number of the audit.
         expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
-    Yields:
-        AUDIT_FINDINGS rows, in no order.
     """
     rows = audited(batches)
     # One row a producer and one a segment: they are asked several times, the batches once.
@@ -48,10 +62,20 @@ def audit(
         log_starts_that_went_back(partitions),
     )
     try:
-        yield judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+        found = judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+        yield Audited(found, _extents(sums, partitions))
     finally:
         for kept in (along, sums, torn):
             kept.unpersist()
+
+
+def _extents(sums: DataFrame, partitions: DataFrame) -> DataFrame:
+    extents = sums.groupBy(*PARTITION_KEY).agg(
+        F.sum("batches").alias("batches"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+    )
+    return partitions.select(*PARTITION_KEY).join(extents, on=list(PARTITION_KEY), how="left").fillna(0, ["batches"])
 
 
 def offset_gaps(holes: DataFrame) -> DataFrame:

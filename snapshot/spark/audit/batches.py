@@ -1,4 +1,4 @@
-"""What an audit reads: rows of `record_batches` or of `kafkasegment`, with what the rules speak of as columns."""
+"""What an audit reads: rows of `record_batches`, with what the rules speak of as columns."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ def newest_decode(record_batches: DataFrame) -> DataFrame:
         *PARTITION_KEY, F.col("base_offset").alias("segment_base_offset"), F.col("known_run").alias("run")
     )
     return record_batches.join(F.broadcast(known), on=[*SEGMENT_OF_BATCH, "run"], how="left_semi")
-
-
-def with_sizes(batches: DataFrame, listed_segments: DataFrame) -> DataFrame:
-    """Rows of `kafkasegment` with `segment_size_bytes`, as `record_batches` has it; of listing.listed_segments."""
-    sizes = listed_segments.select(
-        *PARTITION_KEY,
-        F.col("base_offset").alias("segment_base_offset"),
-        F.col("size_bytes").alias("segment_size_bytes"),
-    )
-    return batches.join(F.broadcast(sizes), on=list(SEGMENT_OF_BATCH), how="left")
 
 
 def audited(batches: DataFrame) -> DataFrame:

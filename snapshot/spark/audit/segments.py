@@ -13,11 +13,12 @@ HOLE = (*PARTITION_KEY, "hole_start", "hole_end", "is_unread")
 
 
 def segment_sums(batches: DataFrame) -> DataFrame:
-    """Rows of `batches.audited` -> one row a segment: first and last offset, how many it holds, and its bytes."""
+    """Rows of `batches.audited` -> one row a segment: first and last offset, how many it holds, batches, bytes."""
     return batches.groupBy(*SEGMENT_OF_BATCH).agg(
         F.min("base_offset").alias("first_offset"),
         F.max("last_offset").alias("last_offset"),
         F.sum("length").alias("offsets"),
+        F.count("*").alias("batches"),
         F.min("position").alias("first_position"),
         F.max("end_position").alias("end_position"),
         F.max("segment_size_bytes").alias("size_bytes"),
