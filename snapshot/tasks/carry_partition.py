@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import Segment, resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.lost_offsets import LostOffsets
-from tiersnap.snapshot.state.partition_replay import Replay, may_be_stored, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FactKind,
@@ -50,7 +46,8 @@ from tiersnap.snapshot.tasks.remote_start import (
     read_entries,
     start_state,
 )
-from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
+from tiersnap.snapshot.tasks.snapshot_sink import SnapshotSink
+from tiersnap.snapshot.tasks.store_boundary import BoundaryStore, of_stored
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
 
@@ -99,23 +96,25 @@ class _Carry:
         self._key = {name: listed[name] for name in PARTITION_KEY}
         self._source, path = resolve(listed["log_dir"])
         self._partition = from_row(path.rstrip("/"), listed)
-        # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
-        self._is_never_tiered = bool(never_tiered_reason(self._partition))
         self._bases = {segment.base_offset for segment in self._partition.segments}
         self._largest_timestamps = {each["base_offset"]: each["largest_timestamp"] for each in listed["segments"]}
         self._snapshot_file = snapshot_reader(self._source, self._partition)
         self._boundaries: dict[int, Row] = {}
-        self._stored: list[StoredSnapshot] = []
         self._errors: list[TiersnapError] = []
         self._file_bytes: int | None = None
         self._file_crc: int | None = None
         self._not_read: str | None = None
         self._unread_count = 0
-        self._gaps: Callable[[], Iterable[LostOffsets]] = tuple
         # Nobody could look whether the log goes back further than its files.
         self._is_blind = listed["remote_error"] is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listed["copies"] or ())
-        self._sink = None if self._is_blind else task.sink
+        self._store = None if self._is_blind or task.sink is None else self._store_in(task.sink)
+
+    def _store_in(self, sink: SnapshotSink) -> BoundaryStore:
+        task = self._task
+        return BoundaryStore(
+            sink, self._partition, self._listed, task.options, now=task.now, away=task.away, errors=self._errors
+        )
 
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
@@ -138,11 +137,13 @@ class _Carry:
             is_continued=self._is_continued,
             copy=copy,
         )
-        self._gaps = replay.gaps
+        if self._store is not None:
+            self._store.gaps = replay.gaps
         for boundary in boundaries:
             self._settle(boundary)
         self._note_vanished(replay)
-        self._commit()
+        if self._store is not None:
+            self._store.commit()
         examination = conclude(replay, {offset: to_comparison(row) for offset, row in self._boundaries.items()})
         yield from self._carried(examination)
         yield from self._boundaries.values()
@@ -276,7 +277,7 @@ class _Carry:
         return data
 
     def _settle(self, boundary: Boundary) -> None:
-        """Write the boundary's snapshot if it is wanted, and remember what was found."""
+        """Remember what was found at the boundary, and what was stored of it."""
         row = self._fact(
             FactKind.BOUNDARY,
             offset=boundary.offset,
@@ -288,54 +289,8 @@ class _Carry:
             provenance=str(boundary.provenance),
             folded_from=boundary.folded_from,
         )
-        self._boundaries[boundary.offset] = row
-        found = boundary.found.verdict(self._task.now, self._task.options.producer_expiration)
-        if self._sink is None or not self._is_wanted(boundary.offset, found, boundary.provenance):
-            return
-        if self._task.away:
-            if not self._errors:
-                message = f"not written, as remote storage does not answer: {self._task.away[0]}"
-                self._errors.append(TransientError(message, at=f" {boundary.offset}"))
-            return
-        options = self._task.options
-        expiry = Expiry(options.expiration, self._task.now, options.as_of)
-        entries = expiry.live(boundary.entries, boundary.max_timestamp)
-        snapshot = SnapshotObject(
-            self._listed["topic"],
-            self._listed["topic_id"],
-            self._listed["partition"],
-            self._listed["cluster_id"],
-            boundary.offset,
-            snapshot_file.encode(entries),
-            row["provenance"],
-            boundary.folded_from,
-            int(entries.size),
-            self._gaps,
-        )
-        try:
-            stored = self._sink.put(snapshot)
-        except TiersnapError as error:
-            error.attrs["at"] = f" {boundary.offset}"
-            self._errors.append(error)
-            if isinstance(error, TransientError):
-                self._task.away.append(error.message)
-            return
-        row |= {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
-        if stored.is_new:
-            row["written_by"] = self._task.run
-        self._stored.append(stored)
-
-    def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
-        options = self._task.options
-        if not may_be_stored(self._partition, offset) or provenance.lacks_start:
-            return False
-        if options.every_boundary:
-            return True
-        if offset not in self._bases or self._is_never_tiered:
-            return False
-        return found is SnapshotVerdict.MISSING or (
-            options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
-        )
+        stored = None if self._store is None else self._store.put(boundary)
+        self._boundaries[boundary.offset] = row if stored is None else row | of_stored(stored, self._task.run)
 
     def _note_vanished(self, replay: Replay) -> None:
         """Retention deletes segments at any time: one that went after it was listed is no damage but bad luck."""
@@ -347,20 +302,10 @@ class _Carry:
                 if is_gone(self._source, path):
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 
-    def _commit(self) -> None:
-        if self._sink is None or not self._stored or self._task.away:
-            return
-        try:
-            self._sink.commit(self._listed["topic"], self._listed["topic_id"], self._listed["partition"], self._stored)
-        except TiersnapError as error:
-            error.attrs["at"] = ""
-            self._errors.append(error)
-
     def _carried(self, examination: Examination) -> Iterator[Row]:
         may_get_start = examination.replay.lacks_start and self._unread_count > 0
         is_finished = not (self._errors or self._is_blind or may_get_start)
-        sink = self._sink
-        digest = self._task.options.digest(place=None if sink is None else sink.uri)
+        digest = self._task.options.digest(place=None if self._store is None else self._store.uri)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
         state = examination.replay.closed_state if is_finished and not self._unread_count else None
         chains = {segment["base_offset"]: segment["chain"] for segment in self._listed["segments"]}

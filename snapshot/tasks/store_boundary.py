@@ -1,0 +1,130 @@
+"""The snapshots of one partition's boundaries into object storage: which are wanted, and what became of each.
+
+Where a store does not answer, no boundary is asked of it again: each would wait for its time-outs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.gate.topics import never_tiered_reason
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.carry import Boundary
+from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.lost_offsets import LostOffsets
+from tiersnap.snapshot.state.partition_replay import may_be_stored
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.tables.facts import Row
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot
+
+
+class BoundaryStore:
+    """Stores the boundaries of one partition, and says in a manifest what it stored.
+
+    Attributes:
+        errors: what went wrong, in order; each says in its attribute `at` where.
+        gaps: gives the offsets that are in no segment, once the replay knows them.
+    """
+
+    def __init__(
+        self,
+        sink: SnapshotSink,
+        partition: Partition,
+        listed: Mapping[str, Any],
+        options: CarryOptions,
+        *,
+        now: int,
+        away: list[str],
+        errors: list[TiersnapError],
+    ) -> None:
+        """Begin with a partition.
+
+        Args:
+            now: ms.
+            away: what a sink said that does not answer, of all partitions; see CarryPartition.
+            errors: of the partition; what goes wrong is added.
+        """
+        self._sink, self._partition, self._listed, self._options = sink, partition, listed, options
+        self._now, self._away, self.errors = now, away, errors
+        # Nothing of a compacted topic is ever tiered, so nobody waits for its snapshots.
+        self._is_never_tiered = bool(never_tiered_reason(partition))
+        self._bases: Collection[int] = {segment.base_offset for segment in partition.segments}
+        self._stored: list[StoredSnapshot] = []
+        self.gaps: Callable[[], Iterable[LostOffsets]] = tuple
+
+    @property
+    def uri(self) -> str:
+        """The place, one name for one place."""
+        return self._sink.uri
+
+    def put(self, boundary: Boundary) -> StoredSnapshot | None:
+        """Store the boundary's snapshot if it is wanted; what is there then, None where nothing was stored."""
+        found = boundary.found.verdict(self._now, self._options.producer_expiration)
+        if not self._is_wanted(boundary.offset, found, boundary.provenance):
+            return None
+        if self._away:
+            if not self.errors:
+                message = f"not written, as remote storage does not answer: {self._away[0]}"
+                self.errors.append(TransientError(message, at=f" {boundary.offset}"))
+            return None
+        try:
+            stored = self._sink.put(self._object(boundary))
+        except TiersnapError as error:
+            error.attrs["at"] = f" {boundary.offset}"
+            self.errors.append(error)
+            if isinstance(error, TransientError):
+                self._away.append(error.message)
+            return None
+        self._stored.append(stored)
+        return stored
+
+    def commit(self) -> None:
+        """Say in a manifest what was stored."""
+        if not self._stored or self._away:
+            return
+        listed = self._listed
+        try:
+            self._sink.commit(listed["topic"], listed["topic_id"], listed["partition"], self._stored)
+        except TiersnapError as error:
+            error.attrs["at"] = ""
+            self.errors.append(error)
+
+    def _object(self, boundary: Boundary) -> SnapshotObject:
+        expiry = Expiry(self._options.expiration, self._now, self._options.as_of)
+        entries = expiry.live(boundary.entries, boundary.max_timestamp)
+        return SnapshotObject(
+            self._listed["topic"],
+            self._listed["topic_id"],
+            self._listed["partition"],
+            self._listed["cluster_id"],
+            boundary.offset,
+            snapshot_file.encode(entries),
+            str(boundary.provenance),
+            boundary.folded_from,
+            int(entries.size),
+            self.gaps,
+        )
+
+    def _is_wanted(self, offset: int, found: SnapshotVerdict, provenance: Provenance) -> bool:
+        options = self._options
+        if not may_be_stored(self._partition, offset) or provenance.lacks_start:
+            return False
+        if options.every_boundary:
+            return True
+        if offset not in self._bases or self._is_never_tiered:
+            return False
+        return found is SnapshotVerdict.MISSING or (
+            options.replace and found in (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
+        )
+
+
+def of_stored(stored: StoredSnapshot, run: int) -> Row:
+    """What the row of a boundary says of its object; `run` is the number of the run that asked."""
+    row: Row = {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
+    if stored.is_new:
+        row["written_by"] = run
+    return row
