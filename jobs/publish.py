@@ -14,7 +14,7 @@ from tiersnap.jobs.tell.publish import show
 from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.publish import exit_code_of, plan_segments_of, publish_plans
+from tiersnap.remote_storage.cluster.publish import exit_code_of, plan_finished, publish_plans
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.stores.open_store import open_existing_store
@@ -55,7 +55,7 @@ def publish(
     that is not there. Run again, it publishes nothing twice; killed anywhere, the next run completes what is there.
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
-    before a segment are not in remote storage, or if a segment's leader epochs are not in the partition's lineage.
+    before a segment are not in remote storage, if its leader epochs are not in the lineage, or expire's record damaged.
 
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
     be off (remote.log.copy.disable), and retention endless as long as it is. A stuck copier is freed by tiersnap
@@ -63,13 +63,13 @@ def publish(
     """
     metadata_topic = MetadataTopic.of(cluster)
     store = open_existing_store(remote, s3)
-    segments = finished_segments(store, layout, lambda name: matches_topic(name, topic))
-    if not segments:
+    finished = finished_segments(store, layout, lambda name: matches_topic(name, topic))
+    if not finished.segments and not finished.damaged:
         raise SourceNotFoundError(
             f"{remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    plans = plan_segments_of(cluster, metadata_topic, segments, log_dirs, Records(store))
+    plans = plan_finished(cluster, metadata_topic, finished, log_dirs, Records(store))
     published = publish_plans(metadata_topic, plans, broker_id) if apply else 0
-    show(output, plans, metadata_topic, segments=len(segments), published=published, applied=apply)
+    show(output, plans, metadata_topic, segments=len(finished.segments), published=published, applied=apply)
     return exit_code_of(plans)

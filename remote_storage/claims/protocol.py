@@ -152,11 +152,23 @@ def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) ->
 
 def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
     """Segments of a partition that have a claim, by base offset; listed, without a look into the claims."""
+    for found in list_beside_claims(store, keys, partition):
+        if isinstance(found, ClaimedSegment):
+            yield found
+
+
+def list_beside_claims(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition
+) -> Iterator[ClaimedSegment | KeyKind]:
+    """What lies beside the claims of a partition: the claimed segments, by base offset, and kinds of others."""
     for found in store.list(keys.partition_claims(partition)):
         parsed = keys.recognise(found.key)
-        if parsed is None or parsed.kind is not KeyKind.CLAIM or parsed.offset is None or parsed.leader_epoch is None:
+        if parsed is None:
             continue
-        yield ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)
+        if parsed.kind is not KeyKind.CLAIM:
+            yield parsed.kind
+        elif parsed.offset is not None and parsed.leader_epoch is not None:
+            yield ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)
 
 
 def list_claims(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[Claim]:

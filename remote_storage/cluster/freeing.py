@@ -41,6 +41,7 @@ class Freeing:
         publish: finished segments that brokers do not know.
         next_offset: where remote storage ends once they do; exclusive.
         may_pass: a refusal of now, as without a leader.
+        is_damaged: a refusal for damage in remote storage.
     """
 
     stuck: StuckPartition
@@ -51,6 +52,7 @@ class Freeing:
     reason: str = ""
     hint: str = ""
     may_pass: bool = False
+    is_damaged: bool = False
 
     @property
     def name(self) -> tuple[str, int]:
@@ -90,6 +92,7 @@ class Freeing:
         """What was tiered may not be published."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.may_pass = isinstance(refusal, TransientError)
+        self.is_damaged = refusal.exit_code is ExitCode.DATA_CORRUPT
 
     def take(self, plan: PartitionPlan) -> None:
         """What is published, or would be, and where remote storage ends then."""
@@ -155,8 +158,13 @@ class Freeing:
 
 
 def exit_code_of(freeings: Iterable[Freeing]) -> ExitCode:
-    """OK; PARTIAL where something was done; where nothing was TRANSIENT, if all of that may pass, or GATE_REFUSED."""
+    """OK; DATA_CORRUPT for damage; PARTIAL where something was done; where nothing was, TRANSIENT or GATE_REFUSED.
+
+    TRANSIENT is what may pass, all of it.
+    """
     found = list(freeings)
+    if any(each.is_damaged for each in found):
+        return ExitCode.DATA_CORRUPT
     ends = {each.end for each in found}
     if ends <= {End.PLANNED, End.FREED}:
         return ExitCode.OK

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.snapshot.errors import GateError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
@@ -54,7 +54,7 @@ class PartitionPlan:
     partition: TopicIdPartition
     segments: tuple[PlannedSegment, ...] = ()
     leader: int = -1
-    refusal: GateError | TransientError | None = field(default=None, compare=False)
+    refusal: GateError | TransientError | CorruptDataError | None = field(default=None, compare=False)
 
     def count(self, action: PublishAction) -> int:
         """Segments of an action."""

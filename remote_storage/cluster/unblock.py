@@ -13,12 +13,13 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.lineage import Lineage, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.release import ReleaseTopics
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.cluster.toggle import restore
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.finished import finished_of
+from tiersnap.remote_storage.presence.finished import finished_of_each
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, UsageError
@@ -137,7 +138,7 @@ class Unblock:
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host
         tiered = self._tier()
-        stuck = [each.stuck.partition for each in self._freeings.values()]
+        finished = finished_of_each(host.store, host.layout, [each.stuck.partition for each in self._freeings.values()])
         release = ReleaseTopics(
             self.cluster,
             self._metadata_topic,
@@ -145,12 +146,15 @@ class Unblock:
             lineage,
             self._records,
             list(self._freeings.values()),
-            [each for partition in stuck for each in finished_of(host.store, host.layout, partition)],
+            finished.segments,
             self.broker_id,
             self.talk,
         )
         release.ask_settings()
-        plans = release.plan(self._freeings.values())
+        plans = release.plan(self._freeings.values()) | {
+            (partition.topic, partition.partition): PartitionPlan(partition, refusal=error)
+            for partition, error in finished.damaged.items()
+        }
         readiness = {(each.partition.topic, each.partition.partition): each.readiness for each in tiered.partitions}
         for name, freeing in self._freeings.items():
             freeing.plan(readiness.get(name, ()), plans.get(name), applied=host.apply, replace=host.options.replace)

@@ -19,7 +19,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import below, has_version, parse_object, text, whole
-from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +69,13 @@ class ExpireRecord:
             if not isinstance(rows, list):
                 raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
             return cls(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
-        except ValueError as error:
+        except NewerFormatError:
+            raise
+        except (ValueError, CorruptDataError) as error:
             raise CorruptDataError(
                 f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
-                hint="look at it; what it names may be half deleted",
+                hint="see that no tiersnap expire is at work there, then move this object away: what it began to delete"
+                " is no whole copy any more, and tiersnap maintain remove-orphans names what is left of it",
             ) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -31,14 +32,37 @@ _log = logging.getLogger(__name__)
 _LARGEST_INDEX = 64 << 20  # bytes
 
 
-def finished_segments(
-    store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]
-) -> list[RemoteLogSegmentMetadata]:
-    """Every finished segment of the topics that `is_wanted` takes, by partition, then start offset: see finished_of."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What is finished of some partitions.
+
+    Attributes:
+        segments: by partition, then start offset.
+        damaged: partitions of which nobody can say what is finished, and why.
+    """
+
+    segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+    damaged: dict[TopicIdPartition, CorruptDataError] = field(default_factory=dict)
+
+
+def finished_segments(store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]) -> Finished:
+    """Every finished segment of the topics that `is_wanted` takes."""
     kind = KeyKind.LOCAL_LOG if isinstance(layout, LocalTieredStorageLayout) else KeyKind.LOG
     parsed = (ObjectKeys().recognise(found.key) for found in store.list())
     partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
-    return [each for partition in sorted(partitions) for each in finished_of(store, layout, partition)]
+    return finished_of_each(store, layout, sorted(partitions))
+
+
+def finished_of_each(store: ObjectStore, layout: Layout, partitions: Iterable[TopicIdPartition]) -> Finished:
+    """Every finished segment of these partitions, see finished_of; damage of one says nothing of the others."""
+    found = Finished()
+    for partition in partitions:
+        try:
+            found.segments.extend(finished_of(store, layout, partition))
+        except CorruptDataError as error:
+            _log.warning("partition left out: partition=%s because=%s", partition, error.message)
+            found.damaged[partition] = error
+    return found
 
 
 def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
@@ -48,11 +72,15 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
     neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
     (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+
+    Raises:
+        CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     keys = ObjectKeys()
     presence = look(store, keys, partition, local=isinstance(layout, LocalTieredStorageLayout))
     gone = {left.segment_id for left in presence.superseded}
-    gone |= {each.segment_id for each in read_record(store, keys, partition).deleting}
+    if presence.has_expire_record:
+        gone |= {each.segment_id for each in read_record(store, keys, partition).deleting}
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
         if copy.segment_id in gone or not _is_settled(store, keys, presence, copy):

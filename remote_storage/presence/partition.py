@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.claims import Claim, ClaimedSegment, claimed_segments, read_claim
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.claims import Claim, ClaimedSegment, list_beside_claims, read_claim
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
@@ -90,6 +90,7 @@ class Presence:
     Attributes:
         problems: of claims that could not be read: their segments are nobody's until somebody looks.
         looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
+        has_expire_record: `tiersnap expire` has recorded something of it.
     """
 
     partition: TopicIdPartition
@@ -98,6 +99,7 @@ class Presence:
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
     looked_at: int = 0
+    has_expire_record: bool = False
 
     @property
     def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
@@ -135,7 +137,8 @@ def look(
     # What lacks an object needs no request.
     lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
     unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
-    claimed = frozenset(claimed_segments(store, keys, partition))
+    beside = frozenset(list_beside_claims(store, keys, partition))
+    claimed = frozenset(each for each in beside if isinstance(each, ClaimedSegment))
     starts = Counter(copy.start_offset for copy in found)
     several = {offset for offset, count in starts.items() if count > 1}
     claims, problems = _claims_of(store, keys, claimed, several | {each.start_offset for each in unusable})
@@ -152,6 +155,7 @@ def look(
         problems,
         claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
+        KeyKind.EXPIRE in beside,
     )
 
 

@@ -262,7 +262,9 @@ def test_what_a_killed_run_has_left_is_completed_and_nothing_is_there_twice(site
 
 def records_of(remote: Path) -> list[SegmentRecord | SegmentUpdate]:
     """The records of every finished segment of the topic `killed`, in the order in which they are written."""
-    segments = finished_segments(DirectoryStore(remote), LocalTieredStorageLayout(), lambda topic: topic == "killed")
+    segments = finished_segments(
+        DirectoryStore(remote), LocalTieredStorageLayout(), lambda topic: topic == "killed"
+    ).segments
     started = SegmentState.COPY_SEGMENT_STARTED
     return [
         record

@@ -94,7 +94,9 @@ def test_the_log_of_the_new_leader_is_tiered_and_read_although_the_lost_one_had_
             write_segments(following, TOPIC, 9, AFTERWARDS, name="after-")
             tier_all(NEXT)
 
-            segments = finished_segments(DirectoryStore(tier.directory), LocalTieredStorageLayout(), lambda _: True)
+            segments = finished_segments(
+                DirectoryStore(tier.directory), LocalTieredStorageLayout(), lambda _: True
+            ).segments
             ours = [each for each in segments if each.id.segment_id not in of_lost]
             assert next(each.start_offset for each in ours) == active
             newest = max(epoch for each in ours for epoch, _ in each.segment_leader_epochs)

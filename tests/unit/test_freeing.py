@@ -15,7 +15,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.snapshot.errors import ExitCode, GateError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
 from tiersnap.snapshot.gate.readiness import Verdict
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,7 @@ def stuck(*, next_offset: int = 100, has_not_looked: bool = False, seen: frozens
     return Freeing(StuckPartition(PARTITION, 1, next_offset, 3, has_not_looked, frozenset({next_offset}), seen))
 
 
-def plan(*segments: tuple[str, int, int, PublishAction], refusal: GateError | TransientError | None = None):
+def plan(*segments: tuple[str, int, int, PublishAction], refusal: TiersnapError | None = None):
     """A plan of (id, first offset, last offset, what becomes of it)."""
     planned = []
     for name, start, end, action in segments:
@@ -188,5 +188,8 @@ def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
     assert exit_code_of([passing, passing]) is ExitCode.TRANSIENT
     assert exit_code_of([passing, for_good]) is ExitCode.GATE_REFUSED
     assert exit_code_of([passing, ended(End.BLOCKED)]) is ExitCode.GATE_REFUSED
+    damaged = stuck()
+    damaged.plan([], plan(refusal=CorruptDataError("not a record")), applied=True, replace=False)
     for done in (End.FREED, End.RESTART, End.STUCK_AHEAD):
         assert exit_code_of([for_good, ended(done)]) is ExitCode.PARTIAL
+        assert exit_code_of([damaged, for_good, ended(done)]) is ExitCode.DATA_CORRUPT

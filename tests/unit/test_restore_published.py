@@ -66,7 +66,7 @@ def test_a_published_segment_of_which_no_object_is_left_is_a_missing_tail():
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
-    finished = finished_segments(store, AivenLayout(ObjectKeys()), lambda _: True)
+    finished = finished_segments(store, AivenLayout(ObjectKeys()), lambda _: True).segments
     for state, code in ((FINISHED, 0), (GONE, 4)):
         known = {each.id.segment_id: replace(each, state=state) for each in finished}
         monkeypatch.setattr(topic, "read_published", lambda _, wanted, known=known: dict.fromkeys(wanted, known))
