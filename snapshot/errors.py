@@ -110,17 +110,37 @@ class UnfinishedError(TiersnapError):
     exit_code = ExitCode.PARTIAL
 
 
-def failure(message: str, *, is_transient: bool) -> TiersnapError:
-    """The error for a part of the work that failed, as a table or a task recorded it."""
+def failure(
+    message: str, *, is_transient: bool, error_type: str | None = None, hint: str | None = None
+) -> TiersnapError:
+    """The error for a part of the work that failed, as a table or a task recorded it.
+
+    Args:
+        error_type: name of its class, where that was recorded: damage stays damage.
+        hint: what was recorded of the way on.
+    """
     if is_transient:
-        return TransientError(message, hint="run the same command again")
-    return UnfinishedError(message, hint="docs/runbook.md, exit code 6")
+        return TransientError(message, hint=hint or "run the same command again")
+    if error_type in names_of_damage():
+        return CorruptDataError(message, hint=hint or "docs/runbook.md, exit code 5")
+    return UnfinishedError(message, hint=hint or "docs/runbook.md, exit code 6")
 
 
 class CorruptDataError(TiersnapError):
     """Raised when bytes cannot be what their file name says."""
 
     exit_code = ExitCode.DATA_CORRUPT
+
+
+def names_of_damage() -> frozenset[str]:
+    """Names of the classes of errors that end with DATA_CORRUPT, of all modules that are imported."""
+    found, unseen = set(), [CorruptDataError]
+    while unseen:
+        each = unseen.pop()
+        unseen.extend(each.__subclasses__())
+        if each.exit_code is ExitCode.DATA_CORRUPT:
+            found.add(each.__name__)
+    return frozenset(found)
 
 
 class CorruptSnapshotError(CorruptDataError):

@@ -17,6 +17,7 @@ from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -173,14 +174,13 @@ def tell_troubles(output: Output, outcome: RunOutcome) -> None:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):
         output.warn(f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: see the report")
-    for error in outcome.errors:
-        output.warn(f"failed: {error}")
-    if outcome.error_count > len(outcome.errors):
-        output.warn(f"… and {count_of(outcome.error_count - len(outcome.errors), 'failure')} more")
+    tell_failures(output, outcome.errors, outcome.error_count)
 
 
 def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
     if outcome.error_count:
+        if outcome.is_damaged:
+            return ExitCode.DATA_CORRUPT
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
     return exit_code_of(outcome.verdicts, apply=settings.apply)

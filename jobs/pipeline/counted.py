@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import failure
+from tiersnap.snapshot.errors import failure, names_of_damage
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -56,15 +56,17 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
         F.count_if(F.col("error").isNotNull()).alias("errors"),
         F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
+        F.count_if(F.col("error_type").isin(*sorted(names_of_damage()))).alias("damaged"),
     ).collect()[0]
     outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes
     outcome.error_count += counts.errors
     if counts.errors:
         outcome.is_transient &= counts.is_transient
+        outcome.is_damaged |= counts.damaged > 0
         failed = rows.where("error is not null").orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
         outcome.errors += [
-            failure(row.error, is_transient=bool(row.is_transient))
-            for row in failed.select("error", "is_transient").collect()
+            failure(row.error, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
+            for row in failed.select("error", "is_transient", "error_type", "hint").collect()
         ]
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report.run_info import RunInfo
 
-MOST_TOLD = 20
 COLUMNS = ("partition", "segments", "tiered", "verdicts", "findings")
 
 
@@ -30,22 +30,13 @@ def show(
     }
     rows, findings = map(_row, done.partitions), [*of_log_dir, *done.findings]
     output.rows("tier", rows, columns=COLUMNS, summary=summary, findings=findings, errors=done.errors)
-    tell_failures(output, done)
+    tell_failures(output, done.errors, len(done.errors))
     for line in next_steps(done.verdicts):
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
         output.talk("no object was written" if done.errors else "nothing to do: no object was written")
-
-
-def tell_failures(output: Output, done: HostOutcome) -> None:
-    """Say what failed."""
-    failed = [f"failed: {message}" for each in done.partitions for message, _ in each.errors]
-    for line in failed[:MOST_TOLD]:
-        output.warn(line)
-    if len(failed) > MOST_TOLD:
-        output.warn(f"… and {len(failed) - MOST_TOLD} more")
 
 
 def _row(each: HostPartition) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiersnap.jobs.command_line.output import Output
-from tiersnap.jobs.tell.tier import tell_failures
+from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.remote_storage.cluster.unblock import Unblocked
 from tiersnap.snapshot.units import count_of
 
@@ -19,7 +19,7 @@ def show(output: Output, done: Unblocked, *, run_id: str, applied: bool) -> None
     summary = {"run_id": run_id, "segments_tiered": len(done.tiered.copied)}
     rows, found, errors = [each.as_row() for each in done.freeings], done.tiered.findings, done.tiered.errors
     output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=found, errors=errors)
-    tell_failures(output, done.tiered)
+    tell_failures(output, errors, len(errors))
     for hint in sorted({each.hint for each in done.freeings if each.hint}):
         output.warn(hint)
     if not applied:

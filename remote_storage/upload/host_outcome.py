@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, failure
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of
+from tiersnap.snapshot.gate.refused import exit_code_of, exit_code_of_failures
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.tables.facts import Row
@@ -36,8 +36,7 @@ class HostOutcome:
     @property
     def errors(self) -> list[TiersnapError]:
         """What failed."""
-        errors = [error for each in self.partitions for error in each.errors]
-        return [failure(message, is_transient=is_transient) for message, is_transient in errors]
+        return [error for each in self.partitions for error in each.errors]
 
     @property
     def copied(self) -> list[Row]:
@@ -63,8 +62,12 @@ class HostOutcome:
                 yield pa.RecordBatch.from_pylist(each.readiness, schema=READINESS)
 
     def exit_code(self, *, apply: bool) -> ExitCode:
-        """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
-        errors = [error for each in self.partitions for error in each.errors]
-        if errors:
-            return ExitCode.TRANSIENT if all(is_transient for _, is_transient in errors) else ExitCode.PARTIAL
+        """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK.
+
+        An active segment has its verdict whatever lies in its place, so what cannot be read there is asked for here.
+        """
+        if self.errors:
+            return exit_code_of_failures({each.exit_code for each in self.errors})
+        if any(each.kind is FindingKind.UNREADABLE_FILE and each.path.endswith(".log") for each in self.findings):
+            return ExitCode.DATA_CORRUPT
         return exit_code_of(self.verdicts, apply=apply)

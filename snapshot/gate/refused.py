@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
@@ -31,6 +31,17 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
     if apply and any(verdicts.get(each) for each in _REFUSED):
         return ExitCode.GATE_REFUSED
     return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
+
+
+def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
+    """Of what failed, at least one thing: DATA_CORRUPT for damage, TRANSIENT where all of it may pass, else PARTIAL.
+
+    Args:
+        codes: those of the errors.
+    """
+    if ExitCode.DATA_CORRUPT in codes:
+        return ExitCode.DATA_CORRUPT
+    return ExitCode.TRANSIENT if set(codes) == {ExitCode.TRANSIENT} else ExitCode.PARTIAL
 
 
 def next_steps(verdicts: Mapping[Verdict, int]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +193,11 @@ def test_in_pieces_of_any_size_nothing_is_handed_out_behind_the_batch_and_the_re
 def test_the_command_says_which_offset_and_both_epochs_and_tiers_nothing_behind_it(tmp_path: Path, name: str) -> None:
     three_segments(tmp_path / "logs", [0, 0, 3, 3, 3, 3], [(0, 0)])
     ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply", "--layout", name)
-    assert ran.exit_code == ExitCode.PARTIAL
+    assert ran.exit_code == ExitCode.DATA_CORRUPT
+    assert "  take the leader-epoch-checkpoint of the replica whose log this is" in ran.err
+    (error,) = json.loads(ran.out)["errors"]
+    assert error["type"] == "CorruptDataError"
+    assert error["hint"].startswith("take the leader-epoch-checkpoint")
     assert "the batch at offset 10 was written under leader epoch 3, the leader-epoch-checkpoint says 0" in ran.err
     logs = {path.name[:20] for path in (tmp_path / "remote").rglob("*.log")}
     assert logs == {f"{0:020d}"}
@@ -201,7 +206,7 @@ def test_the_command_says_which_offset_and_both_epochs_and_tiers_nothing_behind_
 def test_once_the_right_checkpoint_is_there_the_rest_is_tiered_under_its_epochs(tmp_path: Path) -> None:
     words = ("--remote", tmp_path / "remote", "--apply")
     folder = three_segments(tmp_path / "logs", [0, 0, 3, 3, 3, 3], [(0, 0)])
-    assert tiersnap("tier", tmp_path / "logs", *words).exit_code == ExitCode.PARTIAL
+    assert tiersnap("tier", tmp_path / "logs", *words).exit_code == ExitCode.DATA_CORRUPT
     (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 10\n")
     ran = tiersnap("tier", tmp_path / "logs", *words)
     assert ran.exit_code == 0, ran.err

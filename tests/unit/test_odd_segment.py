@@ -151,7 +151,7 @@ def test_right_files_behind_it_are_kept(put: Put, whole: dict[int, bytes], odd: 
 @pytest.mark.parametrize("base", BASES)
 def test_no_hole_is_tiered(put: Put, tmp_path: Path, base: int, odd: Odd) -> None:
     ran = tiersnap("tier", put(odd, base), "--remote", tmp_path / "remote", "--apply", *NOW)
-    assert_said(ran, 5 if base < BASES[-1] else 0, "UNREADABLE_FILE")  # nobody tiers an active segment
+    assert_said(ran, 5, "UNREADABLE_FILE")
     assert tiered_in(tmp_path / "remote") == {each: each + 9 for each in BASES if each < base}
 
 
@@ -237,3 +237,13 @@ def test_a_log_that_is_a_link_to_itself_keeps_its_place_without_any_index(tmp_pa
     ran = tiersnap("scan", tmp_path / "logs", "--segments")
     assert_said(ran, 5, "UNREADABLE_FILE")
     assert [row["base_offset"] for row in ran.rows] == [0, 10, 20]
+
+
+def test_an_active_segment_that_is_a_link_to_itself_shows_in_the_exit_code_of_tier(tmp_path: Path) -> None:
+    segments = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10)}
+    path = write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20, indexes=True) / f"{10:020d}.log"
+    path.unlink()
+    path.symlink_to(path.name)
+    for words in ((), ("--apply",)):
+        assert_said(tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", *words), 5, "UNREADABLE_FILE")
+    assert tiered_in(tmp_path / "remote") == {0: 9}

@@ -13,7 +13,9 @@ from tests.reference.small_log import file_of, write_small_log
 from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.refused import exit_code_of_failures
 
 pytestmark = pytest.mark.unit
 
@@ -45,6 +47,20 @@ def test_a_run_ends_as_what_stands_in_the_way_asks_for(verdict: Verdict) -> None
     outcome.verdicts = {Verdict.ALREADY_TIERED: 3, verdict: 1}
     codes = tuple(exit_code(outcome, RunSettings(("/logs",), "/remote", "/tables", apply=it)) for it in (False, True))
     assert codes == CODES[verdict]
+
+
+def test_damage_that_an_upload_found_ends_a_run_whatever_else_failed() -> None:
+    settings = RunSettings(("/logs",), "/remote", "/tables", apply=True)
+    outcome = RunOutcome(error_count=2, is_transient=False)
+    assert exit_code(outcome, settings) is ExitCode.PARTIAL
+    outcome.is_damaged = True
+    assert exit_code(outcome, settings) is ExitCode.DATA_CORRUPT
+    codes = {
+        (ExitCode.TRANSIENT,): ExitCode.TRANSIENT,
+        (ExitCode.TRANSIENT, ExitCode.PARTIAL): ExitCode.PARTIAL,
+        (ExitCode.TRANSIENT, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL): ExitCode.DATA_CORRUPT,
+    }
+    assert {each: exit_code_of_failures(each) for each in codes} == codes
 
 
 def test_a_host_that_could_tier_nothing_says_so_and_what_clears_it(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_server_that_went_away_is_not_asked_for_every_boundary_of_every_partit
     done = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert store.asked == 1
     assert [len(each.errors) for each in done] == [1, 1]
-    assert all(is_transient for each in done for _, is_transient in each.errors)
+    assert all(isinstance(error, TransientError) for each in done for error in each.errors)
 
 
 class SilentStore(GoneStore):
@@ -271,7 +271,7 @@ def test_a_server_that_does_not_say_what_is_there_is_asked_of_one_partition_alon
     store = SilentStore(DirectoryStore(tmp_path / "remote"))
     done = run(host(store, "run-1"), source)  # type: ignore[arg-type]
     assert store.asked == 1
-    assert [[is_transient for _, is_transient in each.errors] for each in done] == [[True], [True]]
+    assert [[type(error) for error in each.errors] for each in done] == [[TransientError]] * 2
 
 
 class MuteStore(GoneStore):
@@ -300,7 +300,7 @@ def test_claims_that_cannot_be_read_are_asked_again_only_where_that_helps(
     store = MuteStore(DirectoryStore(tmp_path / "remote"), error)
     done = run(host(store, "run-2"), source)  # type: ignore[arg-type]
     assert store.asked == asked
-    assert [[passes for _, passes in each.errors] for each in done] == [[is_transient], [is_transient]]
+    assert [[isinstance(error, TransientError) for error in each.errors] for each in done] == [[is_transient]] * 2
 
 
 def test_what_is_tiered_is_not_read_again_and_the_state_goes_on_from_its_snapshot(tmp_path: Path) -> None:
