@@ -16,7 +16,8 @@ from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.together import with_options
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.log_dir import located, split_folder_name
+from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection
 
 
@@ -28,11 +29,7 @@ def expand(words: Iterable[str]) -> tuple[str, ...]:
     Raises:
         SourceNotFoundError: a glob matches no directory.
     """
-    found: dict[str, str] = {}
-    for word in words:
-        for uri in _each(word):
-            found.setdefault(located(uri), uri)
-    return tuple(found.values())
+    return each_once(uri for word in words for uri in _each(word))
 
 
 def _each(word: str) -> Iterator[str]:

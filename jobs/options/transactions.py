@@ -14,9 +14,15 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.common import Decorator, Time
 from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.places import each_once
 
 log_dirs_argument: Decorator = click.argument(
-    "sources", metavar="LOGDIR...", nargs=-1, required=True, envvar="TIERSNAP_SOURCE"
+    "sources",
+    metavar="LOGDIR...",
+    nargs=-1,
+    required=True,
+    envvar="TIERSNAP_SOURCE",
+    callback=lambda _, __, words: each_once(words),
 )
 # As --now elsewhere, it is said on the command line, each time.
 as_of_option: Decorator = click.option(

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.reference.broker_lock import broker
@@ -18,7 +19,11 @@ from tests.reference.small_log import file_of, tree, write_small_log
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options.log_dirs import expand
+from tiersnap.jobs.pipeline.command import run_options
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
 
@@ -46,6 +51,39 @@ def ways(disks: list[Path]) -> dict[str, list[str]]:
         "a glob": [str(disks[0].parent / "disk-*")],
         "commas and globs, one twice": [f"{disks[0].parent}/disk-[1],{second}", first],
     }
+
+
+def spellings(disk: Path) -> list[str]:
+    """One log directory, named in all ways that people name it."""
+    far = f"{disk.parent}/./{disk.name}/../{disk.name}"
+    return [str(disk), f"{disk}/", far, disk.as_uri(), f"{disk.as_uri()}/", f"file:{disk}", f"file://{far}"]
+
+
+@pytest.mark.parametrize("command", ["scan", "repair", "producers"])
+def test_a_directory_that_is_named_twice_is_looked_at_once(tmp_path: Path, command: str) -> None:
+    disk = tmp_path / "a disk"
+    disk.mkdir()
+    file_of(write_small_log(disk, "orders"), 10, ".snapshot").unlink()
+    once = tiersnap(command, disk)
+    assert once.rows
+    assert tiersnap(command, *spellings(disk)).rows == once.rows
+
+
+def test_a_run_takes_a_source_once_and_its_leader_however_it_is_spelt(tmp_path: Path) -> None:
+    disk = tmp_path / "a disk"
+    found: list[RunSettings] = []
+    command = click.command()(run_options(lambda settings, **_: found.append(settings)))
+    places = ("--remote", str(tmp_path / "remote"), "--warehouse", str(tmp_path / "tables"))
+    for first in spellings(disk):
+        named = [
+            word for each in (first, *spellings(disk), "s3://b/logs", "s3://b/logs/") for word in ("--source", each)
+        ]
+        command([*named, *places, "--leader", disk.as_uri()], standalone_mode=False)
+        (settings,) = (found.pop(),)
+        assert settings.sources == (located(first), "s3://b/logs")
+        assert settings.leaders == settings.sources[:1]
+    apart = (tmp_path / "a", tmp_path / "b", "file://host/a", "s3://b/a")
+    assert each_once(map(str, apart)) == tuple(map(str, apart))
 
 
 @pytest.mark.parametrize("way", ["words", "commas", "a glob", "commas and globs, one twice"])
