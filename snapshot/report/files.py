@@ -23,7 +23,8 @@ is left to fill in. `snapshots` says what lies at the ends of the segments in of
 together; it is null where the run did not list the segments one by one. docs/readiness.schema.json says all this as a
 JSON schema.
 
-readiness.csv has one row a partition and log directory, worst first, and a column pair for every verdict.
+readiness.csv has one row a partition and log directory, worst first, and a column pair for every verdict; its text is
+made harmless, see csv_cell.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from tiersnap.snapshot.report.csv_cell import csv_cell
 from tiersnap.snapshot.report.forecast import Forecast, forecast
 from tiersnap.snapshot.report.model import Blocker, Cause, Count, Held, PartitionReport, Report, TopicReport, Totals
 from tiersnap.snapshot.report.next_step import Step, text
@@ -92,7 +94,7 @@ def csv_chunks(report: Report) -> Iterator[str]:
     for topic in report.topics:
         text_file = io.StringIO()
         writer = csv.writer(text_file, lineterminator="\n")
-        writer.writerows(_csv_row(partition) for partition in topic.partitions)
+        writer.writerows(map(csv_cell, _csv_row(partition)) for partition in topic.partitions)
         yield text_file.getvalue()
 
 

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.escaped import escaped
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report import (
     COLUMNS,
@@ -28,6 +29,7 @@ from tiersnap.snapshot.report import (
     topic_rows,
     write_report,
 )
+from tiersnap.snapshot.report.csv_cell import csv_cell
 from tiersnap.snapshot.report.files import json_chunks
 from tiersnap.snapshot.report.run_info import Disk
 
@@ -95,12 +97,31 @@ def test_csv_has_a_row_a_partition_that_adds_up(report: Report) -> None:
     assert clicks["waiting_since"] == str(TIMESTAMP)
 
 
-def test_names_with_commas_quotes_and_line_ends_survive_csv_and_json() -> None:
+def test_names_with_commas_quotes_and_line_ends_survive_json_and_are_shown_in_csv() -> None:
     name = 'a,"b"\n<c>\u202e\u00e9'
     report = summarise(table(segments_of(name, 0, "READY ACTIVE_SEGMENT")), RUN)
     (only,) = csv.DictReader(io.StringIO(to_csv(report), newline=""))
-    assert only["topic"] == name
+    assert only["topic"] == 'a,"b"\\n<c>\\u202e\u00e9'
     assert json.loads("".join(json_chunks(report)))["topics"][0]["topic"] == name
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\rb", "a\x9bb", "a\u2028b"])
+def test_a_name_in_the_csv_moves_no_cursor(name: str) -> None:
+    rows = segments_of(name, 0, "READY ACTIVE_SEGMENT")
+    text = to_csv(summarise(table([{**row, "log_dir": f"/{name}"} for row in rows]), RUN))
+    (only,) = csv.DictReader(io.StringIO(text))
+    assert (only["topic"], only["log_dir"]) == (escaped(name), f"/{escaped(name)}")
+    assert all(each.isprintable() for each in text.splitlines())
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1-a", "@SUM(A1)", " =1", "\t=1"])
+def test_no_text_of_the_csv_is_a_formula_and_numbers_stay_numbers(name: str) -> None:
+    report = summarise(table(segments_of(name, 0, "READY ACTIVE_SEGMENT")), RUN)
+    (only,) = csv.DictReader(io.StringIO(to_csv(report)))
+    shown = escaped(name)
+    assert only["topic"] == (shown if shown.startswith("\\") else f"'{shown}")
+    assert csv_cell(-1) == -1
+    assert [csv_cell(each) for each in ("a-1", "a=1", "", None)] == ["a-1", "a=1", "", None]
 
 
 @pytest.mark.parametrize("by", list(By))
