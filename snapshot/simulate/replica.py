@@ -36,7 +36,7 @@ from tiersnap.snapshot.simulate.replica_state import (
 )
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.partition_replay import Replay, entries_at_first, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.state.trust import Comparison
@@ -292,7 +292,7 @@ def _read(
     found = _Found(start.entries)
     first = partition.first_base_offset
     if start.entries is None and start.offset <= first:
-        found.at_start = np.empty(0, ENTRY_DTYPE)
+        found.at_start = entries_at_first(partition, snapshot_reader(filesystem, partition))
     for boundary in boundaries:
         found.compared[boundary.offset] = boundary.found
         if boundary.offset == start.offset and start.entries is None:
@@ -301,6 +301,4 @@ def _read(
             found.at_end = boundary.entries
     if replay.log_end in (0, first) and replay.damage is None:
         found.at_end = replay.entries_of_no_batches()
-        if start.entries is None and start.offset <= first:
-            found.at_start = found.at_end
     return reading, replay, found

@@ -72,9 +72,7 @@ class Replay:
         So a broker has it that loads an idle log whose segments are in remote storage alone.
         """
         state = self.closed_state
-        deltas = np.empty(0, DELTA_DTYPE) if state is None or state.offset != self.log_end else state.deltas
-        entries = to_entries(deltas)
-        return entries.take(np.argsort(entries["producer_id"]))
+        return _ascending(np.empty(0, DELTA_DTYPE) if state is None or state.offset != self.log_end else state.deltas)
 
     def gaps(self) -> Iterator[LostOffsets]:
         """Offsets between the segments that were read, lost or not; none that the cleaner has passed."""
@@ -183,6 +181,26 @@ def replay_partition(
         is_continued=partition.begins_in_remote_storage if is_continued is None else is_continued,
     )
     return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1, copy)
+
+
+def entries_at_first(partition: Partition, read_snapshot: ReadSnapshot) -> np.ndarray:
+    """The state where the files of a log begin, ENTRY_DTYPE, ascending producer id.
+
+    Where the log goes back further in remote storage it is what a file there says, if it can be taken; else nobody.
+    """
+    state = PartitionState(
+        log_start=partition.first_base_offset,
+        cleaned_below=partition.cleaner_offset,
+        is_continued=partition.begins_in_remote_storage,
+    )
+    if state.is_continued:
+        state.begin(read_snapshot=read_snapshot)
+    return _ascending(state.state(partition.first_base_offset).deltas)
+
+
+def _ascending(deltas: np.ndarray) -> np.ndarray:
+    entries = to_entries(deltas)
+    return entries.take(np.argsort(entries["producer_id"]))
 
 
 def _boundaries(

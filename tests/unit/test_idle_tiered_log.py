@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.log_builder import TIMESTAMP, write_partition
+from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
@@ -59,6 +59,23 @@ def test_a_replica_of_it_knows_them_if_it_begins_with_the_same_file(
     assert_said(ran, 0)
     assert {row["known"] for row in ran.rows} == {is_known}
     assert tiersnap("risk", tmp_path, *NOW).rows[0]["alive"] == 2
+
+
+@pytest.mark.parametrize("words", [(), ("--at", "100")], ids=["one segment", "its first file"])
+def test_a_log_that_goes_on_from_such_a_file_has_its_producers_in_what_we_would_write(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    write_idle_log(tmp_path, log_start=0)
+    later = {100: [data_batch(100, 10, 9, 0, 0)], 110: [data_batch(110, 10, 9, 0, 10)]}
+    for base in (100, 110) if words else (100,):
+        (tmp_path / "orders-0" / f"{base:020d}.log").write_bytes(b"".join(later[base]))
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 120\n")
+    found = {}
+    for begins_with in ("ours", "broker", "empty"):
+        ran = tiersnap("simulate", tmp_path, "--from", begins_with, *words, "--producers", *NOW)
+        assert_said(ran, 0)
+        found[begins_with] = {row["producer_id"] for row in ran.rows if row["write"] == "RETRY_OF_LAST"}
+    assert found == {"ours": set(), "broker": set(), "empty": {5, 7}}
 
 
 def test_below_the_log_start_no_broker_loads_the_file(tmp_path: Path) -> None:
