@@ -50,7 +50,7 @@ def collect(
     or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
     broker runs.
     """
-    store, log_dir = open_store(to, s3), open_log_dir(source)
+    store, log_dir = open_store(to, s3, writes=apply), open_log_dir(source)
     if apply:
         check_conditions(store, ObjectKeys())
     properties = read_properties(log_dir.filesystem, log_dir.path)

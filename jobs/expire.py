@@ -43,7 +43,7 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     What goes is recorded first. Killed anywhere, the same command ends it. What an object lock holds is LOCKED, and
     what is behind waits. docs/expire.md says more.
     """
-    store = open_existing_store(remote, s3)
+    store = open_existing_store(remote, s3, writes=apply)
     keys, retention = ObjectKeys(), asked.retention(store.now())
     found: Iterable[ExpirePlan] = find_expired(
         store, asked.wants, retention, cluster=cluster, unmanaged=asked.unmanaged

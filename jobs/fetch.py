@@ -43,7 +43,7 @@ def fetch(
     Shows which copies there are; `--out FILE --apply` writes a file, `--out -` writes to stdout. Nothing comes out
     that was not verified: every batch's CRC-32C and the store's own checksum, the form of an index.
     """
-    store = open_store(remote, s3)
+    store = open_store(remote, s3, writes=False)
     (listed,) = find_in_layout(store, asked.topic, asked.topic_id, [asked.partition], asked.layout)
     copies = copies_with(store, read_copies(store, listed), asked.offset, asked.segment_id)
     file = RemoteFile(store, latest(copies), asked.index_type)

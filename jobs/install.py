@@ -58,7 +58,7 @@ def install(
     run's manifest names, of the same topic id, and say what the log says. Run again, it does nothing twice; killed
     anywhere, it leaves whole files only.
     """
-    store = open_store(remote, s3)
+    store = open_store(remote, s3, writes=False)
     log_dir = open_log_dir(logdir)
     options = PlanOptions(Expiry(None, now), producer_expiration, replace=replace, above_newest=above_newest)
     total = count([NamedLogDir(logdir, log_dir)], Selection(topic))

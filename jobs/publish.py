@@ -62,7 +62,7 @@ def publish(
     unblock.
     """
     metadata_topic = MetadataTopic.of(cluster)
-    store = open_existing_store(remote, s3)
+    store = open_existing_store(remote, s3, writes=False)
     finished = finished_segments(store, layout, lambda name: matches_topic(name, topic))
     if not finished.segments and not finished.damaged:
         raise SourceNotFoundError(

@@ -62,7 +62,7 @@ def remove_orphans(
             f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
-    store = open_existing_store(remote, s3)
+    store = open_existing_store(remote, s3, writes=apply)
     found = list(find_orphans(store, cluster, lambda name: matches_topic(name, topic), older_than=older_than))
     outcome = OrphansOutcome(found, list(remove(store, found)) if apply else [])
     show(output, outcome, applied=apply)

@@ -52,7 +52,7 @@ def repair(
         )
     find_beginning: FindBeginning | None = None
     if remote is not None:
-        store = open_store(remote, s3)
+        store = open_store(remote, s3, writes=False)
         # One that is not there or refuses is better known before the work than in its middle.
         next(iter(store.list()), None)
         believes = believing(asked.now, asked.producer_expiration)

@@ -61,7 +61,7 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
-    store = paced(open_store(remote, s3), rate)
+    store = paced(open_store(remote, s3, writes=False), rate)
     with Progress(output, "planning"):
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)

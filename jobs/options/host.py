@@ -69,7 +69,7 @@ def host_options(command: Callable[..., object]) -> Callable[..., object]:
         **kwargs: object,
     ) -> object:
         params.expiry(expiration, as_of, now, producer_expiration)
-        store = paced(open_store(remote, s3), rate)
+        store = paced(open_store(remote, s3, writes=apply), rate)
         if apply:
             next(iter(store.list()), None)
         host = HostTier(

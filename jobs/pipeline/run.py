@@ -72,7 +72,9 @@ def run(
     """
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.warehouse, check)
-        return _Run(warehouse, settings, store or open_store(settings.remote, settings.s3), cluster, talk).run()
+        return _Run(
+            warehouse, settings, store or open_store(settings.remote, settings.s3, writes=settings.apply), cluster, talk
+        ).run()
 
 
 class _Run:

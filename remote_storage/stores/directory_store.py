@@ -52,9 +52,14 @@ _PASSING = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, err
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStore:
-    """ObjectStore over a directory, which is made when the first object is put."""
+    """ObjectStore over a directory, which is made when the first object is put.
+
+    Attributes:
+        is_only_read: nothing is made in it, not for a moment to ask its clock either: a plan goes by this host's.
+    """
 
     root: Path
+    is_only_read: bool = False
 
     @property
     def uri(self) -> str:
@@ -188,7 +193,7 @@ class DirectoryStore:
 
     @property
     def _unfinished(self) -> UnfinishedFolder:
-        return UnfinishedFolder(self.root)
+        return UnfinishedFolder(self.root, asks_clock=not self.is_only_read)
 
     def _parts(self, key: str) -> builtins.list[str]:
         parts = key.split("/")

@@ -16,11 +16,14 @@ _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/di
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
 
 
-def open_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
+def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
     """The store below `uri`: `s3://bucket/prefix`, `file:///directory` or a path; no server is asked yet.
 
     The path of the URI is a folder, with or without a `/` at its end. A path begins with `/`, `./`, `../` or `~`, since
     without them a bucket whose scheme was forgotten would become a folder.
+
+    Args:
+        writes: False for a plan, and for who only reads: then a directory is left as it is, to the last time stamp.
 
     Raises:
         UsageError: another scheme, no bucket, a file URI with a host, or credentials in the URI (never repeated).
@@ -36,26 +39,26 @@ def open_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
     if "\0" in uri:
         raise UsageError(f"{uri!r} is no place for objects", hint=f"known are {_KNOWN}")
     if "://" not in uri:
-        return _open_path(uri)
+        return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
     if scheme == "s3":
         return _open_s3(uri, settings or S3Settings())
     if scheme == "file":
         if not rest.startswith(("/", "localhost/")):
             raise UsageError(f"{uri}: a file URI has three slashes: file:///directory", hint=f"known are {_KNOWN}")
-        return _open_directory(Path(unquote(rest.removeprefix("localhost"))))
+        return _open_directory(Path(unquote(rest.removeprefix("localhost"))), writes=writes)
     other = " (write s3a:// and s3n:// as s3://)" if scheme in {"s3a", "s3n"} else ""
     raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
 
 
-def open_existing_store(uri: str, settings: S3Settings | None = None) -> ObjectStore:
-    """The store below `uri`, for what only reads and deletes: a directory must be there already.
+def open_existing_store(uri: str, settings: S3Settings | None = None, *, writes: bool = True) -> ObjectStore:
+    """The store below `uri`, for what only reads and deletes: a directory must be there already; `writes` as there.
 
     Raises:
         SourceNotFoundError: it is not there, or no directory.
         UsageError, LogDirAsTargetError, MissingExtraError: as `open_store`.
     """
-    store = open_store(uri, settings)
+    store = open_store(uri, settings, writes=writes)
     if isinstance(store, DirectoryStore) and not store.root.is_dir():
         what = "a file, and no directory" if store.root.exists() else "no such directory"
         raise SourceNotFoundError(f"{uri}: {what}", hint="name the place that segments were tiered to")
@@ -69,21 +72,21 @@ def _has_credentials(uri: str) -> bool:
     return "@" in authority or (":" in authority and "@" in rest)
 
 
-def _open_path(text: str) -> ObjectStore:
+def _open_path(text: str, *, writes: bool) -> ObjectStore:
     if not _PATH.fullmatch(text):
         meant = "" if not text or ":" in text else f": is it s3://{text}, or ./{text}?"
         raise UsageError(
             f"{text!r} is no place for objects{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
         )
     try:
-        return _open_directory(Path(text).expanduser().absolute())
+        return _open_directory(Path(text).expanduser().absolute(), writes=writes)
     except RuntimeError as error:  # ~nobody
         raise UsageError(f"{text!r}: {error}", hint=f"known are {_KNOWN}") from error
 
 
-def _open_directory(path: Path) -> ObjectStore:
+def _open_directory(path: Path, *, writes: bool) -> ObjectStore:
     refuse_log_dir(path, "the place for objects")
-    return DirectoryStore(path)
+    return DirectoryStore(path, is_only_read=not writes)
 
 
 def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:

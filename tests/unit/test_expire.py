@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -360,6 +361,32 @@ def test_the_command_plans_refuses_without_a_word_and_deletes_when_told(archive,
     assert_said(expire(archive, "--log-start", "10", "--unmanaged", "--apply"), 0, "nothing to delete")
     mistyped = tiersnap("expire", "--remote", str(archive.root), "--topic", "order", "--retention", "1d", "--unmanaged")
     assert_said(mistyped, 0, "no remote segments of a topic and partition that was asked for")
+
+
+def times_in(folder: Path) -> dict[str, int]:
+    """When each file and folder was last changed: a folder is when a file in it was made, and removed again."""
+    return {str(path): path.lstat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["", "the folder is there"])
+@pytest.mark.parametrize("command", ["expire", "tier", "fetch"])
+def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(archive, layout, tmp_path, command, is_there):
+    unfinished = archive.root / ".tiersnap-unfinished"
+    if not is_there:
+        shutil.rmtree(unfinished)
+    (first, *_) = finished(archive, layout)
+    archive.root.joinpath(layout.object_keys(first)[-1]).unlink()
+    shutil.rmtree(archive.root / "claims")
+    before = times_in(archive.root)
+    name = "local-tiered-storage" if isinstance(layout, LocalTieredStorageLayout) else "aiven"
+    words = {
+        "expire": ("expire", "--remote", archive.root, "--topic", "orders", "--log-start", "10", "--unmanaged"),
+        "tier": ("tier", tmp_path / "logs", "--remote", archive.root, "--layout", name),
+        "fetch": ("fetch", "--from", archive.root, "--topic", "orders", "--partition", "0", "--offset", "12"),
+    }
+    ran = tiersnap(*words[command])
+    assert_said(ran, 0)
+    assert times_in(archive.root) == before
 
 
 def test_the_command_takes_sizes_and_says_what_it_needs(archive):

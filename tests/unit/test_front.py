@@ -22,7 +22,7 @@ SNAPSHOT = DATA / "ledger-2.7.2" / "expected" / "ledger-0" / "000000000000000001
 SIGNATURES = {
     "examine": "filesystem partition * check_crc= cleanup_policy= on_boundary= begins=",
     "open_log_dir": "uri",
-    "open_store": "uri settings=",
+    "open_store": "uri settings= * writes=",
     "read_snapshot": "path",
     "run": "spark settings * store= cluster= talk=",
     "tier_partition": "store layout keys partition segments tierer * cluster_id=",
