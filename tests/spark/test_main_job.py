@@ -21,7 +21,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.spark
@@ -195,6 +195,18 @@ def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
         path.unlink()
     with pytest.raises(CorruptDataError, match="segments: not readable as a Delta table"):
         run_topic("orders")
+
+
+def test_a_checkpoint_that_contradicts_the_batches_is_damage_and_its_way_on_is_said(
+    remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = {base: [data_batch(base, 5, 7, 0, base, leader_epoch=base // 5)] for base in (0, 5, 10)}
+    logs, marks = tmp_path / "logs", {"high_watermark": 15, "leader_epochs": [(0, 0)], "indexes": True}
+    write_partition(logs, "orders", 0, segments, topic_id=OTHER_ID, **marks)
+    assert run(logs, remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
+    said = capsys.readouterr().err
+    assert "the batch at offset 5 was written under leader epoch 1" in said
+    assert "take the leader-epoch-checkpoint of the replica whose log this is" in said
 
 
 @pytest.mark.parametrize(
