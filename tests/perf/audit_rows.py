@@ -173,8 +173,8 @@ def _of_spark(folder: str) -> object:
         listed = known.select(
             "log_dir", "topic", "partition", F.lit(0).alias("base_offset"), F.lit(1).alias("size_bytes")
         )
-        with audit(batches, known, listed, run=1, expiration=None) as findings:
-            counts = findings.groupBy("kind").count().collect()
+        with audit(batches, known, listed, run=1, expiration=None) as audited:
+            counts = audited.findings.groupBy("kind").count().collect()
         return {row.kind: row["count"] for row in counts}
 
     return run
