@@ -115,7 +115,7 @@ def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_pa
 def test_only_batches_that_are_in_the_log_and_what_retention_took_are_audited(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
+    logs, warehouse = tmp_path / "logs", tmp_path / "ware`house {0}"
     for topic, change in CHANGES.items():
         if change.before:
             write(logs, change.before, topic=topic)
