@@ -44,7 +44,8 @@ with read as (
   select *,
     last_value(case when is_data then producer_epoch end ignore nulls) over before as epoch_before,
     last_value(case when is_data then sequence_end end ignore nulls) over before as expected,
-    max(case when marker is not null then producer_epoch end) over before as marked_epoch,
+    last_value(case when is_of_client or marker is not null then producer_epoch end ignore nulls) over before
+      as seen_epoch,
     last_value(case when marker is not null then false when is_transactional then true end ignore nulls) over before
       as was_open,
     last_value(case when is_of_client and timestamp >= 0 then timestamp end ignore nulls) over before as time_before,
@@ -54,7 +55,7 @@ with read as (
 ), along as (
   select {_KEY}, lane,
     bool_or(is_data and (base_sequence <> coalesce(expected, 0) or producer_epoch <> epoch_before
-      or marked_epoch > producer_epoch or (not is_transactional and was_open))) as is_suspect,
+      or (not is_transactional and was_open)) or producer_epoch < seen_epoch) as is_suspect,
     max(case when is_transactional and is_of_client and not coalesce(was_open, false) then base_offset end) as opened,
     max(case when marker is not null then base_offset end) as ended,
     max(case when time_before > timestamp then time_before - timestamp end) as back,

@@ -53,6 +53,7 @@ class Epoch:
 class Producer:
     epochs: dict[int, Epoch] = field(default_factory=dict)
     data: list[Batch] = field(default_factory=list)
+    clients: list[Batch] = field(default_factory=list)  # also those without sequences
     markers: list[Batch] = field(default_factory=list)
     seen: Batch | None = None
     opened: Batch | None = None
@@ -174,8 +175,10 @@ class Audit:
             producer.undecided = []
         if batch.producer_id < 0 or not (is_of_client or is_marker(batch)):
             return
-        if is_data(batch):
+        if is_of_client:
             self.epochs(producer, batch)
+        if is_data(batch):
+            self.transactions(producer, batch)
             self.sequences(producer, batch)
             producer.data.append(batch)
             if batch.attributes & TRANSACTIONAL:
@@ -186,22 +189,28 @@ class Audit:
         elif batch.attributes & TRANSACTIONAL:
             producer.opened = producer.opened or batch
             producer.last_of_transaction = batch
+        if is_of_client:
+            producer.clients.append(batch)
         producer.seen = batch
 
     def epochs(self, producer: Producer, batch: Batch) -> None:
-        highest = max((each.producer_epoch for each in producer.data), default=None)
+        highest = max((each.producer_epoch for each in producer.clients), default=None)
         marked = max((each.producer_epoch for each in producer.markers), default=None)
         if marked is not None and batch.producer_epoch < marked:
             self.forgotten(AuditKind.ZOMBIE_WRITE, producer, batch, self.of_marker(producer))
         elif highest is not None and batch.producer_epoch < highest:
-            before = self.of(producer.data[-1], "before_") | {"before_epoch": highest}
-            self.forgotten(AuditKind.EPOCH_REGRESSION, producer, batch, before)
+            alike = producer.data if is_data(batch) else producer.clients
+            before = self.of(alike[-1], "before_") if alike else {}
+            self.forgotten(AuditKind.EPOCH_REGRESSION, producer, batch, before | {"before_epoch": highest})
+
+    def transactions(self, producer: Producer, batch: Batch) -> None:
         if not batch.attributes & TRANSACTIONAL and producer.opened is not None:
             before = self.of(producer.data[-1], "before_") if producer.data else {}
             self.add(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "", batch, **self.of(batch), **before)
         self.raised(producer, batch)
         last = producer.markers[-1] if producer.markers else None
-        is_next = last is not None and producer.seen is last and last.control_type == ABORT and highest is not None
+        is_next = last is not None and producer.seen is last and last.control_type == ABORT and bool(producer.data)
+        highest = max((each.producer_epoch for each in producer.clients), default=-1)
         if is_next and highest < last.producer_epoch < batch.producer_epoch:
             self.add(AuditKind.FENCED, "", batch, **self.of(batch), **self.of_marker(producer))
 
@@ -237,7 +246,7 @@ class Audit:
                     evidence = Evidence(log.log_start_offset, log.log_start_offset, 1 << 62)
                     said = self.of(batch) | {"distance": batch.base_sequence}
                     self.missing(AuditKind.FIRST_WRITE_LOST, said, evidence, batch)
-            elif batch.producer_epoch > max(each.producer_epoch for each in producer.data):
+            elif batch.producer_epoch > max(each.producer_epoch for each in producer.clients):
                 self.between(AuditKind.BUMP_NONZERO, before, batch, batch.base_sequence)
             return
         step = (batch.base_sequence - epoch.expected) % CIRCLE
@@ -287,8 +296,8 @@ class Audit:
         said = {
             f"{prefix}first_offset": batch.base_offset,
             f"{prefix}last_offset": last_offset(batch),
-            f"{prefix}first_sequence": batch.base_sequence,
-            f"{prefix}last_sequence": last_sequence(batch),
+            f"{prefix}first_sequence": batch.base_sequence if is_data(batch) else None,
+            f"{prefix}last_sequence": last_sequence(batch) if is_data(batch) else None,
         }
         return said | (
             {"before_epoch": batch.producer_epoch}

@@ -37,6 +37,11 @@ def sent(offset: int, sequence: int, count: int = 5, epoch: int = 0) -> Batch:
     return batch(offset, sequence, count, epoch=epoch, attributes=TRANSACTIONAL)
 
 
+def committed(offset: int, epoch: int = 0) -> Batch:
+    """Offsets that a transaction commits: a batch without sequences, as `__consumer_offsets` has them."""
+    return batch(offset, -1, 1, epoch=epoch, attributes=TRANSACTIONAL)
+
+
 def marker(offset: int, control_type: int, epoch: int = 0, coordinator_epoch: int = 0, record_count: int = 1) -> Batch:
     """The end of a transaction."""
     header = {"attributes": CONTROL | TRANSACTIONAL, "control_type": control_type, "record_count": record_count}
@@ -100,5 +105,29 @@ CASES = (
         "a raised epoch whose transaction lies below the log start before it says nothing",
         (sent(0, 0), sent(5, 0, epoch=1), marker(10, COMMIT, epoch=1)),
         known={"log_start_offset": 5},
+    ),
+    Case(
+        "an offset commit of an epoch that a marker before it had left is a zombie's, also in a compacted log",
+        (committed(0), marker(1, COMMIT, epoch=1), committed(2), marker(3, COMMIT, epoch=1)),
+        (("ZOMBIE_WRITE", "FENCING", 2),),
+        {"is_compacted": True},
+    ),
+    Case(
+        "a zombie's offset commit that was aborted does no harm",
+        (committed(0), marker(1, COMMIT, epoch=1), committed(2), marker(3, ABORT, epoch=1)),
+        (("ZOMBIE_WRITE", "NONE", 2),),
+    ),
+    Case(
+        "an offset commit of a lower epoch than one before it, of which no marker says so, goes back in epochs",
+        (committed(0, epoch=1), committed(1), marker(2, COMMIT, epoch=1)),
+        (("EPOCH_REGRESSION", "FENCING", 1),),
+    ),
+    Case(
+        "batches without sequences are in no other's way",
+        (
+            *(committed(0), sent(1, 0), committed(6), sent(7, 5), committed(12), marker(13, COMMIT)),
+            *(sent(14, 0), committed(19), sent(20, 10), committed(25), marker(26, COMMIT)),
+        ),
+        (("DUPLICATE_EXACT", "DUPLICATE", 14),),
     ),
 )

@@ -1,8 +1,9 @@
 """Generated logs for the audit: producers as brokers let them write, and then what goes wrong with logs.
 
 Nothing is made of bytes: a log is a list of batches. Sequences begin near the end of their circle now and then,
-transactions are of both versions, and then batches are doubled, taken out, moved, reset, written by a zombie, cut by
-retention inside a segment, compacted, or lie beside entries that nobody decodes.
+transactions are of both versions, some batches have no sequences, as offset commits have none, and then batches are
+doubled, taken out, moved, reset, written by a zombie, cut by retention inside a segment, compacted, or lie beside
+entries that nobody decodes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tests.reference.record_batch import Batch
 
 NOW = 1_795_264_000_000  # ms
 EXPIRATION = 50_000  # ms
-_PRODUCERS = (-1, 0, 7, 8, 2**62)
+_PRODUCERS = (-1, 0, 7, 8, 9, 2**62)
+_COMMITS_OFFSETS = 9
 
 
 @dataclass
@@ -75,8 +77,13 @@ class _Writer:
         if producer not in self.epochs:
             self.epochs[producer] = self.chance.choice((0, 0, 3))
             self.sequences[producer] = self.chance.choice((0, 0, 0, CIRCLE - 7))
-        if self.chance.random() < 0.3:
+        has_sequence = producer != _COMMITS_OFFSETS and self.chance.random() < 0.97
+        if self.chance.random() < 0.3 or not has_sequence:
             self.opened.add(producer)
+        if not has_sequence:
+            epoch = self.epochs[producer]
+            self.add(producer, count, attributes=TRANSACTIONAL, producer_epoch=epoch)
+            return
         first = self.sequences[producer]
         self.sequences[producer] = (first + count) % CIRCLE
         self.add(
@@ -130,8 +137,12 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
         return _insert(swapped, 0, [])
     if batch.attributes & CONTROL or batch.producer_id < 0:
         return batches
+    has_sequence = batch.base_sequence >= 0
+    if what in ("reset", "jump", "split") and not has_sequence:
+        return batches
+    sequence = chance.choice((0, 3, 9)) if has_sequence else -1
     changed = {
-        "zombie": {"producer_epoch": max(0, batch.producer_epoch - 1), "base_sequence": chance.choice((0, 3, 9))},
+        "zombie": {"producer_epoch": max(0, batch.producer_epoch - 1), "base_sequence": sequence},
         "reset": {"base_sequence": 0},
         "jump": {"base_sequence": (batch.base_sequence + chance.choice((3, -4, 1 << 30, -(1 << 30)))) % CIRCLE},
         "split": {"base_sequence": (batch.base_sequence + 1) % CIRCLE},

@@ -1,4 +1,7 @@
-"""Findings about epochs and transactions, one small function a kind, see `found.found`."""
+"""Findings about epochs and transactions, one small function a kind, see `found.found`.
+
+Those about epochs are also of batches without sequences: a broker that knows the producer refuses any of a lower epoch.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ def epoch_regression() -> Column:
 def plain_in_transaction() -> Column:
     """A batch outside transactions while its producer has one open: no broker can replay it."""
     columns = {**of_batch(), **of_before("before")}
-    return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, "not is_transactional and was_open", **columns)
+    condition = "is_data and not is_transactional and was_open"
+    return found(AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION, condition, **columns)
 
 
 def epoch_raised() -> Column:
@@ -43,7 +47,7 @@ def epoch_raised() -> Column:
     was open is not known to it, and the marker of the next transaction decides it. Where the log may have lost a marker
     between the two, in a compacted one or at a hole (see `judged`), nothing is said.
     """
-    condition = "is_transactional and not is_compacted and producer_epoch > opened_epoch"
+    condition = "is_data and is_transactional and not is_compacted and producer_epoch > opened_epoch"
     known = "opened.last_offset >= log_start_offset"
     columns = {**of_batch(), **of_before("opened"), "is_hidden": F.col("is_aborted")}
     return found(AuditKind.EPOCH_RAISED_IN_TRANSACTION, f"{condition} and {known}", **columns)
@@ -56,7 +60,8 @@ def fenced() -> Column:
     only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
     """
     raised = "marked.producer_epoch > epoch_before and producer_epoch > marked.producer_epoch"
-    condition = f"{raised} and marked.last_offset = seen_offset and marked.marker = {ABORT}"
+    is_next = f"marked.last_offset = seen_offset and marked.marker = {ABORT}"
+    condition = f"is_data and before is not null and {raised} and {is_next}"
     return found(AuditKind.FENCED, condition, **of_batch(), **_of_marker())
 
 

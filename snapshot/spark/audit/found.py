@@ -64,8 +64,8 @@ def of_batch() -> dict[str, Column]:
         "producer_epoch": F.col("producer_epoch"),
         "first_offset": F.col("base_offset"),
         "last_offset": F.col("last_offset"),
-        "first_sequence": F.col("base_sequence"),
-        "last_sequence": F.when(F.col("is_data"), in_circle(F.col("base_sequence") + F.col("length") - 1)),
+        "first_sequence": F.when(F.col("is_data"), F.col("base_sequence")),
+        "last_sequence": F.when(F.col("is_data"), _last_sequence(F.col("base_sequence"), F.col("length"))),
     }
 
 
@@ -83,10 +83,15 @@ def forgotten() -> dict[str, Column]:
 def of_before(before: str) -> dict[str, Column]:
     """The columns that name the batch before it, of the struct `before` as `history` makes them."""
     batch = F.col(before)
+    has_sequence = batch["base_sequence"] >= 0
     return {
         "before_epoch": batch["producer_epoch"],
         "before_first_offset": batch["base_offset"],
         "before_last_offset": batch["last_offset"],
-        "before_first_sequence": batch["base_sequence"],
-        "before_last_sequence": in_circle(batch["base_sequence"] + batch["length"] - 1),
+        "before_first_sequence": F.when(has_sequence, batch["base_sequence"]),
+        "before_last_sequence": F.when(has_sequence, _last_sequence(batch["base_sequence"], batch["length"])),
     }
+
+
+def _last_sequence(first: Column, length: Column) -> Column:
+    return in_circle(first + length - 1)

@@ -14,7 +14,8 @@ from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.spark.audit.batches import PRODUCER, step
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
-EPOCH = (*PRODUCER, "producer_epoch")
+# Batches without sequences, as offset commits are, have lines of their own: they are in no other's way.
+EPOCH = (*PRODUCER, "producer_epoch", "is_data")
 
 
 def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> DataFrame:
@@ -27,7 +28,8 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
     Returns:
         rows of `batches`, `log_start_offset`, `is_compacted`, and
         `seen_offset`, `seen_timestamp`: of the producer's batch or marker before, null for its first;
-        `before`: its last data batch before; `epoch_before`: its largest epoch of a data batch before;
+        `before`: its last batch before, of one with sequences the last that has some; `epoch_before`: its largest
+        epoch of a batch before;
         `marked`: its last marker before; `marked_epoch`: the largest epoch of one;
         `was_open`: it had a transaction open; `opened`: its last data batch of a transaction before, null where any
         control batch came since, also one that compaction emptied; `opened_epoch`: the largest epoch of such a batch;
@@ -46,18 +48,19 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
     rows = rows.withColumn("opened", F.when(is_open, F.col("opened"))).drop("ended")
     # What compaction emptied of a control batch says nothing more.
     rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
-    is_marker = F.col("marker").isNotNull()
+    is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
+    last_data, last_batch = (
+        F.last(F.when(F.col(name), _data()), True).over(before) for name in ("is_data", "is_of_client")
+    )
     opens = F.col("is_of_client") & F.col("is_transactional")
     marked = F.struct("base_offset", "last_offset", "producer_epoch", "marker")
     seen = rows.select(
         "*",
         F.lag("last_offset").over(along).alias("seen_offset"),
         F.lag("timestamp").over(along).alias("seen_timestamp"),
-        F.last(F.when(F.col("is_data"), _data()), True).over(before).alias("before"),
-        F.max(F.when(F.col("is_data"), F.col("producer_epoch"))).over(before).alias("epoch_before"),
-        F.max(F.when(F.col("is_data") & F.col("is_transactional"), F.col("producer_epoch")))
-        .over(before)
-        .alias("opened_epoch"),
+        F.when(is_data, last_data).otherwise(last_batch).alias("before"),
+        F.max(F.when(F.col("is_of_client"), F.col("producer_epoch"))).over(before).alias("epoch_before"),
+        F.max(F.when(is_data & F.col("is_transactional"), F.col("producer_epoch"))).over(before).alias("opened_epoch"),
         F.last(F.when(is_marker, marked), True).over(before).alias("marked"),
         F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
         F.coalesce(
@@ -71,17 +74,17 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
 
 
 def sequences(seen: DataFrame) -> DataFrame:
-    """Rows of `history` -> its data batches, with their places in their epoch.
+    """Rows of `history` -> its batches without markers; of those with sequences, their places in their epoch.
 
     Returns:
-        besides the columns of `history`:
+        besides the columns of `history`, for batches with sequences:
         `place`: of the first sequence, `frontier`: the furthest place that a batch before reached (exclusive), null for
         the first of its epoch; `run_frontier`: likewise, since the last batch that began anew with sequence 0;
         `step`: from where the batch before it ended, 0 where it goes on; `lowest`: the first place before;
         `has_hole`: some place below the frontier may not have been written; `copy`: the last batch of these same
         sequences before it, of those that are read if one is; null where none is.
     """
-    rows = seen.where("is_data")
+    rows = seen.where("is_of_client")
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = rows.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
         "moved", F.coalesce(F.col("step") + F.lag("length").over(in_epoch), F.lit(0))

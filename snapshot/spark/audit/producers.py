@@ -35,6 +35,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     along = Window.partitionBy(*stream).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
+    epoch = F.when(F.col("is_of_client") | is_marker, F.col("producer_epoch"))
     is_timed = F.col("is_of_client") & (F.col("timestamp") >= 0)
     opens = F.col("is_of_client") & F.col("is_transactional") & (F.col("producer_id") >= 0)
     seen = rows.select(
@@ -42,7 +43,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         opens.alias("opens"),
         F.last(F.when(is_data, F.col("producer_epoch")), True).over(before).alias("epoch_before"),
         F.last(F.when(is_data, F.col("sequence_end")), True).over(before).alias("expected"),
-        F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
+        F.last(epoch, True).over(before).alias("seen_epoch"),
         F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before).alias("was_open"),
         F.max(F.when(opens, F.col("producer_epoch"))).over(before).alias("opened_epoch"),
         F.last(F.when(is_timed, F.col("timestamp")), True).over(before).alias("time_before"),
@@ -60,18 +61,16 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
             is_same_epoch,
             (F.col("base_sequence") != F.col("expected")) & ~(F.col("is_compacted") & is_ahead),
         )
-        .otherwise(
-            (F.col("producer_epoch") < F.col("epoch_before"))
-            | ((F.col("base_sequence") != 0) & ~F.col("is_compacted")),
-        )
+        .otherwise((F.col("base_sequence") != 0) & ~F.col("is_compacted"))
     )
     was_open = F.coalesce("was_open", F.lit(False))
     suspicion = (
         (is_data & is_odd)
-        | (is_data & F.coalesce(F.col("marked_epoch") > F.col("producer_epoch"), F.lit(False)))
+        # No epoch lies below one before it unless, somewhere, one lies below that right before it.
+        | (F.col("producer_epoch") < F.col("seen_epoch"))
         | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & was_open)
         | (is_data & F.col("is_transactional") & was_open & (F.col("producer_epoch") > F.col("opened_epoch")))
-        | (is_data & F.col("marked_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
+        | (is_data & F.col("seen_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
     )
     back = F.when(is_timed & (F.col("time_before") > F.col("timestamp")), F.col("time_before") - F.col("timestamp"))
     looked = seen.select("*", F.coalesce(suspicion, F.lit(False)).alias("is_suspect"), back.alias("back"))

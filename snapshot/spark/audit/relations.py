@@ -1,8 +1,8 @@
 """Findings about sequences, one small function a kind: a column over rows of `history.sequences`, see `found.found`.
 
-A batch has at most one of them. It fits where it goes on from the batch before it in its epoch, or from the furthest
-that the epoch had reached, as after a duplicate; but a batch whose very sequences lie at a lower offset is a duplicate
-whatever it follows.
+They are of batches with sequences alone, at most one of each. Such a batch fits where it goes on from the batch before
+it in its epoch, or from the furthest that the epoch had reached, as after a duplicate; but a batch whose very sequences
+lie at a lower offset is a duplicate whatever it follows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAYS = "not (is_compacted and coalesce(step, 0) >= 0)"
 
 def relations() -> tuple[Column, ...]:
     """All of these kinds."""
-    return (
+    kinds = (
         duplicate(),
         partial_duplicate(),
         reset(),
@@ -34,6 +34,7 @@ def relations() -> tuple[Column, ...]:
         first_write_of_an_epoch(),
         first_write(),
     )
+    return tuple(F.when(F.col("is_data"), finding) for finding in kinds)
 
 
 def duplicate() -> Column:
@@ -76,7 +77,8 @@ def backward() -> Column:
 
 def first_write_of_an_epoch() -> Column:
     """The first batch of a higher epoch, and not with sequence 0."""
-    condition = "frontier is null and producer_epoch > epoch_before and base_sequence <> 0 and not is_compacted"
+    is_first = "frontier is null and before is not null and producer_epoch > epoch_before"
+    condition = f"{is_first} and base_sequence <> 0 and not is_compacted"
     return found(AuditKind.BUMP_NONZERO, condition, **_missing(), distance=F.col("base_sequence"))
 
 
