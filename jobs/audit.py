@@ -52,8 +52,8 @@ def audit(
 
     One row a finding, with the offsets on both sides, the number of the rule, and a judgement: whether records are
     lost, or a broker only forgot a producer that retention or expiry took from it. Exit code 5 if any finding says
-    that records were lost or doubled, that a fenced producer wrote, or that a transaction holds what is not its own;
-    and where a log is damaged, for nothing is known of what lies behind.
+    that records were lost or doubled, that a fenced producer or coordinator wrote, or that a transaction holds what is
+    not its own; and where a log is damaged, for nothing is known of what lies behind.
     """
     from tiersnap.jobs.pipeline.audit import AuditSettings
     from tiersnap.jobs.pipeline.audit import audit as audit_headers

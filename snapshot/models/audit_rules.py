@@ -27,6 +27,7 @@ class AuditKind(StrEnum):
     FIRST_WRITE_LOST = Relation.FIRST_WRITE_LOST
     EPOCH_REGRESSION = Relation.EPOCH_REGRESSION
     ZOMBIE_WRITE = "ZOMBIE_WRITE"
+    ZOMBIE_MARKER = "ZOMBIE_MARKER"
     NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
     EPOCH_RAISED_IN_TRANSACTION = "EPOCH_RAISED_IN_TRANSACTION"
     OFFSET_GAP = "OFFSET_GAP"
@@ -41,7 +42,7 @@ class Harm(StrEnum):
 
     LOSS = "LOSS"  # records that were there, or that their producer took for written, are not
     DUPLICATE = "DUPLICATE"  # readers get records twice
-    FENCING = "FENCING"  # a fenced producer's batch was appended
+    FENCING = "FENCING"  # a fenced producer's batch or a fenced coordinator's marker was appended
     TRANSACTION = "TRANSACTION"  # a transaction holds what does not belong to it
     NONE = "NONE"
 
@@ -58,6 +59,7 @@ RULES = read_table("""
  FIRST_WRITE_LOST                 | 3.9  | missing   | LOSS
  EPOCH_REGRESSION                 | 0.6  | forgotten | FENCING
  ZOMBIE_WRITE                     | 0.5  | forgotten | FENCING
+ ZOMBIE_MARKER                    | 0.5  | forgotten | FENCING
  NON_TRANSACTIONAL_IN_TRANSACTION | 0.5  |           | TRANSACTION
  EPOCH_RAISED_IN_TRANSACTION      | 0.5  |           | TRANSACTION
  OFFSET_GAP                       | 3.6  | missing   | LOSS

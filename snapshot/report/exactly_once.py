@@ -17,7 +17,7 @@ MOST_ROWS = 200
 HARMS = {
     "LOSS": "records are gone that were there, or that their producer took for written",
     "DUPLICATE": "readers get records twice",
-    "FENCING": "a fenced producer's batch was appended",
+    "FENCING": "a fenced producer's batch or a fenced coordinator's marker was appended",
     "TRANSACTION": "a transaction holds what is not its own",
     "NONE": "nothing was lost or doubled",
 }

@@ -37,6 +37,7 @@ with read as (
     base_sequence, (base_sequence + last_offset_delta + 1) % 2147483648 as sequence_end, max_timestamp as timestamp,
     (attributes & 32) = 0 as is_of_client, (attributes & 16) <> 0 as is_transactional,
     case when (attributes & 32) <> 0 and record_count > 0 and control_type in (0, 1) then control_type end as marker,
+    case when (attributes & 32) <> 0 and control_type in (0, 1) then coordinator_epoch end as coordinator_epoch,
     (attributes & 32) = 0 and producer_id >= 0 and base_sequence >= 0 as is_data,
     case when producer_id < 0 then segment_base_offset else -1 end as lane
   from read_parquet('FILES')
@@ -46,6 +47,7 @@ with read as (
     last_value(case when is_data then sequence_end end ignore nulls) over before as expected,
     last_value(case when is_of_client or marker is not null then producer_epoch end ignore nulls) over before
       as seen_epoch,
+    max(coordinator_epoch) over before as coordinated_epoch,
     last_value(case when marker is not null then false when is_transactional then true end ignore nulls) over before
       as was_open,
     last_value(case when is_of_client and timestamp >= 0 then timestamp end ignore nulls) over before as time_before,
@@ -55,7 +57,8 @@ with read as (
 ), along as (
   select {_KEY}, lane,
     bool_or(is_data and (base_sequence <> coalesce(expected, 0) or producer_epoch <> epoch_before
-      or (not is_transactional and was_open)) or producer_epoch < seen_epoch) as is_suspect,
+      or (not is_transactional and was_open)) or producer_epoch < seen_epoch
+      or coordinator_epoch < coordinated_epoch) as is_suspect,
     max(case when is_transactional and is_of_client and not coalesce(was_open, false) then base_offset end) as opened,
     max(case when marker is not null then base_offset end) as ended,
     max(case when time_before > timestamp then time_before - timestamp end) as back,

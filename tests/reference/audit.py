@@ -184,6 +184,7 @@ class Audit:
             if batch.attributes & TRANSACTIONAL:
                 producer.undecided.append(batch)
         if is_marker(batch):
+            self.marker(producer, batch)
             producer.markers.append(batch)
             producer.opened = None
         elif batch.attributes & TRANSACTIONAL:
@@ -202,6 +203,23 @@ class Audit:
             alike = producer.data if is_data(batch) else producer.clients
             before = self.of(alike[-1], "before_") if alike else {}
             self.forgotten(AuditKind.EPOCH_REGRESSION, producer, batch, before | {"before_epoch": highest})
+
+    def marker(self, producer: Producer, batch: Batch) -> None:
+        coordinators = [each.coordinator_epoch for each in producer.markers]
+        is_of_operator = producer.opened is not None and batch.control_type == ABORT and batch.coordinator_epoch <= 0
+        if producer.seen is not None and batch.producer_epoch < producer.seen.producer_epoch:
+            before = producer.seen
+        elif coordinators and batch.coordinator_epoch < max(coordinators) and not is_of_operator:
+            (*_, before) = (each for each in producer.markers if each.coordinator_epoch == max(coordinators))
+        else:
+            return
+        said = {
+            "before_epoch": before.producer_epoch,
+            "before_first_offset": before.base_offset,
+            "before_last_offset": last_offset(before),
+        }
+        evidence = last_offset(before)
+        self.forgotten(AuditKind.ZOMBIE_MARKER, producer, batch, said, is_hidden=False, evidence=evidence)
 
     def transactions(self, producer: Producer, batch: Batch) -> None:
         if not batch.attributes & TRANSACTIONAL and producer.opened is not None:
@@ -314,19 +332,26 @@ class Audit:
         }
 
     def forgotten(
-        self, kind: AuditKind, producer: Producer, batch: Batch, more: dict[str, Any], *, is_hidden: bool | None = None
+        self,
+        kind: AuditKind,
+        producer: Producer,
+        batch: Batch,
+        more: dict[str, Any],
+        *,
+        is_hidden: bool | None = None,
+        evidence: int | None = None,
     ) -> None:
         assert kind in FORGOTTEN
         seen = producer.seen
-        evidence = Evidence(
-            last_offset(seen),
+        known = Evidence(
+            last_offset(seen) if evidence is None else evidence,
             self.log.log_start_offset,
             1 << 62,
             batch_is_there=True,
             last_timestamp=seen.max_timestamp,
             has_open_transaction=producer.opened is not None,
         )
-        verdict = judge_lost_producer(evidence, as_of=batch.max_timestamp, expiration=self.expiration).verdict
+        verdict = judge_lost_producer(known, as_of=batch.max_timestamp, expiration=self.expiration).verdict
         hidden = batch.base_offset in self.aborted if is_hidden is None else is_hidden
         self.add(kind, verdict, batch, is_hidden=hidden, **{**self.of(batch), **more})
 

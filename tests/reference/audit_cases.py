@@ -130,4 +130,49 @@ CASES = (
         ),
         (("DUPLICATE_EXACT", "DUPLICATE", 14),),
     ),
+    Case(
+        "a marker of an epoch below that of the batch before it is a zombie's",
+        (sent(0, 0, epoch=1), marker(5, COMMIT, epoch=0)),
+        (("ZOMBIE_MARKER", "FENCING", 5),),
+    ),
+    Case(
+        "a marker of an epoch below that of the marker before it is a zombie's, also where it aborts nothing",
+        (sent(0, 0, epoch=1), marker(5, COMMIT, epoch=1), marker(6, ABORT, epoch=0)),
+        (("ZOMBIE_MARKER", "FENCING", 6),),
+    ),
+    Case(
+        "markers of a fenced coordinator are zombies', each one",
+        (
+            *(sent(0, 0), marker(5, COMMIT, coordinator_epoch=5), sent(6, 5), marker(11, ABORT, coordinator_epoch=4)),
+            *(sent(12, 10), marker(17, COMMIT, coordinator_epoch=4)),
+            *(sent(18, 15), marker(23, COMMIT, coordinator_epoch=5)),
+        ),
+        (("ZOMBIE_MARKER", "FENCING", 11), ("ZOMBIE_MARKER", "FENCING", 17)),
+    ),
+    Case(
+        "an open transaction that an operator aborts, where the broker knew no coordinator epoch, is none",
+        (
+            *(sent(0, 0), marker(5, COMMIT, coordinator_epoch=5)),
+            *(sent(6, 5), marker(11, ABORT, coordinator_epoch=0)),
+            *(sent(12, 10), marker(17, COMMIT, coordinator_epoch=5)),
+        ),
+    ),
+    Case(
+        "coordinator epoch 0 is a fenced coordinator's where nothing is open, and of a commit",
+        (
+            *(sent(0, 0), marker(5, COMMIT, coordinator_epoch=5), marker(6, ABORT, coordinator_epoch=0)),
+            *(sent(7, 5), marker(12, COMMIT, coordinator_epoch=0)),
+        ),
+        (("ZOMBIE_MARKER", "FENCING", 6), ("ZOMBIE_MARKER", "FENCING", 12)),
+    ),
+    Case(
+        "what a zombie left open is aborted in the zombie's epoch",
+        (sent(0, 0, epoch=1), marker(5, COMMIT, epoch=1), sent(6, 0), marker(11, ABORT)),
+        (("ZOMBIE_WRITE", "NONE", 6),),
+    ),
+    Case(
+        "a control batch that compaction emptied is no zombie's",
+        (sent(0, 0, epoch=1), marker(5, -1, record_count=0), marker(6, COMMIT, epoch=1), sent(7, 5, epoch=1)),
+        (("OPEN_TRANSACTION", "NONE", 7),),
+    ),
 )

@@ -29,6 +29,7 @@ class _Writer:
     offset: int = 0
     time: int = NOW
     leader_epoch: int = 0
+    coordinator_epoch: int = 0
     epochs: dict[int, int] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
     opened: set[int] = field(default_factory=set)
@@ -101,6 +102,8 @@ class _Writer:
         raised = self.chance.choice((0, 0, 1))
         self.epochs[producer] += raised
         kind = self.chance.choice((ABORT, COMMIT))
+        self.coordinator_epoch += self.chance.random() < 0.2
+        is_of_operator = kind == ABORT and self.chance.random() < 0.1
         self.add(
             producer,
             1,
@@ -108,7 +111,7 @@ class _Writer:
             producer_epoch=self.epochs[producer],
             control_type=kind if self.chance.random() < 0.95 else -1,
             record_count=1,
-            coordinator_epoch=0,
+            coordinator_epoch=0 if is_of_operator else self.coordinator_epoch,
         )
         if raised:
             self.sequences[producer] = 0
@@ -121,7 +124,7 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
     batch = batches[index]
     later = chance.randrange(index, len(batches)) + 1
     what = chance.choice(
-        ("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain", "raise")
+        ("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain", "raise", "marker")
     )
     if what == "double":
         copy = batch if chance.random() < 0.7 else replace(batch, crc=batch.crc ^ 1)
@@ -135,6 +138,20 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
         swapped = list(batches)
         swapped[index], swapped[later - 1] = other, batch
         return _insert(swapped, 0, [])
+    if what == "marker":
+        chosen = chance.choice(batches)
+        changed = {
+            "producer_epoch": max(0, chosen.producer_epoch - chance.choice((0, 1))),
+            "coordinator_epoch": max(0, chosen.coordinator_epoch - chance.choice((0, 1, 3))),
+            "control_type": chance.choice((ABORT, COMMIT)),
+        }
+        of_batch = {
+            "attributes": CONTROL | TRANSACTIONAL,
+            "base_sequence": -1,
+            "last_offset_delta": 0,
+            "record_count": 1,
+        }
+        return _insert(batches, later, [replace(chosen, **of_batch, **changed)]) if chosen.producer_id >= 0 else batches
     if batch.attributes & CONTROL or batch.producer_id < 0:
         return batches
     has_sequence = batch.base_sequence >= 0

@@ -32,8 +32,8 @@ def audited(batches: DataFrame) -> DataFrame:
     """The columns that the rules need; one row a batch.
 
     `is_data`: of a numbered producer, with a sequence. `marker`: COMMIT or ABORT, null of any other batch, also of one
-    that compaction emptied. `length` is in offsets, as `sequence_end` (exclusive, in the circle of 2^31) is in
-    sequences.
+    that compaction emptied; so is `coordinator_epoch`. `length` is in offsets, as `sequence_end` (exclusive, in the
+    circle of 2^31) is in sequences.
     """
     attributes = F.col("attributes").cast("int")
     is_control = attributes.bitwiseAND(CONTROL_MASK) != 0
@@ -57,6 +57,7 @@ def audited(batches: DataFrame) -> DataFrame:
         "base_sequence",
         in_circle(F.col("base_sequence").cast("long") + length).alias("sequence_end"),
         F.when(is_marker & has_producer, F.col("control_type")).alias("marker"),
+        F.when(is_marker & has_producer, F.col("coordinator_epoch")).alias("coordinator_epoch"),
         (~is_control).alias("is_of_client"),
         is_transactional.alias("is_transactional"),
         (~is_control & has_producer & (F.col("base_sequence") >= 0)).alias("is_data"),

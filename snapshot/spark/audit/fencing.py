@@ -14,22 +14,45 @@ from tiersnap.snapshot.spark.audit.found import forgotten, found, of_batch, of_b
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
+_IS_BELOW_SEEN = "coalesce(producer_epoch < seen.producer_epoch, false)"
+# What an operator aborts has the coordinator epoch that the broker knows, and 0 where it knows none.
+_IS_OF_OPERATOR = f"(was_open and marker = {ABORT} and coordinator_epoch <= 0)"
 
 
 def fencing() -> tuple[Column, ...]:
-    """All kinds about one batch."""
-    return (zombie_write(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
+    """All kinds about one batch or marker."""
+    return (zombie_write(), zombie_marker(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
 
 
 def zombie_write() -> Column:
     """A batch of an epoch that a marker before it had already left: the coordinator had fenced its producer."""
-    return found(AuditKind.ZOMBIE_WRITE, _IS_BELOW_MARKER, **{**forgotten(), **_of_marker()})
+    condition = f"is_of_client and {_IS_BELOW_MARKER}"
+    return found(AuditKind.ZOMBIE_WRITE, condition, **{**forgotten(), **_of_marker()})
+
+
+def zombie_marker() -> Column:
+    """A marker of a lower epoch than what is right before it, or of a coordinator that another one had followed.
+
+    What came right before counts, not the largest epoch: what a zombie left open is aborted in the zombie's own epoch.
+    """
+    below, seen, other = F.expr(_IS_BELOW_SEEN), F.col("seen"), F.col("coordinated")
+    last_offset = F.when(below, seen["last_offset"]).otherwise(other["last_offset"])
+    columns = {
+        **forgotten(),
+        "before_epoch": F.when(below, seen["producer_epoch"]).otherwise(other["producer_epoch"]),
+        "before_first_offset": F.when(below, seen["base_offset"]).otherwise(other["base_offset"]),
+        "before_last_offset": last_offset,
+        "evidence_offset": last_offset,
+        "is_hidden": F.lit(False),
+    }
+    is_fenced = f"coordinator_epoch < coordinated.coordinator_epoch and not {_IS_OF_OPERATOR}"
+    return found(AuditKind.ZOMBIE_MARKER, f"marker is not null and ({_IS_BELOW_SEEN} or {is_fenced})", **columns)
 
 
 def epoch_regression() -> Column:
     """A batch of a lower epoch than a batch before it had, with no marker that says so."""
     columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
-    condition = f"producer_epoch < epoch_before and not {_IS_BELOW_MARKER}"
+    condition = f"is_of_client and producer_epoch < epoch_before and not {_IS_BELOW_MARKER}"
     return found(AuditKind.EPOCH_REGRESSION, condition, **columns)
 
 
@@ -60,7 +83,7 @@ def fenced() -> Column:
     only by the batch that follows, of an epoch above the marker's. The finding names the marker as what came before.
     """
     raised = "marked.producer_epoch > epoch_before and producer_epoch > marked.producer_epoch"
-    is_next = f"marked.last_offset = seen_offset and marked.marker = {ABORT}"
+    is_next = f"marked.last_offset = seen.last_offset and marked.marker = {ABORT}"
     condition = f"is_data and before is not null and {raised} and {is_next}"
     return found(AuditKind.FENCED, condition, **of_batch(), **_of_marker())
 

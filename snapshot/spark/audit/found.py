@@ -70,11 +70,11 @@ def of_batch() -> dict[str, Column]:
 
 
 def forgotten() -> dict[str, Column]:
-    """Columns of a batch of `history` that a broker which knew its producer would have refused."""
+    """Columns of a batch or marker of `history` that a broker which knew its producer would have refused."""
     return {
         **of_batch(),
-        "evidence_offset": F.col("seen_offset"),
-        "idle_ms": F.col("timestamp") - F.col("seen_timestamp"),
+        "evidence_offset": F.col("seen")["last_offset"],
+        "idle_ms": F.col("timestamp") - F.col("seen")["timestamp"],
         "was_open": F.col("was_open"),
         "is_hidden": F.col("is_aborted"),
     }

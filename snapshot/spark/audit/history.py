@@ -14,7 +14,7 @@ from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.spark.audit.batches import PRODUCER, step
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
-# Batches without sequences, as offset commits are, have lines of their own: they are in no other's way.
+# What has no sequences, as offset commits and markers have none, has lines of its own: it is in no batch's way.
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")
 
 
@@ -27,10 +27,11 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         partitions: rows of audit.partitions.
     Returns:
         rows of `batches`, `log_start_offset`, `is_compacted`, and
-        `seen_offset`, `seen_timestamp`: of the producer's batch or marker before, null for its first;
+        `seen`: the producer's batch or marker before, null for its first;
         `before`: its last batch before, of one with sequences the last that has some; `epoch_before`: its largest
         epoch of a batch before;
-        `marked`: its last marker before; `marked_epoch`: the largest epoch of one;
+        `marked`: its last marker before; `marked_epoch`: the largest epoch of one; `coordinated`: the last marker
+        before of the largest coordinator epoch;
         `was_open`: it had a transaction open; `opened`: its last data batch of a transaction before, null where any
         control batch came since, also one that compaction emptied; `opened_epoch`: the largest epoch of such a batch;
         `is_aborted`: the batch is in a transaction that was aborted;
@@ -54,15 +55,16 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
     )
     opens = F.col("is_of_client") & F.col("is_transactional")
     marked = F.struct("base_offset", "last_offset", "producer_epoch", "marker")
+    coordinated = F.struct("coordinator_epoch", "base_offset", "last_offset", "producer_epoch")
     seen = rows.select(
         "*",
-        F.lag("last_offset").over(along).alias("seen_offset"),
-        F.lag("timestamp").over(along).alias("seen_timestamp"),
+        F.lag(F.struct("base_offset", "last_offset", "producer_epoch", "timestamp")).over(along).alias("seen"),
         F.when(is_data, last_data).otherwise(last_batch).alias("before"),
         F.max(F.when(F.col("is_of_client"), F.col("producer_epoch"))).over(before).alias("epoch_before"),
         F.max(F.when(is_data & F.col("is_transactional"), F.col("producer_epoch"))).over(before).alias("opened_epoch"),
         F.last(F.when(is_marker, marked), True).over(before).alias("marked"),
         F.max(F.when(is_marker, F.col("producer_epoch"))).over(before).alias("marked_epoch"),
+        F.max(F.when(is_marker, coordinated)).over(before).alias("coordinated"),
         F.coalesce(
             F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before), F.lit(False)
         ).alias("was_open"),
@@ -74,7 +76,7 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
 
 
 def sequences(seen: DataFrame) -> DataFrame:
-    """Rows of `history` -> its batches without markers; of those with sequences, their places in their epoch.
+    """Rows of `history`, and of batches with sequences their places in their epoch.
 
     Returns:
         besides the columns of `history`, for batches with sequences:
@@ -84,9 +86,8 @@ def sequences(seen: DataFrame) -> DataFrame:
         `has_hole`: some place below the frontier may not have been written; `copy`: the last batch of these same
         sequences before it, of those that are read if one is; null where none is.
     """
-    rows = seen.where("is_of_client")
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
-    stepped = rows.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
+    stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
         "moved", F.coalesce(F.col("step") + F.lag("length").over(in_epoch), F.lit(0))
     )
     begins_anew = F.coalesce((F.col("base_sequence") == 0) & (F.col("step") != 0), F.lit(False)).cast("int")

@@ -10,7 +10,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _NEEDED = (
     *("producer_id", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
-    *("sequence_end", "marker", "is_of_client", "is_transactional", "is_data"),
+    *("sequence_end", "marker", "coordinator_epoch", "is_of_client", "is_transactional", "is_data"),
 )
 
 
@@ -44,6 +44,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         F.last(F.when(is_data, F.col("producer_epoch")), True).over(before).alias("epoch_before"),
         F.last(F.when(is_data, F.col("sequence_end")), True).over(before).alias("expected"),
         F.last(epoch, True).over(before).alias("seen_epoch"),
+        F.max("coordinator_epoch").over(before).alias("coordinated_epoch"),
         F.last(F.when(is_marker, F.lit(False)).when(opens, F.lit(True)), True).over(before).alias("was_open"),
         F.max(F.when(opens, F.col("producer_epoch"))).over(before).alias("opened_epoch"),
         F.last(F.when(is_timed, F.col("timestamp")), True).over(before).alias("time_before"),
@@ -68,6 +69,7 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         (is_data & is_odd)
         # No epoch lies below one before it unless, somewhere, one lies below that right before it.
         | (F.col("producer_epoch") < F.col("seen_epoch"))
+        | (F.col("coordinator_epoch") < F.col("coordinated_epoch"))
         | (F.col("is_of_client") & (F.col("producer_id") >= 0) & ~F.col("is_transactional") & was_open)
         | (is_data & F.col("is_transactional") & was_open & (F.col("producer_epoch") > F.col("opened_epoch")))
         | (is_data & F.col("seen_epoch").between(F.col("epoch_before") + 1, F.col("producer_epoch") - 1))
