@@ -22,9 +22,7 @@ def talk_of(damage: Damage) -> list[str]:
     if damage.more:
         lines.append(f"{count_of(damage.more, 'finding')} more of damage: tiersnap scan LOGDIR shows all")
     if damage.counts:
-        lines.append(
-            "of a damaged segment nothing was decoded from the damage on: tiersnap scan LOGDIR says what to do"
-        )
+        lines.append("what lies behind damage in a segment was not decoded: tiersnap scan LOGDIR says what to do")
     if damage.legacy_count:
         segments = count_of(damage.legacy_count, "segment ends", "segments end")
         lines.append(f"{segments} with entries of magic 0 or 1, which have no producers: they were not decoded")

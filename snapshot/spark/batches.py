@@ -57,7 +57,7 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
     return (
         known.join(every_segment(listed).select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
         .join(sound, on=list(PARTITION_KEY))
-        .where(is_of_other_topic | (F.col("base_offset") > F.col("_first")))
+        .where(is_of_other_topic | (F.col("base_offset") >= F.col("_first")))
         .select(*SEGMENT_KEY)
     )
 

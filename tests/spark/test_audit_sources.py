@@ -62,6 +62,7 @@ CHANGES = {
         stale=2,
     ),
     "cut-back-to-where-a-segment-began": Changed(_THREE, {0: entries(0, 100), 100: []}, stale=2),
+    "cut-back-to-its-start": Changed(_THREE, {0: []}, stale=3),
     "merged-by-the-cleaner": Changed(_THREE, {0: entries(0, 200), 200: entries(200, 300)}, stale=1),
     "made-anew": Changed(
         {0: entries(0, 100), 100: entries(100, 200)},
