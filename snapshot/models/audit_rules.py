@@ -84,8 +84,8 @@ def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
-        is_hidden: no reader of committed records gets what was written: its transaction was aborted, or, for a
-            duplicate, every copy before it was aborted or lies below the log start offset.
+        is_hidden: no reader of committed records gets what was written, as its transaction was aborted, or gets it
+            twice, as all that had its sequences before was aborted or lies below the log start offset.
     """
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:

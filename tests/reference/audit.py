@@ -47,6 +47,7 @@ class Epoch:
     lowest: int
     has_hole: bool = False
     written: list[tuple[int, Batch]] = field(default_factory=list)
+    is_double: bool = False  # the last batch was read, and some of its sequences before it
 
 
 @dataclass
@@ -280,31 +281,55 @@ class Audit:
             if (each.base_sequence, each.last_offset_delta) == (batch.base_sequence, batch.last_offset_delta)
         ]
         says = not (log.is_compacted and step >= 0)
+        may_be_read, was_read = self.overlap(epoch, place, place_end)
+        is_double = was_read and self.is_read(batch)
+        fits = not step or place == epoch.frontier
+        overlaps = place < epoch.frontier and place_end > epoch.lowest and not epoch.has_hole
+        back = self.of(before, "before_") | {"distance": epoch.frontier - place}
+        hidden = batch.base_offset in self.aborted or not may_be_read
         if place < epoch.frontier and copies:
             read = [each for each in copies if self.is_read(each)]
             copy = (read or copies)[-1]
-            is_hidden = batch.base_offset in self.aborted or not read
+            is_hidden = batch.base_offset in self.aborted or not (read or was_read)
             more = self.of(copy, "before_") | {"distance": epoch.frontier - place, "is_same": copy.crc == batch.crc}
             self.forgotten(AuditKind.DUPLICATE_EXACT, producer, batch, more, is_hidden=is_hidden)
-        elif step and place != epoch.frontier:
-            back = self.of(before, "before_") | {"distance": epoch.frontier - place}
-            if place < epoch.frontier and place_end > epoch.lowest and not epoch.has_hole:
-                self.forgotten(AuditKind.DUPLICATE_PARTIAL, producer, batch, back)
-            elif batch.base_sequence == 0:
-                if says:
-                    self.forgotten(AuditKind.SEQUENCE_RESET, producer, batch, back | {"distance": abs(step)})
-            elif place > epoch.part_end:
-                if not log.is_compacted:
-                    reached = epoch.frontier if place > epoch.frontier else epoch.part_end
-                    self.between(AuditKind.GAP, before, batch, place - reached)
-            elif says:
-                self.forgotten(AuditKind.BACKWARD, producer, batch, back)
+        elif (fits and is_double and not epoch.is_double) or (not fits and (overlaps or was_read)):
+            self.forgotten(AuditKind.DUPLICATE_PARTIAL, producer, batch, back, is_hidden=hidden)
+        elif fits:
+            pass
+        elif batch.base_sequence == 0:
+            if says:
+                self.forgotten(AuditKind.SEQUENCE_RESET, producer, batch, back | {"distance": abs(step)})
+        elif place > epoch.part_end:
+            if not log.is_compacted:
+                reached = epoch.frontier if place > epoch.frontier else epoch.part_end
+                self.between(AuditKind.GAP, before, batch, place - reached)
+        elif says:
+            self.forgotten(AuditKind.BACKWARD, producer, batch, back, is_hidden=hidden)
+        epoch.is_double = is_double
         epoch.has_hole |= place > epoch.frontier
         epoch.expected = (batch.base_sequence + length) % CIRCLE
         epoch.place_end = place_end
         epoch.part_end = place_end if begins_anew else max(epoch.part_end, place_end)
         epoch.frontier, epoch.lowest = max(epoch.frontier, place_end), min(epoch.lowest, place)
         epoch.written.append((place, batch))
+
+    def overlap(self, epoch: Epoch, place: int, place_end: int) -> tuple[bool, bool]:
+        """Whether readers may have got some of these places before, and whether they did for certain.
+
+        Certain are those that were read one after the other up to the furthest.
+        """
+        read = [
+            (at, at + each.last_offset_delta + 1, each.base_offset) for at, each in epoch.written if self.is_read(each)
+        ]
+        if not read:
+            return False, False
+        furthest = max(end for _, end, _ in read)
+        certain = next(
+            at for at, _, offset in reversed(read) if all(end < at for _, end, other in read if other < offset)
+        )
+        lowest = min(at for at, _, _ in read)
+        return place < furthest and place_end > lowest, place < furthest and place_end > certain
 
     def is_read(self, batch: Batch) -> bool:
         """Whether readers of committed records get it."""

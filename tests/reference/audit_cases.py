@@ -175,4 +175,42 @@ CASES = (
         (sent(0, 0, epoch=1), marker(5, -1, record_count=0), marker(6, COMMIT, epoch=1), sent(7, 5, epoch=1)),
         (("OPEN_TRANSACTION", "NONE", 7),),
     ),
+    Case(
+        "a producer that begins anew, all of whose batches lie below the log start, doubles nothing",
+        (batch(0, 0), batch(10, 10), batch(20, 0, 5), batch(25, 5)),
+        (("DUPLICATE_PARTIAL", "NONE", 20),),
+        {"log_start_offset": 20},
+    ),
+    Case(
+        "a duplicate of what lies below the log start is none of what came since",
+        (batch(0, 0), batch(10, 10), batch(20, 20), batch(30, 5, 10), batch(40, 15, 5), batch(45, 20, 3)),
+        (("DUPLICATE_PARTIAL", "NONE", 30), ("DUPLICATE_PARTIAL", "DUPLICATE", 45)),
+        {"log_start_offset": 20},
+    ),
+    Case(
+        "a batch cut otherwise that readers got is doubled, also with an aborted copy between the two",
+        (
+            *(sent(0, 0, 10), marker(10, COMMIT)),
+            *(sent(11, 0, 5), marker(16, ABORT)),
+            *(sent(17, 0, 5), marker(22, COMMIT)),
+        ),
+        (("DUPLICATE_PARTIAL", "NONE", 11), ("DUPLICATE_EXACT", "DUPLICATE", 17)),
+    ),
+    Case(
+        "what goes on from a harmless duplicate and is the first that readers get twice is found, and not what follows",
+        (
+            *(sent(0, 0, 20), marker(20, COMMIT)),
+            *(sent(21, 0, 5), marker(26, ABORT)),
+            *(sent(27, 5, 5), sent(32, 10, 5), marker(37, COMMIT)),
+        ),
+        (("DUPLICATE_PARTIAL", "NONE", 21), ("DUPLICATE_PARTIAL", "DUPLICATE", 27)),
+    ),
+    Case(
+        "an aborted batch that comes again and is committed is none of the committed ones around it",
+        (
+            *(sent(0, 0), marker(5, COMMIT), sent(6, 5), marker(11, ABORT), sent(12, 10), marker(17, COMMIT)),
+            *(sent(18, 5), marker(23, COMMIT), sent(24, 10), marker(29, ABORT)),
+        ),
+        (("DUPLICATE_EXACT", "NONE", 18), ("DUPLICATE_EXACT", "NONE", 24)),
+    ),
 )

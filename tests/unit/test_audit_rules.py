@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.reference.audit import AuditedLog, audit, holes
+from tests.reference.audit import CIRCLE, AuditedLog, aborted, audit, holes, is_data, last_offset
 from tests.reference.audit_cases import CASES, Case, batch
 from tests.reference.audit_logs import EXPIRATION, generated_log
 from tests.reference.log_builder import TRANSACTIONAL
@@ -71,6 +72,34 @@ def test_the_reference_gives_what_the_tables_of_the_scenarios_say() -> None:
 def test_the_reference_finds_what_each_case_says(case: Case) -> None:
     rows = [(row["kind"], row["harm"], row["first_offset"]) for row in audit(case.log, expiration=EXPIRATION)]
     assert sorted(rows, key=lambda row: row[2]) == list(case.found)
+
+
+def got_before(log: AuditedLog) -> dict[int, bool]:
+    """By base offset, of each data batch: whether readers of committed records get it, and got some sequence before."""
+    hidden = aborted(log)
+    got: dict[tuple[int, int], set[int]] = defaultdict(set)
+    found = {}
+    for each in filter(is_data, log.batches):
+        read = got[each.producer_id, each.producer_epoch]
+        sequences = {(each.base_sequence + step) % CIRCLE for step in range(each.last_offset_delta + 1)}
+        is_read = each.base_offset not in hidden and last_offset(each) >= log.log_start_offset
+        found[each.base_offset] = is_read and bool(read & sequences)
+        read.update(sequences if is_read else ())
+    return found
+
+
+def test_a_duplicate_does_harm_where_readers_got_one_of_its_sequences_before() -> None:
+    told = Counter()
+    for log in map(generated_log, range(400)):
+        doubled = got_before(log)
+        for row in audit(log, expiration=EXPIRATION):
+            if row["kind"].startswith("DUPLICATE"):
+                told[row["kind"], row["harm"], doubled[row["first_offset"]]] += 1
+    for kind in (AuditKind.DUPLICATE_EXACT, AuditKind.DUPLICATE_PARTIAL):
+        assert told[kind, "DUPLICATE", True]
+        assert told[kind, "NONE", False]
+        assert not told[kind, "NONE", True]
+    assert not told[AuditKind.DUPLICATE_EXACT, "DUPLICATE", False]
 
 
 def test_entries_of_old_formats_are_no_hole_and_a_segment_that_gave_no_row_is_unread() -> None:

@@ -84,7 +84,7 @@ def sequences(seen: DataFrame) -> DataFrame:
         the first of its epoch; `run_frontier`: likewise, since the last batch that began anew with sequence 0;
         `step`: from where the batch before it ended, 0 where it goes on; `lowest`: the first place before;
         `has_hole`: some place below the frontier may not have been written; `copy`: the last batch of these same
-        sequences before it, of those that are read if one is; null where none is.
+        sequences before it, of those that are read if one is; null where none is; and the columns of `_with_read`.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
@@ -108,7 +108,35 @@ def sequences(seen: DataFrame) -> DataFrame:
     )
     leaps = (F.col("place") > F.col("frontier")).cast("int")
     has_hole = F.coalesce(F.max(leaps).over(_before(in_epoch)) == 1, F.lit(False))
-    return reached.withColumn("has_hole", has_hole)
+    return _with_read(reached.withColumn("has_hole", has_hole))
+
+
+def _with_read(placed: DataFrame) -> DataFrame:
+    """Rows with their places, and what readers of committed records had got of their sequences before.
+
+    `may_be_read` (bool): some lie between the lowest and the furthest that was read;
+    `was_read` (bool): some were read for certain, as they lie in what was read without a gap up to the furthest;
+    `follows_double` (bool): the batch before it in its epoch was read, as some of its sequences had been.
+    """
+    in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
+    before, is_read = _before(in_epoch), F.col("is_read")
+    frontier, first = F.col("read_frontier"), F.col("read_from")
+    rows = placed.select(
+        "*",
+        F.max(F.when(is_read, F.col("place_end"))).over(before).alias("read_frontier"),
+        F.min(F.when(is_read, F.col("place"))).over(before).alias("read_lowest"),
+    )
+    leaps = frontier.isNull() | (F.col("place") > frontier)
+    rows = rows.withColumn("read_from", F.last(F.when(is_read & leaps, F.col("place")), True).over(before))
+    goes_back = F.col("place") < frontier
+    rows = rows.withColumns(
+        {
+            "may_be_read": F.coalesce(goes_back & (F.col("place_end") > F.col("read_lowest")), F.lit(False)),
+            "was_read": F.coalesce(goes_back & (F.col("place_end") > first), F.lit(False)),
+        }
+    )
+    doubles = F.lag(is_read & F.col("was_read")).over(in_epoch)
+    return rows.withColumn("follows_double", F.coalesce(doubles, F.lit(False)))
 
 
 def _before(window: WindowSpec) -> WindowSpec:

@@ -2,7 +2,8 @@
 
 They are of batches with sequences alone, at most one of each. Such a batch fits where it goes on from the batch before
 it in its epoch, or from the furthest that the epoch had reached, as after a duplicate; but a batch whose very sequences
-lie at a lower offset is a duplicate whatever it follows.
+lie at a lower offset is a duplicate whatever it follows, and so is one that goes on from a batch which did no harm and
+is the first whose sequences readers get again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"
 _FITS = "(frontier is null or step = 0 or place = frontier)"
 _OVERLAPS = f"({_GOES_BACK} and place_end > lowest and not has_hole)"
-_IS_ODD = f"not {_FITS} and not {_IS_COPY} and not {_OVERLAPS}"
+_IS_PARTIAL = f"(if({_FITS}, is_read and was_read and not follows_double, {_OVERLAPS} or was_read) and not {_IS_COPY})"
+_IS_ODD = f"not {_FITS} and not {_IS_COPY} and not {_IS_PARTIAL}"
 _LEAPS = "(place > coalesce(run_frontier, frontier))"
 # A cleaner takes batches out, so that in its topics a step forward says nothing.
 _SAYS = "not (is_compacted and coalesce(step, 0) >= 0)"
@@ -45,15 +47,14 @@ def duplicate() -> Column:
         **of_before("copy"),
         "distance": F.col("frontier") - F.col("place"),
         "is_same": copy["crc"] == F.col("crc"),
-        "is_hidden": F.col("is_aborted") | ~copy["is_read"],
+        "is_hidden": F.col("is_aborted") | ~(copy["is_read"] | F.col("was_read")),
     }
     return found(AuditKind.DUPLICATE_EXACT, _IS_COPY, **columns)
 
 
 def partial_duplicate() -> Column:
     """Some of its sequences are in the log before it, in batches cut otherwise."""
-    condition = f"not {_FITS} and not {_IS_COPY} and {_OVERLAPS}"
-    return found(AuditKind.DUPLICATE_PARTIAL, condition, **_forgotten(), distance=F.col("frontier") - F.col("place"))
+    return found(AuditKind.DUPLICATE_PARTIAL, _IS_PARTIAL, **_behind())
 
 
 def reset() -> Column:
@@ -72,7 +73,7 @@ def gap() -> Column:
 def backward() -> Column:
     """It lies behind what the epoch had reached, where some sequences are missing: late, or a partial duplicate."""
     condition = f"{_IS_ODD} and base_sequence <> 0 and not {_LEAPS} and {_SAYS}"
-    return found(AuditKind.BACKWARD, condition, **_forgotten(), distance=F.col("frontier") - F.col("place"))
+    return found(AuditKind.BACKWARD, condition, **_behind())
 
 
 def first_write_of_an_epoch() -> Column:
@@ -93,6 +94,12 @@ def first_write() -> Column:
 def _forgotten() -> dict[str, Column]:
     """With the batch before it."""
     return {**forgotten(), **of_before("before")}
+
+
+def _behind() -> dict[str, Column]:
+    """It lies behind the frontier: no harm where readers had nothing of those sequences."""
+    is_hidden = F.col("is_aborted") | ~F.col("may_be_read")
+    return {**_forgotten(), "is_hidden": is_hidden, "distance": F.col("frontier") - F.col("place")}
 
 
 def _missing() -> dict[str, Column]:
