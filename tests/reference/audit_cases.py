@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.reference.audit import AuditedLog
+from tests.reference.audited_log import AuditedLog
 from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
-from tests.reference.audit import CIRCLE, AuditedLog
+from tests.reference.audited_log import CIRCLE, AuditedLog
 from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from tests.reference.audit import AuditedLog
 from tests.reference.audit import audit as reference_audit
 from tests.reference.audit_cases import CASES
 from tests.reference.audit_logs import EXPIRATION, generated_log
+from tests.reference.audited_log import AuditedLog
 from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
 from tiersnap.snapshot.models.audit_rules import AuditKind

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.audit import CIRCLE, AuditedLog, aborted, audit, holes, is_data, last_offset
+from tests.reference.audit import audit
 from tests.reference.audit_cases import CASES, Case, batch
 from tests.reference.audit_logs import EXPIRATION, generated_log
+from tests.reference.audited_log import CIRCLE, AuditedLog, aborted, holes, is_data, last_offset
 from tests.reference.log_builder import TRANSACTIONAL
 from tests.reference.record_batch import Batch
 from tiersnap.snapshot.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, UNREAD, AuditKind, Harm, harm_of
