@@ -32,7 +32,7 @@ from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
-FINDINGS, AUDITED = "audit_findings", "audits"
+_FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"
 # Appends rows to a table.
 Keep = Callable[[str, DataFrame], None]
@@ -128,10 +128,10 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -
             found = audited.findings.persist()
             _tell(found, settings.limit, outcome)
             if outcome.total:
-                keep(FINDINGS, found)
+                keep(_FINDINGS, found)
             # Last: whoever reads takes the newest audit of a partition for whole.
             at = F.lit(settings.now).alias("audited_at")
-            keep(AUDITED, audited.partitions.select("*", F.lit(run).cast("long").alias("run"), at))
+            keep(_AUDITS, audited.partitions.select("*", F.lit(run).cast("long").alias("run"), at))
             found.unpersist()
     finally:
         for each in read.kept:
@@ -173,12 +173,14 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
             f"{warehouse.uri}: no table {_BATCHES} in this warehouse",
             hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
         )
-    rows = newest_decode(of_topics(warehouse.read(_BATCHES), settings.topic))
-    outcome.cut_segments = cut_segments(known_segments(rows)).count()
+    decoded = of_topics(warehouse.read(_BATCHES), settings.topic)
+    known = known_segments(decoded).persist()
+    rows = newest_decode(decoded, known)
+    outcome.cut_segments = cut_segments(known).count()
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()
-    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), (partitions,))
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), (partitions, known))
 
 
 @contextmanager
@@ -189,6 +191,6 @@ def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, K
         return
     with only_run(settings.to, settings.run_id, settings.s3) as check:
         warehouse = Warehouse(spark, settings.to, check)
-        runs = warehouse.read(FINDINGS).select("run").unionByName(warehouse.read(AUDITED).select("run"))
+        runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
         last = runs.agg(F.max("run").alias("run")).collect()[0].run
         yield (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)

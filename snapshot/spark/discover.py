@@ -10,6 +10,7 @@ from tiersnap.snapshot.errors import NotALogDirError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.tasks.sources import open_source
 
@@ -34,14 +35,14 @@ class Discovered:
 
 
 def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovered:
-    """The partitions of the sources that `topic` selects.
+    """The partitions of the sources that `topic` selects; a source that is named twice is one.
 
     Raises:
         SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
     found = Discovered([], [], {}, {}, {})
-    names = list(dict.fromkeys(sources))
+    names = each_once(sources)
     for uri in names:
         source = open_source(uri)
         found.findings.extend(source.findings)

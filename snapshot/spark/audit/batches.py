@@ -13,19 +13,19 @@ from tiersnap.snapshot.formats.record_batch import (
     TRANSACTIONAL_MASK,
 )
 from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE
-from tiersnap.snapshot.spark.batches import SEGMENT_OF_BATCH, known_segments
+from tiersnap.snapshot.spark.batches import SEGMENT_OF_BATCH
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 SEQUENCES = LARGEST_SEQUENCE + 1
 PRODUCER = (*PARTITION_KEY, "producer_id")
 
 
-def newest_decode(record_batches: DataFrame) -> DataFrame:
-    """Of `record_batches` the rows that count: of each segment those of its last decode."""
-    known = known_segments(record_batches).select(
+def newest_decode(record_batches: DataFrame, known: DataFrame) -> DataFrame:
+    """Of `record_batches` the rows that count: of each segment those of its last decode, by its `known_segments`."""
+    last = known.select(
         *PARTITION_KEY, F.col("base_offset").alias("segment_base_offset"), F.col("known_run").alias("run")
     )
-    return record_batches.join(F.broadcast(known), on=[*SEGMENT_OF_BATCH, "run"], how="left_semi")
+    return record_batches.join(F.broadcast(last), on=[*SEGMENT_OF_BATCH, "run"], how="left_semi")
 
 
 def audited(batches: DataFrame) -> DataFrame:
