@@ -111,11 +111,12 @@ def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
 
 @dataclass(frozen=True)
 class _Read:
-    """Arguments of the audit; `kept` are those that are cached."""
+    """Arguments of the audit; `kept` are those that are cached. `damaged`: PARTITION_KEY of each damaged place."""
 
     batches: DataFrame
     partitions: DataFrame
     segments: DataFrame
+    damaged: DataFrame
     kept: tuple[DataFrame, ...]
 
 
@@ -130,8 +131,9 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -
             if outcome.total:
                 keep(_FINDINGS, found)
             # Last: whoever reads takes the newest audit of a partition for whole.
+            looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
             at = F.lit(settings.now).alias("audited_at")
-            keep(_AUDITS, audited.partitions.select("*", F.lit(run).cast("long").alias("run"), at))
+            keep(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
             found.unpersist()
     finally:
         for each in read.kept:
@@ -162,8 +164,10 @@ def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutc
     # Headers are a small part of a log, and are looked at several times: decode them once.
     rows = decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]).persist()
     unread = unread_segments(wanted, known_segments(rows))
-    outcome.damage = damage(listed, unread, check_crc=settings.check_crc).behind(found.findings)
-    return _Read(rows, of_partitions.of_listing(listed), listing.listed_segments(listed), (rows, listed))
+    of_logs, damaged = damage(listed, unread, check_crc=settings.check_crc)
+    outcome.damage = of_logs.behind(found.findings)
+    segments = listing.listed_segments(listed)
+    return _Read(rows, of_partitions.of_listing(listed), segments, damaged, (damaged, rows, listed))
 
 
 def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
@@ -176,11 +180,12 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
     decoded = of_topics(warehouse.read(_BATCHES), settings.topic)
     known = known_segments(decoded).persist()
     rows = newest_decode(decoded, known)
-    outcome.cut_segments = cut_segments(known).count()
+    cut = cut_segments(known)
+    outcome.cut_segments = cut.count()
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()
-    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), (partitions, known))
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), cut, (partitions, known))
 
 
 @contextmanager

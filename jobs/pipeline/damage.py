@@ -57,8 +57,10 @@ def work_of(wanted: DataFrame) -> decoding.Work:
     return decoding.Work(totals.segments, totals.bytes or 0)
 
 
-def damage(listed: DataFrame, unread: DataFrame, *, check_crc: bool) -> Damage:
+def damage(listed: DataFrame, unread: DataFrame, *, check_crc: bool) -> tuple[Damage, DataFrame]:
     """Findings of a listing, and of segments whose rows end before the file does: those are read again for the reason.
+
+    Gives also the rows of all findings, with PARTITION_KEY; they are cached, and the caller unpersists them.
 
     Args:
         listed: LISTED rows.
@@ -69,12 +71,13 @@ def damage(listed: DataFrame, unread: DataFrame, *, check_crc: bool) -> Damage:
         ends = decoding.decode(unread, DecodeSegments(check_crc, _NO_RUN), work).where("part = 0").persist()
         legacy_count = ends.where("finding_kind is null and legacy_count > 0").count()
         rows = rows.unionByName(_of_segments(ends))
+    rows = rows.persist()
     counts = {FindingKind(row.kind): row["count"] for row in rows.groupBy("kind").count().collect()}
     first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
     if work.segments:
         ends.unpersist()
     findings = [Finding(FindingKind(row.kind), row.path, row.position, row.message) for row in first]
-    return Damage(findings, counts, legacy_count)
+    return Damage(findings, counts, legacy_count), rows
 
 
 def _of_folders(listed: DataFrame) -> DataFrame:

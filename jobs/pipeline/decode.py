@@ -97,8 +97,9 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             gone = stale.withColumnRenamed("base_offset", "segment_base_offset")
             warehouse.delete(TABLE, batches.SEGMENT_OF_BATCH, gone)
         unread = batches.unread_segments(looked_at, decoded)
-        outcome.damage = damage(listed, unread, check_crc=settings.check_crc).behind(found.findings)
-        for kept in (stale, wanted, known, listed):
+        of_logs, places = damage(listed, unread, check_crc=settings.check_crc)
+        outcome.damage = of_logs.behind(found.findings)
+        for kept in (places, stale, wanted, known, listed):
             kept.unpersist()
     return outcome
 

@@ -16,6 +16,7 @@ from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,
+    AUDITS_COLUMNS,
     FAILOVER_COLUMNS,
     FAILOVER_KINDS,
     audit_of_tables,
@@ -25,7 +26,6 @@ from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
-    PARTITION_KEY,
     PARTITIONS,
     READINESS,
     RUNS,
@@ -146,7 +146,11 @@ def failover(warehouse: str) -> Failover:
 
 def audit(warehouse: str) -> Audit | None:
     """What `tiersnap audit --to` last found in each partition; None before the first."""
-    found, audits = _open(warehouse, AUDIT_TABLE), read_table(warehouse, "audits", [*PARTITION_KEY, "run"])
+    found, looked = _open(warehouse, AUDIT_TABLE), _open(warehouse, "audits")
+    audits = pa.schema([TABLES["audits"].field(name) for name in AUDITS_COLUMNS]).empty_table()
+    if looked is not None:
+        names = [name for name in AUDITS_COLUMNS if name in _schema(looked).names]
+        audits = _rows(f"{warehouse}/audits", looked, names, None)
     if found is None:
         return audit_of_tables(TABLES[AUDIT_TABLE].empty_table(), audits) if audits.num_rows else None
     names = [name for name in AUDIT_COLUMNS if name in _schema(found).names]

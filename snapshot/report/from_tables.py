@@ -25,6 +25,10 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings; a table of an earlier version may lack some.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
+# Columns of audits; a table of an earlier version lacks the last.
+AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
+# Columns of audit_findings that make a finding of two audits the same one.
+_SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
 # Rows of `partitions`, and their columns, that `failover_of` takes.
 FAILOVER_KINDS = (FactKind.CARRIED, FactKind.BOUNDARY, FactKind.GONE)
 FAILOVER_COLUMNS = (
@@ -55,11 +59,12 @@ def _newest_snapshot(rows: Sequence[Row]) -> NewestSnapshot | None:
 def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
     """The newest audit of each partition in a log directory.
 
-    An audit of one topic says nothing of the others, so the findings that an earlier one had there stay.
+    An audit of one topic says nothing of the others, so the findings that an earlier one had there stay. They stay
+    as well where the later one met damage: it did not see what lies behind. Each finding is told once.
 
     Args:
         findings: columns of AUDIT_COLUMNS.
-        audits: PARTITION_KEY and `run` of the table `audits`; of an earlier version there are no rows.
+        audits: columns of AUDITS_COLUMNS; of an earlier version there are no rows, or no damage_count.
     """
     table = _newest(findings, audits)
     for name in _AUDIT_KEY:
@@ -79,8 +84,26 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
     key = [name for name in PARTITION_KEY if name in findings.schema.names]
     if "run" not in findings.schema.names or not findings.num_rows:
         return findings
-    tables = (table.select([*key, "run"]) for table in (findings, audits))
-    looked = pa.concat_tables(tables, promote_options="permissive")
-    newest = looked.group_by(key).aggregate([("run", "max")])
-    joined = findings.join(newest, keys=key, join_type="inner")
-    return joined.filter(pc.equal(joined["run"], joined["run_max"])).drop_columns("run_max")
+    looked = pa.concat_tables([findings.select([*key, "run"]), audits], promote_options="permissive")
+    if "damage_count" not in looked.schema.names:
+        looked = looked.append_column("damage_count", pa.repeat(0, looked.num_rows))
+    # A run with findings has a row of each of them and one of the audit.
+    runs = looked.group_by([*key, "run"]).aggregate([("damage_count", "max")])
+    whole = runs.filter(pc.equal(pc.fill_null(runs["damage_count_max"], 0), 0))
+    since = whole.group_by(key).aggregate([("run", "max")])
+    joined = findings.join(since, keys=key, join_type="left outer")
+    kept = joined.filter(pc.greater_equal(joined["run"], pc.fill_null(joined["run_max"], 0))).drop_columns("run_max")
+    return _each_once(kept)
+
+
+def _each_once(findings: pa.Table) -> pa.Table:
+    """Of findings that several runs told those of the last one."""
+    # A join takes no null for another.
+    same = [name for name in _SAME if name in findings.schema.names]
+    columns = {name: findings[name] for name in same}
+    known = {name: pc.fill_null(each, -1) if pa.types.is_integer(each.type) else each for name, each in columns.items()}
+    runs = pa.table({**known, "run": findings["run"], "row": pa.array(range(findings.num_rows), pa.int64())})
+    last = runs.group_by(same).aggregate([("run", "max")])
+    joined = runs.join(last, keys=same, join_type="inner")
+    rows = joined.filter(pc.equal(joined["run"], joined["run_max"]))["row"]
+    return findings.take(rows.combine_chunks().sort())

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY
+from tiersnap.snapshot.tables.schemas import FORMAT_VERSION, LATER_COLUMNS, PARTITION_KEY, VERSION_KEY
 from tiersnap.snapshot.tables.schemas import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 from tiersnap.snapshot.tables.trouble import of_table
@@ -63,7 +63,10 @@ class Warehouse:
         if not self.exists(table):
             # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
             return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schema)
-        return self.spark.read.format("delta").load(self.path(table)).select(*schema.names)
+        rows = self.spark.read.format("delta").load(self.path(table))
+        lacking = [name for name in LATER_COLUMNS.get(table, ()) if name not in rows.columns]
+        rows = rows.withColumns({name: F.lit(None).cast(_field(schema, name).dataType) for name in lacking})
+        return rows.select(*schema.names)
 
     def exists(self, table: str) -> bool:
         """Whether the table has had a commit; see `read` for what it raises."""
@@ -99,7 +102,7 @@ class Warehouse:
             F.col(first.name).alias(first.name, metadata={VERSION_KEY: FORMAT_VERSION}),
             *(F.col(name) for name in schema.names[1:]),
         ]
-        writer = rows.select(*named).write.format("delta").mode("append")
+        writer = rows.select(*named).write.format("delta").mode("append").option("mergeSchema", True)
         if table in _NUMBERED and not self.exists(table):
             columns = [name for name in _STATISTICS if name in schema.names]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
@@ -129,7 +132,8 @@ def check_format(path: str, table: str, found: StructType) -> None:
     """
     version = _field(found, found.names[0]).metadata.get(VERSION_KEY)
     refuse_newer(path, version)
-    refuse_other(path, schemas.TABLES[table].names, found.names)
+    later = LATER_COLUMNS.get(table, ())
+    refuse_other(path, [name for name in schemas.TABLES[table].names if name not in later], found.names)
     refuse_unversioned(path, version)
 
 

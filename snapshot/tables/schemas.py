@@ -211,6 +211,7 @@ AUDITS = _schema(
     ("batches", _LONG),
     ("first_offset?", _LONG),  # of the first batch, and inclusive of the last; null where there is none
     ("last_offset?", _LONG),
+    ("damage_count?", _LONG),  # places behind which nothing was audited; null of an earlier version
 )
 
 # What an audit found, a row each: only `tiersnap audit --to` writes it. `run` is that of AUDITS. Offsets
@@ -293,3 +294,5 @@ TABLES = {
     "audits": AUDITS,
     "audit_findings": AUDIT_FINDINGS,
 }
+# Columns that a table of an earlier version may lack: null there, and added with the next rows.
+LATER_COLUMNS = {"audits": ("damage_count",)}

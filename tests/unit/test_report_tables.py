@@ -186,6 +186,38 @@ def test_what_a_later_audit_of_the_same_log_did_not_find_again_is_not_shown(tmp_
     assert "found nothing lost and nothing doubled" in (tmp_path / "page" / "lost.html").read_text()
 
 
+def test_what_an_audit_found_stays_where_a_later_one_met_damage_before_it(tmp_path: Path) -> None:
+    place = {"log_dir": "/logs", "topic": "orders", "partition": 0}
+    finding = {**place, "rule": "3.1", "judgement": "HOLE", "harm": "LOSS", "batches": 1}
+    seen_first = {**finding, "run": 1, "kind": "GAP", "producer_id": 7, "first_offset": 90}
+    seen_always = {**finding, "kind": "OFFSET_GAP", "first_offset": 5}
+    tables = tmp_path / "tables"
+
+    def look(run: int, damage: int | None, *found: dict[str, object]) -> str:
+        rows = [{**each, "run": run} for each in found]
+        write_deltalake(tables / "audit_findings", pa.Table.from_pylist(rows, schema=AUDIT_FINDINGS), mode="append")
+        row = {**place, "run": run, "audited_at": NOW, "batches": 1, "damage_count": damage}
+        audited = pa.Table.from_pylist([row], schema=AUDITS)
+        if damage is None:  # of a version that had no such column
+            audited = audited.drop_columns("damage_count")
+        write_deltalake(tables / "audits", audited, mode="append", schema_mode="merge")
+        page = tmp_path / f"page{run}"
+        assert tiersnap("report", "--warehouse", tables, "--now", str(NOW), "--to", page).exit_code == 0
+        return (page / "lost.html").read_text()
+
+    warehouse_of(tables, 1)
+    assert "2 findings of records lost" in look(1, None, seen_first, seen_always)
+    # No audit of the three is whole but the first, and each tells of what lies in front.
+    for run in (2, 3):
+        page = look(run, 2, seen_always)
+        assert "2 findings of records lost" in page
+        assert "<td>GAP</td>" in page
+    assert "3 findings of records lost" in look(4, 1, {**seen_always, "first_offset": 7})
+    mended = look(5, 0, seen_always)
+    assert "1 finding of records lost" in mended
+    assert "<td>GAP</td>" not in mended
+
+
 def test_a_warehouse_without_an_audit_says_which_command_makes_one(tmp_path: Path) -> None:
     warehouse = warehouse_of(tmp_path / "tables", 1)
     tiersnap("report", "--warehouse", warehouse, "--now", str(NOW), "--to", tmp_path / "page", "--source", "/data")

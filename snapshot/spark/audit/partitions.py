@@ -60,6 +60,12 @@ def segments_of_facts(partitions: DataFrame) -> DataFrame:
     return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "size_bytes")
 
 
+def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
+    """Rows with PARTITION_KEY, and PARTITION_KEY of each damaged place -> the same rows with `damage_count`."""
+    counts = damaged.groupBy(*PARTITION_KEY).agg(F.count("*").alias("damage_count"))
+    return partitions.join(counts, on=list(PARTITION_KEY), how="left").fillna(0, ["damage_count"])
+
+
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
     """Rows of this module -> rows of FOUND: `models.log_start.went_back`, of the replicas of each partition.
 
