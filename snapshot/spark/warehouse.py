@@ -64,8 +64,9 @@ class Warehouse:
             # Of Arrow, because Spark then knows that there are no rows, and drops the joins with them.
             return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schema)
         rows = self.spark.read.format("delta").load(self.path(table))
-        lacking = [name for name in LATER_COLUMNS.get(table, ()) if name not in rows.columns]
-        rows = rows.withColumns({name: F.lit(None).cast(_field(schema, name).dataType) for name in lacking})
+        for name in LATER_COLUMNS.get(table, ()):
+            if name not in rows.columns:
+                rows = rows.withColumn(name, F.lit(None).cast(_field(schema, name).dataType))
         return rows.select(*schema.names)
 
     def exists(self, table: str) -> bool:
