@@ -97,9 +97,9 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             gone = stale.withColumnRenamed("base_offset", "segment_base_offset")
             warehouse.delete(TABLE, batches.SEGMENT_OF_BATCH, gone)
         unread = batches.unread_segments(looked_at, decoded)
-        of_logs, places = damage(listed, unread, check_crc=settings.check_crc)
+        of_logs, damaged = damage(listed, unread, check_crc=settings.check_crc)
         outcome.damage = of_logs.behind(found.findings)
-        for kept in (places, stale, wanted, known, listed):
+        for kept in (damaged, stale, wanted, known, listed):
             kept.unpersist()
     return outcome
 

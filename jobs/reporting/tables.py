@@ -26,6 +26,7 @@ from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import JUDGED, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row, newest_states
 from tiersnap.snapshot.tables.schemas import (
+    LATER_COLUMNS,
     PARTITIONS,
     READINESS,
     RUNS,
@@ -61,7 +62,12 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
     found = _open(warehouse, name)
     if found is None:
         return pa.schema([TABLES[name].field(column) for column in columns]).empty_table()
-    return _rows(f"{warehouse}/{name}", found, columns, kinds)
+    there = _schema(found).names
+    later = [column for column in LATER_COLUMNS.get(name, ()) if column in columns and column not in there]
+    rows = _rows(f"{warehouse}/{name}", found, [column for column in columns if column not in later], kinds)
+    for column in later:
+        rows = rows.append_column(TABLES[name].field(column), pa.nulls(rows.num_rows, TABLES[name].field(column).type))
+    return rows.select(columns)
 
 
 def _open(warehouse: str, name: str) -> DeltaTable | None:
@@ -146,11 +152,7 @@ def failover(warehouse: str) -> Failover:
 
 def audit(warehouse: str) -> Audit | None:
     """What `tiersnap audit --to` last found in each partition; None before the first."""
-    found, looked = _open(warehouse, AUDIT_TABLE), _open(warehouse, "audits")
-    audits = pa.schema([TABLES["audits"].field(name) for name in AUDITS_COLUMNS]).empty_table()
-    if looked is not None:
-        names = [name for name in AUDITS_COLUMNS if name in _schema(looked).names]
-        audits = _rows(f"{warehouse}/audits", looked, names, None)
+    found, audits = _open(warehouse, AUDIT_TABLE), read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     if found is None:
         return audit_of_tables(TABLES[AUDIT_TABLE].empty_table(), audits) if audits.num_rows else None
     names = [name for name in AUDIT_COLUMNS if name in _schema(found).names]

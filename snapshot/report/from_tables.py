@@ -25,7 +25,7 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 _AUDIT_KEY = ("harm", "kind", "judgement")
 # Columns of audit_findings; a table of an earlier version may lack some.
 AUDIT_COLUMNS = tuple(dict.fromkeys((*_AUDIT_KEY, *AuditRow.__slots__, "batches", *PARTITION_KEY, "run")))
-# Columns of audits; a table of an earlier version lacks the last.
+# Columns of audits.
 AUDITS_COLUMNS = (*PARTITION_KEY, "run", "damage_count")
 # Columns of audit_findings that make a finding of two audits the same one.
 _SAME = (*PARTITION_KEY, "kind", "producer_id", "before_last_offset", "first_offset", "last_offset")
@@ -64,7 +64,7 @@ def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
 
     Args:
         findings: columns of AUDIT_COLUMNS.
-        audits: columns of AUDITS_COLUMNS; of an earlier version there are no rows, or no damage_count.
+        audits: columns of AUDITS_COLUMNS; of an earlier version there are no rows, or damage_count is null.
     """
     table = _newest(findings, audits)
     for name in _AUDIT_KEY:
@@ -85,8 +85,6 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
     if "run" not in findings.schema.names or not findings.num_rows:
         return findings
     looked = pa.concat_tables([findings.select([*key, "run"]), audits], promote_options="permissive")
-    if "damage_count" not in looked.schema.names:
-        looked = looked.append_column("damage_count", pa.repeat(0, looked.num_rows))
     # A run with findings has a row of each of them and one of the audit.
     runs = looked.group_by([*key, "run"]).aggregate([("damage_count", "max")])
     whole = runs.filter(pc.equal(pc.fill_null(runs["damage_count_max"], 0), 0))

@@ -103,7 +103,9 @@ class Warehouse:
             F.col(first.name).alias(first.name, metadata={VERSION_KEY: FORMAT_VERSION}),
             *(F.col(name) for name in schema.names[1:]),
         ]
-        writer = rows.select(*named).write.format("delta").mode("append").option("mergeSchema", True)
+        writer = rows.select(*named).write.format("delta").mode("append")
+        if table in LATER_COLUMNS:
+            writer = writer.option("mergeSchema", True)
         if table in _NUMBERED and not self.exists(table):
             columns = [name for name in _STATISTICS if name in schema.names]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
