@@ -130,7 +130,7 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -
             _tell(found, settings.limit, outcome)
             if outcome.total:
                 keep(_FINDINGS, found)
-            # Last: whoever reads takes the newest audit of a partition for whole.
+            # Last: findings of a run without these rows are of one that was killed.
             looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
             at = F.lit(settings.now).alias("audited_at")
             keep(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))

@@ -84,14 +84,18 @@ def _newest(findings: pa.Table, audits: pa.Table) -> pa.Table:
     key = [name for name in PARTITION_KEY if name in findings.schema.names]
     if "run" not in findings.schema.names or not findings.num_rows:
         return findings
-    looked = pa.concat_tables([findings.select([*key, "run"]), audits], promote_options="permissive")
-    # A run with findings has a row of each of them and one of the audit.
-    runs = looked.group_by([*key, "run"]).aggregate([("damage_count", "max")])
-    whole = runs.filter(pc.equal(pc.fill_null(runs["damage_count_max"], 0), 0))
+    before = _of_earlier_versions(findings.select([*key, "run"]), audits)
+    looked = pa.concat_tables([before, audits], promote_options="permissive")
+    whole = looked.filter(pc.equal(pc.fill_null(looked["damage_count"], 0), 0))
     since = whole.group_by(key).aggregate([("run", "max")])
     joined = findings.join(since, keys=key, join_type="left outer")
     kept = joined.filter(pc.greater_equal(joined["run"], pc.fill_null(joined["run_max"], 0))).drop_columns("run_max")
     return _each_once(kept)
+
+
+def _of_earlier_versions(told: pa.Table, audits: pa.Table) -> pa.Table:
+    """Runs from before the table `audits`. One of later that it does not have was killed: it did not look at all."""
+    return told.filter(pc.less(told["run"], pc.min(audits["run"]))) if audits.num_rows else told
 
 
 def _each_once(findings: pa.Table) -> pa.Table:

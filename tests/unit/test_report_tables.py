@@ -193,9 +193,12 @@ def test_what_an_audit_found_stays_where_a_later_one_met_damage_before_it(tmp_pa
     seen_always = {**finding, "kind": "OFFSET_GAP", "first_offset": 5}
     tables = tmp_path / "tables"
 
-    def look(run: int, damage: int | None, *found: dict[str, object]) -> str:
+    def tell(run: int, *found: dict[str, object]) -> None:
         rows = [{**each, "run": run} for each in found]
         write_deltalake(tables / "audit_findings", pa.Table.from_pylist(rows, schema=AUDIT_FINDINGS), mode="append")
+
+    def look(run: int, damage: int | None, *found: dict[str, object]) -> str:
+        tell(run, *found)
         row = {**place, "run": run, "audited_at": NOW, "batches": 1, "damage_count": damage}
         audited = pa.Table.from_pylist([row], schema=AUDITS)
         if damage is None:  # of a version that had no such column
@@ -213,7 +216,9 @@ def test_what_an_audit_found_stays_where_a_later_one_met_damage_before_it(tmp_pa
         assert "2 findings of records lost" in page
         assert "<td>GAP</td>" in page
     assert "3 findings of records lost" in look(4, 1, {**seen_always, "first_offset": 7})
-    mended = look(5, 0, seen_always)
+    tell(5, seen_always)  # killed before it said where it had looked
+    assert "3 findings of records lost" in look(6, 1, seen_always)
+    mended = look(7, 0, seen_always)
     assert "1 finding of records lost" in mended
     assert "<td>GAP</td>" not in mended
 
