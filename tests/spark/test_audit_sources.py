@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.reference.command import Ran, tiersnap
+from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, legacy_entry, write_partition
 from tiersnap.snapshot.tables.schemas import AUDITS
 
@@ -178,6 +178,7 @@ def test_an_audit_counts_the_damage_behind_which_it_did_not_look(spark: SparkSes
     counts = {(row.run, row.topic, row.damage_count) for row in rows}
     damaged = {(1, "orders", None), (2, "orders", 1), (3, "orders", 1)}
     assert counts == damaged | {(1, "sound", None), (2, "sound", 0), (3, "sound", 0)}
-    assert tiersnap("run", "--source", logs, "--remote", tmp_path / "remote", "--warehouse", warehouse, "--apply")
-    tiersnap("report", "--warehouse", warehouse, "--to", tmp_path / "page")
+    places = ("--remote", tmp_path / "remote", "--warehouse", warehouse)
+    assert_said(tiersnap("run", "--source", logs, *places, "--apply"), 5)
+    assert_said(tiersnap("report", "--warehouse", warehouse, "--to", tmp_path / "page"), 0)
     assert "DUPLICATE_EXACT" in (tmp_path / "page" / "lost.html").read_text()
