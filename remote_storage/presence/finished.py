@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.expire.record import read_record
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -79,8 +78,6 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     keys = ObjectKeys()
     presence = look(store, keys, partition, local=isinstance(layout, LocalTieredStorageLayout))
     gone = {left.segment_id for left in presence.superseded}
-    if presence.has_expire_record:
-        gone |= {each.segment_id for each in read_record(store, keys, partition).deleting}
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
         if copy.segment_id in gone or not _is_settled(store, keys, presence, copy):

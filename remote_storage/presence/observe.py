@@ -23,7 +23,7 @@ class Observe:
     store: ObjectStore
     layout: Layout
 
-    def __call__(self, partition: Partition) -> list[dict[str, Any]]:
+    def __call__(self, partition: Partition) -> dict[str, Any]:
         """See RemoteLook."""
         found = look(
             self.store,
@@ -60,7 +60,7 @@ class Observe:
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys
         ]
-        return rows
+        return {"copies": rows, "expired_to": found.expired_to or None}
 
     def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
         """See RemoteLook."""

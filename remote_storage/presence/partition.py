@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.claims import Claim, ClaimedSegment, list_beside_claims, read_claim
+from tiersnap.remote_storage.expire.record import ExpireRecord, read_record
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
@@ -90,7 +91,7 @@ class Presence:
     Attributes:
         problems: of claims that could not be read: their segments are nobody's until somebody looks.
         looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
-        has_expire_record: `tiersnap expire` has recorded something of it.
+        expired_to: exclusive; copies below it `tiersnap expire` has deleted, or begun to delete; 0 where it never did.
     """
 
     partition: TopicIdPartition
@@ -99,7 +100,7 @@ class Presence:
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
     looked_at: int = 0
-    has_expire_record: bool = False
+    expired_to: int = 0
 
     @property
     def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
@@ -124,20 +125,26 @@ class Presence:
 def look(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool, local_start: int = 0
 ) -> Presence:
-    """What is there of a partition.
+    """What is there of a partition; nothing of a segment whose deletion `tiersnap expire` has begun.
 
     Args:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         local_start: base offset of the first local segment; copies that end there or below are not all looked into.
+
+    Raises:
+        NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     listed = store.list(keys.partition_segments(partition, local=local))
-    attempts = group(keys, listed, local=local).get(partition, ())
+    grouped = group(keys, listed, local=local).get(partition, ())
+    beside = frozenset(list_beside_claims(store, keys, partition))
+    record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
+    going = {each.segment_id for each in record.deleting}
+    attempts = [attempt for attempt in grouped if attempt.segment_id not in going]
     by_id = {attempt.segment_id: attempt for attempt in attempts}
     found, unusable = _read(store, partition, [each for each in attempts if not each.missing], local_start)
     # What lacks an object needs no request.
     lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
     unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
-    beside = frozenset(list_beside_claims(store, keys, partition))
     claimed = frozenset(each for each in beside if isinstance(each, ClaimedSegment))
     starts = Counter(copy.start_offset for copy in found)
     several = {offset for offset, count in starts.items() if count > 1}
@@ -155,7 +162,7 @@ def look(
         problems,
         claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
-        KeyKind.EXPIRE in beside,
+        record.log_start_offset,
     )
 
 

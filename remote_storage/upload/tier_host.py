@@ -134,7 +134,7 @@ def _complete(facts: list[Row]) -> list[Row]:
     """Rows with every column that verdicts ask for, as a table would give them."""
     names = (
         *("object_key", "object_crc", "file_bytes", "file_crc", "next_base_offset", "finding_kind"),
-        *("leader_epochs", "open_transactions"),
+        *("leader_epochs", "open_transactions", "expired_to"),
     )
     return [{**dict.fromkeys(names), **row} for row in facts]
 

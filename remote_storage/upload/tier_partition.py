@@ -17,7 +17,14 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import Attempt, Claim, ClaimedSegment, ClaimedSnapshot, Process, this_process
 from tiersnap.remote_storage.cluster_record import put_cluster_id
-from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, CopyInFlightError, ObjectChangedError
+from tiersnap.remote_storage.errors import (
+    ClaimedError,
+    ClaimLostError,
+    CopyInFlightError,
+    ExpiredError,
+    ObjectChangedError,
+)
+from tiersnap.remote_storage.expire.record import read_record
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -202,6 +209,8 @@ class _Job:
         segment_id = metadata.id.segment_id
         yield started(metadata, segment)
         try:
+            # It records, then looks for claims; this claims, then looks for its record: one of them sees the other.
+            self._check_not_expired(segment)
             self._delete_earlier(metadata, claimed)
             copied = copy_segment(
                 self.store,
@@ -313,6 +322,14 @@ class _Job:
             raise ClaimLostError(
                 f"{claimed.segment}: another attempt took over the claim of {claimed.holder.segment_id}",
                 hint="run the same command again: it finds the other attempt's copy",
+            )
+
+    def _check_not_expired(self, segment: PlannedSegment) -> None:
+        expired_to = read_record(self.store, self.keys, self.partition).log_start_offset
+        if segment.next_base_offset <= expired_to:
+            raise ExpiredError(
+                f"tiersnap expire deleted what lies below {expired_to} from remote storage since this was planned",
+                hint="run the same command again: it sees what is there now",
             )
 
     def _delete_earlier(self, metadata: RemoteLogSegmentMetadata, claimed: Claim) -> None:

@@ -23,6 +23,8 @@ _SINCE = {"log_start_checkpoint": 2, "orphan_indexes": 3}  # columns that versio
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
+_OF_HOST = [field for field in LISTED if field.name != "expired_to"]  # remote storage is asked by who reads it
+
 DECODED = pa.struct(
     [
         ("base_offset", _LONG),
@@ -40,7 +42,7 @@ DECODED = pa.struct(
 )
 SUPERSEDED = pa.struct([("object", _TEXT), ("since", _LONG)])  # epoch ms
 COLLECTED = pa.schema(
-    [*LISTED, ("decodes", pa.list_(DECODED)), ("superseded", pa.list_(SUPERSEDED))],
+    [*_OF_HOST, ("decodes", pa.list_(DECODED)), ("superseded", pa.list_(SUPERSEDED))],
     metadata={_VERSION_KEY: str(VERSION).encode()},
 )
 
@@ -102,7 +104,7 @@ class Listing:
             ) from error
         decodes = {decode["base_offset"]: decode for decode in row.pop("decodes")}
         superseded = {each["object"]: each["since"] for each in row.pop("superseded")}
-        return cls(row, decodes, superseded)
+        return cls({**row, "expired_to": None}, decodes, superseded)
 
 
 def _make_version_2(row: Row) -> None:

@@ -39,11 +39,13 @@ class RemoteCoverage:
         covered: [start, exclusive end) of the offsets that copies of the lineage hold: ascending, apart.
         highest: exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
         in_flight: base offsets of segments that somebody is copying now.
+        expired_to: exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did.
     """
 
     covered: tuple[Interval, ...] = ()
     highest: int = 0
     in_flight: frozenset[int] = frozenset()
+    expired_to: int = 0
 
     def covers(self, start_offset: int, end_offset: int) -> bool:
         """Whether every offset of [start, exclusive end) is covered; so it is where there is none."""

@@ -135,6 +135,10 @@ def _in_remote(
         return Verdict.ALREADY_TIERED, "in remote storage"
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
+    if end is not None and end <= coverage.expired_to:
+        return Verdict.GAP_IN_REMOTE, (
+            f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} since"
+        )
     if is_below:
         return Verdict.GAP_IN_REMOTE, (
             f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "

@@ -92,6 +92,7 @@ LISTED = pa.schema(
         ("window_offset", _LONG),  # where a bounded scan begins; null where all is scanned
         ("start", START),  # null where nobody asked for one, or none is there
         ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
+        ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
         ("fingerprint", _TEXT),
@@ -132,7 +133,8 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    return row | {"window_offset": None, "start": None, "copies": [], "remote_error": None, "is_transient": None}
+    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "remote_error", "is_transient"))
+    return row | nothing | {"copies": []}
 
 
 def _segment_row(segment: Segment, cuts: list[int], chain: str) -> dict[str, Any]:

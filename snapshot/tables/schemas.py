@@ -96,6 +96,7 @@ PARTITIONS = _schema(
     ("log_start_offset?", _LONG),
     ("log_end_offset?", _LONG),
     ("leader_epochs?", pa.list_(LEADER_EPOCH)),
+    ("expired_to?", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
     ("state_offset?", _LONG),  # exclusive; null when there is no state to start from
     ("state_chain?", _TEXT),  # digest of the files below it
     ("history_from?", _LONG),
@@ -295,4 +296,4 @@ TABLES = {
     "audit_findings": AUDIT_FINDINGS,
 }
 # Columns that a table of an earlier version may lack: null there, and added with the next rows.
-LATER_COLUMNS = {"audits": ("damage_count",)}
+LATER_COLUMNS = {"audits": ("damage_count",), "partitions": ("expired_to",)}

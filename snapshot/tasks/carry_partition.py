@@ -50,6 +50,9 @@ from tiersnap.snapshot.tasks.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tasks.store_boundary import BoundaryStore, of_stored
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
+# Columns of LISTED that a carry leaves in the table.
+_AS_LISTED = ("directory_id", "cluster_id", "leader_epochs", "expired_to")
+
 
 @dataclass(frozen=True)
 class CarryPartition:
@@ -313,7 +316,7 @@ class _Carry:
             FactKind.CARRIED,
             fingerprint=f"{self._listed['fingerprint']}:{digest}" if is_finished else "",
             **of_partition(examination.facts),
-            **{name: self._listed[name] for name in ("directory_id", "cluster_id", "leader_epochs")},
+            **{name: self._listed[name] for name in _AS_LISTED},
             state_offset=None if state is None else state.offset,
             state_chain=None if state is None else chains[state.offset],
             history_from=None if state is None else state.history_from,

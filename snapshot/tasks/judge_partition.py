@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -147,8 +147,14 @@ def _end(segment: Mapping[str, Any], log_end_offset: int) -> int:
 
 
 def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) -> RemoteCoverage:
-    """What remote storage holds of the partition's lineage, from rows of `remote_log_segments`."""
+    """What remote storage holds of the partition's lineage.
+
+    Args:
+        carried: its row of CARRIED.
+        copies: rows of `remote_log_segments`.
+    """
     found = list(copies)
     in_flight = [row["start_offset"] for row in found if row["state"] == COPY_STARTED and not row["is_ours"]]
     lineage = to_leader_epochs(carried["leader_epochs"])
-    return coverage_of(finished_copies(found), lineage, carried["log_end_offset"], in_flight=in_flight)
+    remote = coverage_of(finished_copies(found), lineage, carried["log_end_offset"], in_flight=in_flight)
+    return replace(remote, expired_to=carried["expired_to"] or 0)

@@ -63,9 +63,12 @@ class ListPartitions:
 
     def with_remote(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """A row of LISTED with what remote storage holds of the partition."""
-        row |= self._remote(partition)
+        row |= {"expired_to": None, **self._remote(partition)}
         mark_tiered(row, partition)
         if row["remote_error"] is None:
+            # The verdicts know it by a fact of the carry.
+            if row["expired_to"] is not None:
+                row["fingerprint"] = fingerprint(row["fingerprint"], "expired to", row["expired_to"])
             row["start"] = before = self._before(row, partition)
             # A copy that comes to be where the files begin is a reason to carry again.
             if before is not None and before["offset"] == partition.first_base_offset:
@@ -106,7 +109,7 @@ class ListPartitions:
         if self._away:
             return {"remote_error": f"not asked after: {self._away[0]}", "is_transient": True}
         try:
-            return {"copies": self.look(partition)}
+            return self.look(partition)
         except TiersnapError as error:
             return self._unanswered(partition, error)
 

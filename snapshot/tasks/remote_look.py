@@ -11,8 +11,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
-    def __call__(self, partition: Partition) -> list[dict[str, Any]]:
-        """Rows of listed.COPY: complete copies that reach into the local log, and those that others are making now.
+    def __call__(self, partition: Partition) -> dict[str, Any]:
+        """Columns of LISTED: `copies`, those that reach into the local log or are being made now, and `expired_to`.
 
         Raises:
             TiersnapError: it cannot be known.

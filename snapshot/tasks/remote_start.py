@@ -46,7 +46,9 @@ def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partitio
     if partition.topic_id is None:
         return Beginning(why="its topic id is not known here")
     try:
-        ending = copies_up_to({segment.base_offset for segment in partition.segments}, look(partition), partition)
+        ending = copies_up_to(
+            {segment.base_offset for segment in partition.segments}, look(partition)["copies"], partition
+        )
         first = min((copy["end_offset"] for copy in ending), default=None)
         ending = [copy for copy in ending if copy["end_offset"] == first]
         # Of a log that begins at 0, or nobody knows where, a snapshot folded from a later beginning lacks something.

@@ -143,9 +143,10 @@ class FlakyStore:
         if fault is Fault.STALL:
             time.sleep(self.stall_seconds)
         self._fail_if(fault, Fault.FAIL_BEFORE, Fault.CRASH_BEFORE, name)
-        result = action()
-        self._fail_if(fault, Fault.FAIL_AFTER, Fault.CRASH_AFTER, name)
-        return result
+        try:
+            return action()
+        finally:  # also where the answer is that there is no such object
+            self._fail_if(fault, Fault.FAIL_AFTER, Fault.CRASH_AFTER, name)
 
     def _fail_if(self, fault: Fault | None, fail: Fault, crash: Fault, name: str) -> None:
         if fault is crash:

@@ -13,9 +13,9 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
 from tests.reference.log_builder import TIMESTAMP
-from tests.reference.planned import PARTITION
+from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim, read_claim
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.expire.delete import delete_expired
@@ -26,10 +26,13 @@ from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
 from tiersnap.remote_storage.expire.record import ExpireRecord, read_record, write_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.orphans.stored import list_stored
+from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit
@@ -206,6 +209,62 @@ def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
     assert half not in copies(archive)
     list(delete_expired(archive, KEYS, plan(archive, log_start_offset=0)))
     assert left_of(archive, layout) == [10]
+
+
+def tier_again(store, layout, logs: Path) -> dict[str, int]:
+    """Closed segments by the verdict that `tiersnap tier` leaves."""
+    page = store.root.with_name("page")
+    assert_said(tiersnap("tier", logs, "--remote", store.root, "--layout", layout.name, "--report", page, "--apply"), 0)
+    told = json.loads((page / "readiness.json").read_text())["cluster"]["verdicts"]
+    return {verdict: each["segments"] for verdict, each in told.items() if verdict != "ACTIVE_SEGMENT"}
+
+
+@pytest.mark.parametrize("log_start", [10, 15])
+def test_what_went_is_not_tiered_again_until_its_record_is_moved_away(archive, layout, log_start, tmp_path):
+    list(delete_expired(archive, KEYS, plan(archive, log_start_offset=log_start)))
+    left = left_of(archive, layout)
+    expected = {10: {"GAP_IN_REMOTE": 2, "ALREADY_TIERED": 1}, 15: {"GAP_IN_REMOTE": 3}}
+    assert tier_again(archive, layout, tmp_path / "logs") == expected[log_start]
+    assert left_of(archive, layout) == left
+    (archive.root / KEYS.expire(PARTITION)).unlink()
+    # Below the highest remote offset a broker copies nothing.
+    without = {10: expected[10], 15: {"ALREADY_TIERED": 3}}
+    assert tier_again(archive, layout, tmp_path / "logs") == without[log_start]
+
+
+def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there(archive, layout):
+    flaky = FlakyStore(archive, {1: Fault.CRASH_BEFORE}, counted={"delete"})
+    with pytest.raises(Crash):
+        list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
+    assert [each.missing for each in list_stored(archive, KEYS, PARTITION).attempts] == [()] * 3
+    found = look(archive, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    assert [copy.start_offset for copy in found.copies] == [10]
+    assert (found.leftovers, found.expired_to) == ((), 10)
+
+
+class ExpiredMeanwhile(FlakyStore):
+    """A store in which `expire` records a partition as soon as a segment of it is claimed."""
+
+    def put_if_absent(self, key, data, metadata=None):
+        put = super().put_if_absent(key, data, metadata)
+        if KEYS.recognise(key).kind is KeyKind.CLAIM:
+            write_record(self.inner, KEYS, PARTITION, ExpireRecord(log_start_offset=5))
+        return put
+
+
+def test_what_expire_takes_between_the_look_and_the_claim_is_not_copied(store, layout, tmp_path):
+    segments = planned(write_log(tmp_path / "logs"))
+    tierer = Tierer("run-2", 1_700_000_000_500, wait=0)
+    rows = list(tier_partition(ExpiredMeanwhile(store, {}), layout, KEYS, PARTITION, segments, tierer))
+    assert "tiersnap expire deleted what lies below 5" in rows[-1]["error"]
+    assert rows[-1]["is_transient"]
+    assert copies(store) == set()
+    claimed = read_claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0))
+    assert claimed is not None
+    assert claimed.holder.ended, "nobody has to wait for it"
+    later = list(tier_partition(store, layout, KEYS, PARTITION, segments[1:], tierer))
+    assert [row["error"] for row in later] == [None] * len(later)
+    assert left_of(store, layout) == [5, 10], "behind what went, tiering goes on"
 
 
 def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):

@@ -10,6 +10,13 @@ import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Runner
+from tiersnap.remote_storage.expire.delete import delete_expired
+from tiersnap.remote_storage.expire.manager import Managed, Manager
+from tiersnap.remote_storage.expire.plan import plan_partition
+from tiersnap.remote_storage.expire.retention import Retention
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.orphans.stored import list_stored
 
 pytestmark = pytest.mark.unit
 
@@ -52,6 +59,19 @@ def test_a_log_that_always_outruns_its_high_watermark_is_tiered_behind_it(runner
         say_high_watermark(runner.source, last - 3)
         ran = runner()
     assert ran.verdicts == {"ABOVE_LSO": 1, "ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 7}
+
+
+def test_what_expire_took_no_run_brings_back_until_its_record_is_moved_away(runner: Runner) -> None:
+    assert runner().verdicts == TIERED
+    keys, partition, store = ObjectKeys(), TopicIdPartition("orders", ID, 0), runner.store
+    stored, everything = list_stored(store, keys, partition), Retention(store.now(), log_start_offset=30)
+    plan = plan_partition(store, keys, stored, Managed(Manager.NOBODY, ""), everything)
+    assert len(list(delete_expired(store, keys, plan))) == 3
+    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "GAP_IN_REMOTE": 3}
+    assert list_stored(store, keys, partition).attempts == ()
+    assert runner().did_nothing
+    (Path(runner.remote) / keys.expire(partition)).unlink()
+    assert runner().verdicts == TIERED
 
 
 @pytest.mark.parametrize("apply", [True, False])
