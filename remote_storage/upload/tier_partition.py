@@ -24,7 +24,6 @@ from tiersnap.remote_storage.errors import (
     ExpiredError,
     ObjectChangedError,
 )
-from tiersnap.remote_storage.expire.record import read_record
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -158,6 +157,7 @@ class _Job:
             if self._is_covered(segment, presence):
                 yield self._there(segment, presence)
                 return
+            self._check_not_expired(segment, presence)
             ready = segment.ready(self.store)
         except TiersnapError as error:
             yield self.row(segment, error=error)
@@ -209,8 +209,6 @@ class _Job:
         segment_id = metadata.id.segment_id
         yield started(metadata, segment)
         try:
-            # It records, then looks for claims; this claims, then looks for its record: one of them sees the other.
-            self._check_not_expired(segment)
             self._delete_earlier(metadata, claimed)
             copied = copy_segment(
                 self.store,
@@ -261,6 +259,8 @@ class _Job:
         presence = self.look(segment.base_offset)
         if self._is_covered(segment, presence):
             return None
+        # What was copied and expired since the first look has a claim still: expire keeps those that may be at work.
+        self._check_not_expired(segment, presence)
         is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
         return claims.reopen(self.store, self.keys, claimed, attempt, is_whole=is_whole)
 
@@ -324,11 +324,10 @@ class _Job:
                 hint="run the same command again: it finds the other attempt's copy",
             )
 
-    def _check_not_expired(self, segment: PlannedSegment) -> None:
-        expired_to = read_record(self.store, self.keys, self.partition).log_start_offset
-        if segment.next_base_offset <= expired_to:
+    def _check_not_expired(self, segment: PlannedSegment, presence: Presence) -> None:
+        if segment.next_base_offset <= presence.expired_to:
             raise ExpiredError(
-                f"tiersnap expire deleted what lies below {expired_to} from remote storage since this was planned",
+                f"tiersnap expire deleted what lies below {presence.expired_to} in remote storage since it was planned",
                 hint="run the same command again: it sees what is there now",
             )
 

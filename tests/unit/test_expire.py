@@ -15,7 +15,7 @@ from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, ma
 from tests.reference.log_builder import TIMESTAMP
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim, read_claim
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.expire.delete import delete_expired
@@ -242,29 +242,32 @@ def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there
     assert (found.leftovers, found.expired_to) == ((), 10)
 
 
-class ExpiredMeanwhile(FlakyStore):
-    """A store in which `expire` records a partition as soon as a segment of it is claimed."""
+class TieredAndExpiredMeanwhile(FlakyStore):
+    """A store of which another run fills a partition, and `expire` takes it, just before the first claim."""
+
+    def __init__(self, inner, layout, logs: Path) -> None:
+        super().__init__(inner, {})
+        self.others = iter([lambda: tier_ours(inner, layout, logs, run_id="run-2")])
 
     def put_if_absent(self, key, data, metadata=None):
-        put = super().put_if_absent(key, data, metadata)
         if KEYS.recognise(key).kind is KeyKind.CLAIM:
-            write_record(self.inner, KEYS, PARTITION, ExpireRecord(log_start_offset=5))
-        return put
+            for tier_all in self.others:
+                tier_all()
+                list(delete_expired(self.inner, KEYS, plan(self.inner, log_start_offset=15)))
+        return super().put_if_absent(key, data, metadata)
 
 
-def test_what_expire_takes_between_the_look_and_the_claim_is_not_copied(store, layout, tmp_path):
-    segments = planned(write_log(tmp_path / "logs"))
-    tierer = Tierer("run-2", 1_700_000_000_500, wait=0)
-    rows = list(tier_partition(ExpiredMeanwhile(store, {}), layout, KEYS, PARTITION, segments, tierer))
-    assert "tiersnap expire deleted what lies below 5" in rows[-1]["error"]
-    assert rows[-1]["is_transient"]
+@pytest.mark.parametrize("is_seen_at_once", [True, False])
+def test_what_expire_takes_after_it_was_planned_is_not_copied(store, layout, tmp_path, is_seen_at_once):
+    segments, logs = planned(write_log(tmp_path / "planned")), tmp_path / "logs"
+    tierer = Tierer("run-1", 1_700_000_000_500, process=ELSEWHERE, wait=0)
+    if is_seen_at_once:
+        write_record(store, KEYS, PARTITION, ExpireRecord(log_start_offset=15))
+    asked = store if is_seen_at_once else TieredAndExpiredMeanwhile(store, layout, logs)
+    (row,) = tier_partition(asked, layout, KEYS, PARTITION, segments, tierer)
+    assert "tiersnap expire deleted what lies below 15" in row["error"]
+    assert row["is_transient"]
     assert copies(store) == set()
-    claimed = read_claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0))
-    assert claimed is not None
-    assert claimed.holder.ended, "nobody has to wait for it"
-    later = list(tier_partition(store, layout, KEYS, PARTITION, segments[1:], tierer))
-    assert [row["error"] for row in later] == [None] * len(later)
-    assert left_of(store, layout) == [5, 10], "behind what went, tiering goes on"
 
 
 def test_a_claim_that_may_be_at_work_anywhere_in_the_partition_keeps_all_of_it(archive, layout):
