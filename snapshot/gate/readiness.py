@@ -137,7 +137,7 @@ def _in_remote(
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
     if end is not None and end <= coverage.expired_to:
         return Verdict.GAP_IN_REMOTE, (
-            f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} since"
+            f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} now"
         )
     if is_below:
         return Verdict.GAP_IN_REMOTE, (
