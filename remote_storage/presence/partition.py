@@ -1,7 +1,8 @@
 """What a store holds of one partition: complete copies, attempts that are none, and which of those are ours.
 
 Facts alone: which copies count for a log, and what that means for its segments, says snapshot.gate.coverage. At most
-two listings; one manifest a copy, newest first, and none of copies that lie wholly below the log that is asked for.
+two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
+wholly below the log that is asked for.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class _Job:
         presence = self.look(segment.base_offset)
         if self._is_covered(segment, presence):
             return None
-        # What was copied and expired since the first look has a claim still: expire keeps those that may be at work.
+        # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
         self._check_not_expired(segment, presence)
         is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
         return claims.reopen(self.store, self.keys, claimed, attempt, is_whole=is_whole)

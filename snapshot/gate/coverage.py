@@ -58,18 +58,24 @@ NOTHING_REMOTE = RemoteCoverage()
 
 
 def coverage_of(
-    copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offset: int, *, in_flight: Iterable[int] = ()
+    copies: Iterable[CopyFacts],
+    lineage: LeaderEpochs,
+    log_end_offset: int,
+    *,
+    in_flight: Iterable[int] = (),
+    expired_to: int = 0,
 ) -> RemoteCoverage:
     """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
-        in_flight: base offsets of segments that somebody is copying now.
+        in_flight, expired_to: see RemoteCoverage.
     """
     complete = [copy for copy in copies if copy.is_complete]
     agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
-    return RemoteCoverage(tuple(joined(agreed)), _highest(complete, lineage, log_end_offset), frozenset(in_flight))
+    highest = _highest(complete, lineage, log_end_offset)
+    return RemoteCoverage(tuple(joined(agreed)), highest, frozenset(in_flight), expired_to)
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

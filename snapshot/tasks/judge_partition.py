@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -156,5 +156,5 @@ def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) ->
     found = list(copies)
     in_flight = [row["start_offset"] for row in found if row["state"] == COPY_STARTED and not row["is_ours"]]
     lineage = to_leader_epochs(carried["leader_epochs"])
-    remote = coverage_of(finished_copies(found), lineage, carried["log_end_offset"], in_flight=in_flight)
-    return replace(remote, expired_to=carried["expired_to"] or 0)
+    log_end, expired_to = carried["log_end_offset"], carried["expired_to"] or 0
+    return coverage_of(finished_copies(found), lineage, log_end, in_flight=in_flight, expired_to=expired_to)

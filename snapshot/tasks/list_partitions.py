@@ -63,7 +63,7 @@ class ListPartitions:
 
     def with_remote(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """A row of LISTED with what remote storage holds of the partition."""
-        row |= {"expired_to": None, **self._remote(partition)}
+        row |= self._remote(partition)
         mark_tiered(row, partition)
         if row["remote_error"] is None:
             # The verdicts know it by a fact of the carry.

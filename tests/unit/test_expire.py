@@ -247,13 +247,13 @@ class TieredAndExpiredMeanwhile(FlakyStore):
 
     def __init__(self, inner, layout, logs: Path) -> None:
         super().__init__(inner, {})
-        self.others = iter([lambda: tier_ours(inner, layout, logs, run_id="run-2")])
+        self.layout, self.logs, self.is_first = layout, logs, True
 
     def put_if_absent(self, key, data, metadata=None):
-        if KEYS.recognise(key).kind is KeyKind.CLAIM:
-            for tier_all in self.others:
-                tier_all()
-                list(delete_expired(self.inner, KEYS, plan(self.inner, log_start_offset=15)))
+        if self.is_first and KEYS.recognise(key).kind is KeyKind.CLAIM:
+            self.is_first = False
+            tier_ours(self.inner, self.layout, self.logs, run_id="run-2")
+            list(delete_expired(self.inner, KEYS, plan(self.inner, log_start_offset=15)))
         return super().put_if_absent(key, data, metadata)
 
 

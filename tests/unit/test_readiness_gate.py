@@ -154,6 +154,9 @@ SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
         (RemoteCoverage(((0, 5), (8, 12)), 12), "GAP_IN_REMOTE READY READY READY"),
         # Covered, but above the highest offset of the newest epoch that is there: the broker copies it again.
         (RemoteCoverage(((0, 40),), 0), "READY READY READY READY"),
+        (RemoteCoverage(expired_to=20), "GAP_IN_REMOTE GAP_IN_REMOTE READY READY"),
+        (RemoteCoverage(expired_to=19), "GAP_IN_REMOTE READY READY READY"),
+        (RemoteCoverage(((10, 30),), 30, expired_to=30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
         (RemoteCoverage(((0, 10),), 10, frozenset({10})), "ALREADY_TIERED COPY_IN_FLIGHT GAP_BEFORE GAP_BEFORE"),
     ],
 )
