@@ -23,6 +23,18 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 MOST_TOLD = 20
 
 
+def count_unanswered(outcome: RunOutcome, listed: DataFrame) -> None:
+    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
+    unanswered = listed.where("remote_error is not null")
+    counts = unanswered.agg(F.count("*").alias("errors"), F.every("is_transient").alias("is_transient")).collect()[0]
+    if not counts.errors:
+        return
+    outcome.error_count += counts.errors
+    outcome.is_transient &= counts.is_transient
+    few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", "is_transient")
+    outcome.errors += [failure(row.remote_error, is_transient=row.is_transient) for row in few.collect()]
+
+
 def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the carry of run number `run` wrote and found, by its rows in the table `partitions`."""
     facts = partitions.where(F.col("run") == run)

@@ -103,6 +103,7 @@ class _Run:
             listed = self._list().persist()
             changed = self._changes(listed).persist()
             totals = self._totals(changed)
+            counted.count_unanswered(self._outcome, listed)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
         with self._timed("carry"):
@@ -294,8 +295,8 @@ class _Run:
         ready = tiering.ready_segments(judged, here, READY)
         if self._settings.until is not None:
             ready = tiering.ending_before(ready, self._settings.until)
-            if ready.isEmpty():
-                return False
+        if ready.isEmpty():  # they end too late, or nobody knows what remote storage holds of their partitions
+            return False
         tasks, store = in_shares(self._store, self._settings.rate, tiering.most_tasks(ready))
         done = tiering.tier(ready, TierTask(store, self._layout, tierer), TIERED, tasks=tasks)
         rows = remote.tiered_rows(done, run=self._number)

@@ -21,6 +21,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode
 from tiersnap.snapshot.formats import snapshot_file
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.spark
 
 AS_OF = ["--as-of", "2026-11-21T12:45:00Z"]
 OTHER_ID = "5GXaOJXiRzOuReKRIUWzvw"
+TOPIC_IDS = {"orders": "lZ6vvmajTWKDBUTV6SQAtQ", "payments": OTHER_ID}
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +70,25 @@ def test_every_boundary_written_to_s3_equals_what_kafkas_own_classes_fold(
     assert expected.keys() <= observed.keys()
     for boundary, path in expected.items():
         assert observed[boundary].tolist() == snapshot_file.decode(path.read_bytes()).tolist(), boundary
+
+
+def test_of_a_partition_of_which_nobody_knows_what_remote_storage_holds_nothing_is_tiered_and_it_is_said(
+    remote: Remote, warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
+    for topic in ("orders", "payments"):
+        write_partition(tmp_path / "logs", topic, 0, segments, topic_id=TOPIC_IDS[topic], high_watermark=20)
+    keys, orders = ObjectKeys(), TopicIdPartition("orders", TOPIC_IDS["orders"], 0)
+    remote.store.put_if_absent(keys.expire(orders), b"{")
+    for _ in range(2):  # the second finds nothing else to do
+        assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.PARTIAL
+        assert "orders-0: " in (said := capsys.readouterr().err)
+        assert "not a record of tiersnap expire" in said
+        logs = [key for key in map(keys.recognise, remote.objects()) if key and key.kind is KeyKind.LOG]
+        assert [key.partition.topic for key in logs] == ["payments"]
+    remote.store.delete([keys.expire(orders)])
+    assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.OK
+    assert verdicts(tmp_path / "report") == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 2}
 
 
 def test_a_second_run_writes_no_object_commits_no_version_and_says_so(
