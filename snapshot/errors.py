@@ -7,6 +7,7 @@ tail, a missing snapshot) are not errors: they are findings and verdicts, becaus
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -124,6 +125,17 @@ def failure(
     if error_type in names_of_damage():
         return CorruptDataError(message, hint=hint or "docs/runbook.md, exit code 5")
     return UnfinishedError(message, hint=hint or "docs/runbook.md, exit code 6")
+
+
+# What a table or a task keeps of an error beside its message, as `failure` is given it.
+RECORDED = ("is_transient", "error_type", "hint")
+
+
+def recorded(error: TiersnapError | None) -> dict[str, Any]:
+    """The values of RECORDED by name; without an error none but that nothing may pass."""
+    if error is None:
+        return {"is_transient": False, "error_type": None, "hint": None}
+    return {"is_transient": isinstance(error, TransientError), "error_type": type(error).__name__, "hint": error.hint}
 
 
 class CorruptDataError(TiersnapError):

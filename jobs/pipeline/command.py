@@ -182,8 +182,8 @@ def tell_troubles(output: Output, outcome: RunOutcome) -> None:
 
 def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
     """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK."""
+    if outcome.is_damaged:
+        return ExitCode.DATA_CORRUPT
     if outcome.error_count:
-        if outcome.is_damaged:
-            return ExitCode.DATA_CORRUPT
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
     return exit_code_of(outcome.verdicts, apply=settings.apply)

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import failure, names_of_damage
+from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -23,16 +23,43 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 MOST_TOLD = 20
 
 
-def count_unanswered(outcome: RunOutcome, listed: DataFrame) -> None:
-    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
-    unanswered = listed.where("remote_error is not null")
-    counts = unanswered.agg(F.count("*").alias("errors"), F.every("is_transient").alias("is_transient")).collect()[0]
-    if not counts.errors:
-        return
+def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
+    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
+
+    And say that it is damage where something that is no file lies in the place of a log: an active segment has its
+    verdict all the same.
+    """
+    unreadable = str(FindingKind.UNREADABLE_FILE)
+    is_odd = F.exists("findings", lambda each: (each["kind"] == unreadable) & each["path"].endswith(".log"))
+    unanswered = F.col("remote_error").isNotNull()
+    counts = listed.agg(*_failures(unanswered), F.count_if(is_odd).alias("odd")).collect()[0]
+    outcome.is_damaged |= counts.odd > 0
+    if _count_failures(outcome, counts):
+        few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
+        outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+
+
+def _failures(is_error: Column) -> tuple[Column, ...]:
+    """Aggregates over rows with the columns RECORDED, of those that tell of an error."""
+    is_damage = F.col("error_type").isin(*sorted(names_of_damage()))
+    return (
+        F.count_if(is_error).alias("errors"),
+        F.every(~is_error | F.coalesce("is_transient", F.lit(False))).alias("is_transient"),
+        F.count_if(is_error & is_damage).alias("damaged"),
+    )
+
+
+def _count_failures(outcome: RunOutcome, counts: Row) -> bool:
+    """Add what `_failures` counted; whether there is any."""
     outcome.error_count += counts.errors
-    outcome.is_transient &= counts.is_transient
-    few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", "is_transient")
-    outcome.errors += [failure(row.remote_error, is_transient=row.is_transient) for row in few.collect()]
+    if counts.errors:
+        outcome.is_transient &= counts.is_transient
+        outcome.is_damaged |= counts.damaged > 0
+    return bool(counts.errors)
+
+
+def _failure(message: str, row: Row) -> TiersnapError:
+    return failure(message, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
 
 
 def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
@@ -41,20 +68,17 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     counts = facts.agg(
         F.count_if(F.col("written_by") == run).alias("written"),
         F.count_if(F.col("kind") == str(FactKind.FINDING)).alias("findings"),
-        F.count_if(F.col("kind") == str(FactKind.ERROR)).alias("errors"),
-        F.every(F.coalesce("is_transient", F.lit(True))).alias("is_transient"),
+        *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.counts.snapshots_written = counts.written
     outcome.finding_count += counts.findings
-    outcome.error_count += counts.errors
-    outcome.is_transient &= counts.is_transient
-    if not counts.findings and not counts.errors:
+    if not _count_failures(outcome, counts) and not counts.findings:
         return
     kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
     few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-    for row in few.select("kind", "finding_kind", "path", "position", "message", "is_transient").collect():
+    for row in few.select("kind", "finding_kind", "path", "position", "message", *RECORDED).collect():
         if row.kind == FactKind.ERROR:
-            outcome.errors.append(failure(row.message, is_transient=bool(row.is_transient)))
+            outcome.errors.append(_failure(row.message, row))
         else:
             outcome.findings.append(Finding(FindingKind(row.finding_kind), row.path, row.position, row.message))
 
@@ -62,24 +86,16 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
 def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) -> None:
     """Add what run number `run` tiered, by its rows in the table `remote_log_segments`."""
     rows = remote_log_segments.where((F.col("run") == run) & F.col("is_ours"))
-    finished = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name
+    finished, has_failed = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name, F.col("error").isNotNull()
     counts = rows.agg(
         F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
-        F.count_if(F.col("error").isNotNull()).alias("errors"),
-        F.every(F.coalesce("is_transient", F.lit(True)) | F.col("error").isNull()).alias("is_transient"),
-        F.count_if(F.col("error_type").isin(*sorted(names_of_damage()))).alias("damaged"),
+        *_failures(has_failed),
     ).collect()[0]
     outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes
-    outcome.error_count += counts.errors
-    if counts.errors:
-        outcome.is_transient &= counts.is_transient
-        outcome.is_damaged |= counts.damaged > 0
-        failed = rows.where("error is not null").orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
-        outcome.errors += [
-            failure(row.error, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
-            for row in failed.select("error", "is_transient", "error_type", "hint").collect()
-        ]
+    if _count_failures(outcome, counts):
+        failed = rows.where(has_failed).orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
+        outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
 
 
 def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, collected: Mapping[str, str]) -> pa.Table:

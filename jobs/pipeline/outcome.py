@@ -22,7 +22,7 @@ class RunOutcome:
         seconds: by stage.
         unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
-        is_damaged: an error is for damage.
+        is_damaged: an error is for damage, or what lies in the place of a log is no file.
     """
 
     partitions: int = 0

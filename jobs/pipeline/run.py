@@ -103,7 +103,7 @@ class _Run:
             listed = self._list().persist()
             changed = self._changes(listed).persist()
             totals = self._totals(changed)
-            counted.count_unanswered(self._outcome, listed)
+            counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
         with self._timed("carry"):

@@ -66,8 +66,8 @@ class HostOutcome:
 
         An active segment has its verdict whatever lies in its place, so what cannot be read there is asked for here.
         """
-        if self.errors:
-            return exit_code_of_failures({each.exit_code for each in self.errors})
         if any(each.kind is FindingKind.UNREADABLE_FILE and each.path.endswith(".log") for each in self.findings):
             return ExitCode.DATA_CORRUPT
+        if self.errors:
+            return exit_code_of_failures({each.exit_code for each in self.errors})
         return exit_code_of(self.verdicts, apply=apply)

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
-from tiersnap.snapshot.errors import TiersnapError, failure
+from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.tables.facts import FactKind, Row
@@ -88,12 +88,10 @@ class HostTier:
         rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
         facts = list(carry.facts(rows))
         done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
-        done.errors = [
-            failure(row["message"], is_transient=row["is_transient"]) for row in facts if row["kind"] == FactKind.ERROR
-        ]
+        done.errors = [_failure(row["message"], row) for row in facts if row["kind"] == FactKind.ERROR]
         done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
         if listed["remote_error"] is not None:
-            done.errors.append(failure(listed["remote_error"], is_transient=bool(listed["is_transient"])))
+            done.errors.append(_failure(listed["remote_error"], listed))
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
         done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
@@ -111,11 +109,14 @@ class HostTier:
         ):
             done.tiered.append(row)
             if row["error"] is not None:
-                told = {name: row[name] for name in ("is_transient", "error_type", "hint")}
-                done.errors.append(failure(row["error"], **told))
+                done.errors.append(_failure(row["error"], row))
             elif row["state"] in (None, "COPY_SEGMENT_FINISHED"):
                 tiered = {"verdict": str(Verdict.ALREADY_TIERED), "reason": "in remote storage", "next_step": ""}
                 by_base[row["start_offset"]].update(tiered)
+
+
+def _failure(message: str, row: Mapping[str, Any]) -> TiersnapError:
+    return failure(message, **{name: row[name] for name in RECORDED})
 
 
 def _name(partition: Partition) -> TopicIdPartition:

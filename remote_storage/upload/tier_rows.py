@@ -9,7 +9,7 @@ import pyarrow as pa
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.remote_storage.upload.ready_segment import JudgedSegment
-from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError, recorded
 
 Row = dict[str, Any]
 _LONG, _TEXT = pa.int64(), pa.string()
@@ -65,9 +65,7 @@ def row_of(
         "bytes": sent,
         "rebuilt_indexes": rebuilt or {},
         "error": None if error is None else f"{partition} segment {segment.base_offset}: {error.message}",
-        "error_type": None if error is None else type(error).__name__,
-        "hint": None if error is None else error.hint,
-        "is_transient": isinstance(error, TransientError),
+        **recorded(error),
     }
 
 

@@ -23,7 +23,8 @@ _SINCE = {"log_start_checkpoint": 2, "orphan_indexes": 3}  # columns that versio
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
-_OF_HOST = [field for field in LISTED if field.name != "expired_to"]  # remote storage is asked by who reads it
+_OF_READER = ("expired_to", "error_type", "hint")  # remote storage is asked by who reads it
+_OF_HOST = [field for field in LISTED if field.name not in _OF_READER]
 
 DECODED = pa.struct(
     [
@@ -104,7 +105,7 @@ class Listing:
             ) from error
         decodes = {decode["base_offset"]: decode for decode in row.pop("decodes")}
         superseded = {each["object"]: each["since"] for each in row.pop("superseded")}
-        return cls({**row, "expired_to": None}, decodes, superseded)
+        return cls({**row, **dict.fromkeys(_OF_READER)}, decodes, superseded)
 
 
 def _make_version_2(row: Row) -> None:

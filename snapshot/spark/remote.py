@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.tables.remote_log_segments import (
     ATTEMPT_KEY,
@@ -35,7 +36,7 @@ def observed(listed: DataFrame, *, run: int) -> DataFrame:
         "topic", "topic_id", "partition", F.explode("copies").alias("copy")
     )
     found = rows.select("topic", "topic_id", "partition", "copy.*").dropDuplicates(list(ATTEMPT_KEY))
-    nothing = {name: F.lit(None) for name in ("error", "error_type", "hint", "is_transient")}
+    nothing = {name: F.lit(None) for name in ("error", *RECORDED)}
     return found.withColumns({"is_ours": F.lit(False), "bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schemas.REMOTE_LOG_SEGMENTS)
     )

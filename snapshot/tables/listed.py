@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind
@@ -95,6 +96,8 @@ LISTED = pa.schema(
         ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
+        ("error_type", _TEXT),
+        ("hint", _TEXT),
         ("fingerprint", _TEXT),
     ]
 )
@@ -133,7 +136,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "remote_error", "is_transient"))
+    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "remote_error", *RECORDED))
     return row | nothing | {"copies": []}
 
 

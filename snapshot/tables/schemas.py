@@ -140,6 +140,8 @@ PARTITIONS = _schema(
     ("position?", _LONG),
     ("message?", _TEXT),
     ("is_transient?", _BOOL),
+    ("error_type?", _TEXT),
+    ("hint?", _TEXT),
 )
 
 REMOTE_LOG_SEGMENTS = _schema(
@@ -296,4 +298,4 @@ TABLES = {
     "audit_findings": AUDIT_FINDINGS,
 }
 # Columns that a table of an earlier version may lack: null there, and added with the next rows.
-LATER_COLUMNS = {"audits": ("damage_count",), "partitions": ("expired_to",)}
+LATER_COLUMNS = {"audits": ("damage_count",), "partitions": ("expired_to", "error_type", "hint")}

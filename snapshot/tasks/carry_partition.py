@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError, TransientError, recorded
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.log.findings import FindingKind
@@ -158,7 +158,7 @@ class _Carry:
 
     def _error(self, number: int, error: TiersnapError) -> Row:
         message = f"{self._partition.name}{error.attrs.get('at', '')}: {error.message}"
-        return self._fact(FactKind.ERROR, part=number, message=message, is_transient=isinstance(error, TransientError))
+        return self._fact(FactKind.ERROR, part=number, message=message, **recorded(error))
 
     def _unfinished(self, error: TiersnapError) -> Iterator[Row]:
         """Of a partition of which nothing can be said."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.errors import TiersnapError, TransientError, recorded
 from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.lineage import ENDLESS
@@ -114,10 +114,9 @@ class ListPartitions:
             return self._unanswered(partition, error)
 
     def _unanswered(self, partition: Partition, error: TiersnapError) -> dict[str, Any]:
-        is_transient = isinstance(error, TransientError)
-        if is_transient:
+        if isinstance(error, TransientError):
             self._away.append(error.message)
-        return {"remote_error": f"{partition.name}: {error.message}", "is_transient": is_transient}
+        return {"remote_error": f"{partition.name}: {error.message}", **recorded(error)}
 
 
 def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:

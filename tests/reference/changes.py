@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import INPUT, Source
 
@@ -262,7 +263,7 @@ def _order(row: Row) -> tuple[int, int]:
 def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: int) -> list[Row]:
     """Rows to append to `remote_log_segments` so that it says what was found."""
     known = current(remote_log_segments)
-    nothing = dict.fromkeys(("error", "error_type", "hint", "is_transient"))
+    nothing = dict.fromkeys(("error", *RECORDED))
     rows = []
     for partition in (row for row in listed if row["topic_id"] is not None):
         of_it = {name: partition[name] for name in ("topic", "topic_id", "partition")}

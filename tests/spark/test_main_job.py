@@ -81,9 +81,10 @@ def test_of_a_partition_of_which_nobody_knows_what_remote_storage_holds_nothing_
     keys, orders = ObjectKeys(), TopicIdPartition("orders", TOPIC_IDS["orders"], 0)
     remote.store.put_if_absent(keys.expire(orders), b"{")
     for _ in range(2):  # the second finds nothing else to do
-        assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.PARTIAL
+        assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
         assert "orders-0: " in (said := capsys.readouterr().err)
         assert "not a record of tiersnap expire" in said
+        assert "move this object away" in said
         logs = [key for key in map(keys.recognise, remote.objects()) if key and key.kind is KeyKind.LOG]
         assert [key.partition.topic for key in logs] == ["payments"]
     remote.store.delete([keys.expire(orders)])

@@ -22,10 +22,16 @@ from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
+from tiersnap.jobs.pipeline.command import exit_code
+from tiersnap.jobs.pipeline.counted import count_listed
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import newest
@@ -36,6 +42,7 @@ from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.tasks.remote_start import is_continued
 
 pytestmark = pytest.mark.spark
@@ -278,6 +285,22 @@ def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
     keys = sorted(runner.objects())
     runner.store.delete([max(key for key in keys if key.endswith(".rsm-manifest"))])
     runner.store.delete([next(key for key in reversed(keys) if key.endswith(".snapshot"))])
+
+
+@pytest.mark.parametrize("is_odd", [True, False])
+def test_no_file_in_the_place_of_an_active_segment_is_damage_of_a_run(
+    spark: SparkSession, tmp_path: Path, is_odd: bool
+) -> None:
+    folder = write_partition(tmp_path, "orders", 0, {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]})
+    if is_odd:
+        active = folder / f"{10:020d}.log"
+        active.unlink()
+        os.mkfifo(active)
+    listed = listing.list_partitions(listing.folders(spark, [(str(tmp_path), folder.name)]), ListPartitions())
+    outcome = RunOutcome(verdicts={Verdict.ALREADY_TIERED: 1, Verdict.ACTIVE_SEGMENT: 1})
+    count_listed(outcome, listed)
+    settings = RunSettings((str(tmp_path),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    assert exit_code(outcome, settings) is (ExitCode.DATA_CORRUPT if is_odd else ExitCode.OK)
 
 
 def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: SparkSession) -> None:

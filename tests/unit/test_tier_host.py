@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.reference import tiered
-from tests.reference.command import Ran, tiersnap
+from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tiersnap.remote_storage.claims import this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -301,6 +302,19 @@ def test_claims_that_cannot_be_read_are_asked_again_only_where_that_helps(
     done = run(host(store, "run-2"), source)  # type: ignore[arg-type]
     assert store.asked == asked
     assert [[isinstance(error, TransientError) for error in each.errors] for each in done] == [[is_transient]] * 2
+
+
+def test_a_damaged_record_of_expire_is_damage_whose_way_on_is_said_and_holds_up_its_partition_alone(
+    source: Path, tmp_path: Path
+) -> None:
+    topic_id = "5GXaOJXiRzOuReKRIUWzvw"
+    write_partition(source, "payments", 0, SEGMENTS, topic_id=topic_id, high_watermark=35, indexes=True)
+    DirectoryStore(tmp_path / "remote").put_if_absent(
+        ObjectKeys().expire(TopicIdPartition("payments", topic_id, 0)), b"{"
+    )
+    ran = tier(source, tmp_path / "remote", "--apply")
+    assert_said(ran, 5, "not a record of tiersnap expire", "move this object away")
+    assert {name for name, _ in names(copies(tmp_path / "remote"))} == {"orders-0"}
 
 
 def test_what_is_tiered_is_not_read_again_and_the_state_goes_on_from_its_snapshot(tmp_path: Path) -> None:
