@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.leaders import unled_error
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -37,6 +38,19 @@ def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
     if _count_failures(outcome, counts):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+
+
+def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
+    """Add the partitions, rows of listing.unled, of which no replica is known to lead: they are left alone."""
+    counts = unled.agg(
+        F.count("*").alias("errors"), F.every(F.coalesce(F.col("leader") < 0, F.lit(False))).alias("is_transient")
+    )
+    found = counts.collect()[0]
+    if found.errors:
+        outcome.error_count += found.errors
+        outcome.is_transient &= found.is_transient
+        few = unled.orderBy("topic", "partition").limit(MOST_TOLD).collect()
+        outcome.errors += [unled_error(f"{row.topic}-{row.partition}", row.replica_count, row.leader) for row in few]
 
 
 def _failures(is_error: Column) -> tuple[Column, ...]:

@@ -7,14 +7,21 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UnfinishedError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 
-LEADERS = pa.schema([("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
+LEADERS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),  # a broker's id, -1 where the partition has no leader
+        ("log_dirs", pa.list_(pa.string())),  # the sources that are that broker's
+    ]
+)
 
 
 def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], topics: Iterable[str]) -> pa.Table:
-    """Rows of LEADERS: each partition that is led from the broker of a source, once for each log directory of it.
+    """Rows of LEADERS, one for each partition that the cluster has of `topics`.
 
     Args:
         owners: by source what its `meta.properties` says.
@@ -34,9 +41,31 @@ def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], top
         if owner.node_id is not None:
             log_dirs.setdefault(owner.node_id, []).append(log_dir)
     rows = [
-        {"log_dir": log_dir, "topic": topic.name, "partition": partition}
+        {"topic": topic.name, "partition": partition, "leader": leader, "log_dirs": log_dirs.get(leader, [])}
         for topic in cluster.topics(topics).values()
         for partition, leader in topic.leaders.items()
-        for log_dir in log_dirs.get(leader, ())
     ]
     return pa.Table.from_pylist(rows, schema=LEADERS)
+
+
+def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
+    """Why nothing is done about a partition of which several replicas are there, and none is known to lead.
+
+    Args:
+        leader: a broker's id, -1 where the partition has none, None where the cluster does not know the partition.
+    """
+    which = f"which of its {replica_count} replicas counts nobody knows, and it is left alone"
+    if leader is None:
+        return UnfinishedError(
+            f"{name}: the cluster has no such partition; {which}",
+            hint="leave the topic out with --topic, or say with --leader LOGDIR which replica counts",
+        )
+    if leader < 0:
+        return TransientError(
+            f"{name}: it has no leader now; {which}",
+            hint="run the same command again once it has one, or say with --leader LOGDIR which replica counts",
+        )
+    return UnfinishedError(
+        f"{name}: broker {leader} leads it, and no source is a log directory of that broker; {which}",
+        hint="give that log directory as --source, too, or say with --leader LOGDIR which replica counts",
+    )

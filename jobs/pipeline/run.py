@@ -96,11 +96,13 @@ class _Run:
         self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
         self._collected_log_dirs: dict[str, str] = {}
+        self._leaders: DataFrame | None = None
 
     def run(self) -> RunOutcome:
         """All stages."""
         with self._timed("list"):
-            listed = self._list().persist()
+            found = self._list().persist()
+            listed = self._led(found)
             changed = self._changes(listed).persist()
             totals = self._totals(changed)
             counted.count_listed(self._outcome, listed)
@@ -119,7 +121,7 @@ class _Run:
             self._carry(listed, changed, count)
         with self._timed("remote"):
             self._remember_remote(listed, totals.copy_count)
-            self._remember_gone(listed)
+            self._remember_gone(found)
         facts = self._facts(listed)
         with self._timed("verdicts"):
             judged = self._judge(facts).persist()
@@ -132,7 +134,7 @@ class _Run:
                 judged = self._judge(facts).persist()
                 self._count_verdicts(judged)
             self._report(judged)
-        for persisted in (judged, changed, listed):
+        for persisted in (judged, changed, listed, found):
             persisted.unpersist()
         self._outcome.counts.delta_commits = self._warehouse.commits
         return self._outcome
@@ -164,9 +166,18 @@ class _Run:
             return listing.led(listed, self._settings.leaders)
         has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
         if self._cluster is not None and has_replicas:
-            leaders = leading_replicas(self._cluster, found.owners, topics)
-            return listing.led_by_cluster(listed, self._spark.createDataFrame(leaders))
+            self._leaders = self._spark.createDataFrame(leading_replicas(self._cluster, found.owners, topics))
         return listed
+
+    def _led(self, found: DataFrame) -> DataFrame:
+        """What was listed without the replicas that do not lead, where the cluster was asked; some must be left."""
+        if self._leaders is None:
+            return found
+        counted.count_unled(self._outcome, listing.unled(found, self._leaders))
+        led = listing.led_by_cluster(found, self._leaders).persist()
+        if self._outcome.errors and led.isEmpty():
+            raise self._outcome.errors[0]
+        return led
 
     def _changes(self, listed: DataFrame) -> DataFrame:
         return changes.partition_changes(

@@ -33,11 +33,11 @@ def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:
             hint="name one entry of log.dirs, not the folder above it",
         )
     if totals.distinct < totals.partitions:
-        twice = changed.groupBy("topic", "partition").count().where("count > 1").first()
+        several = changed.groupBy("topic", "partition").count().where("count > 1")
+        count, twice = several.count(), several.orderBy("topic", "partition").first()
         name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
         raise UsageError(
-            f"{name} is in more than one source: "
-            f"{count_of(totals.partitions - totals.distinct, 'partition is', 'partitions are')}",
+            f"{name} is in more than one source: {count_of(count, 'partition is', 'partitions are')}",
             hint="two replicas of a partition would be tiered twice: give the leaders' log directories only, or "
             "--leader LOGDIR for each that leads, or --bootstrap-server HOST:PORT to ask the cluster",
         )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.list_partitions import FOLDERS
 
 FOLDERS_PER_TASK = 200
@@ -44,20 +43,30 @@ def listed_segments(listed: DataFrame) -> DataFrame:
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
     """Of several replicas of a partition those in the log directories `leaders`; all, where none of them is there."""
-    return _of_leaders(listed, F.col("log_dir").isin(list(leaders)))
+    is_leader = F.col("log_dir").isin(list(leaders))
+    is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
+    return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
 
 
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Of several replicas of a partition the one on the disk of the broker that leads it; all, where that is not there.
+    """Of several replicas of a partition the one on a disk of the broker that leads it; none, where that is not there.
 
     Args:
-        leaders: log_dir, topic, partition of the replicas that lead.
+        leaders: topic, partition, and `log_dirs` of the broker that leads it.
     """
-    leading = leaders.select(*PARTITION_KEY, F.lit(True).alias("_leads"))
-    marked = listed.join(leading, on=list(PARTITION_KEY), how="left")
-    return _of_leaders(marked, F.coalesce("_leads", F.lit(False))).drop("_leads")
+    return _marked(listed, leaders).where("_leads or _replicas = 1").select(*listed.columns)
 
 
-def _of_leaders(listed: DataFrame, is_leader: Column) -> DataFrame:
-    is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
-    return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
+def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
+    """The partitions that `led_by_cluster` leaves out: topic, partition, replica_count and `leader` of `leaders`."""
+    left_out = _marked(listed, leaders).where("_replicas > 1").groupBy("topic", "partition", "leader")
+    counts = left_out.agg(F.count("*").alias("replica_count"), F.max("_leads").alias("is_led"))
+    return counts.where("not is_led").select("topic", "partition", "replica_count", "leader")
+
+
+def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
+    """Rows of LISTED with `leader`, `_leads` and, of their partition, `_replicas`."""
+    replicas = F.count("*").over(Window.partitionBy("topic", "partition"))
+    leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
+    marked = listed.join(leaders, on=["topic", "partition"], how="left")
+    return marked.withColumns({"_leads": leads, "_replicas": replicas})

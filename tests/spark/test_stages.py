@@ -23,14 +23,15 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.jobs.pipeline.command import exit_code
-from tiersnap.jobs.pipeline.counted import count_listed
+from tiersnap.jobs.pipeline.counted import count_listed, count_unled
+from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.snapshot.spark.schemas import of_arrow
@@ -315,6 +316,34 @@ def test_of_several_replicas_the_leader_s_is_taken_and_none_is_lost_without_one(
     rows = spark.createDataFrame(replicas, "log_dir string, topic string, partition int")
     kept = {(row.log_dir, row.topic) for row in listing.led(rows, ["a"]).collect()}
     assert kept == {("a", "x"), ("a", "y"), ("b", "z"), ("c", "z")}
-    leaders = spark.createDataFrame([("b", "x", 0), ("d", "y", 0), ("c", "z", 0)], rows.schema)
+
+
+def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_which_is_said(
+    spark: SparkSession,
+) -> None:
+    replicas = {"x": "abc", "alone": "a", "z": "bc", "unled": "ab", "elsewhere": "abc", "unknown": "ac"}
+    rows = spark.createDataFrame(
+        [(log_dir, topic, 0) for topic, log_dirs in replicas.items() for log_dir in log_dirs],
+        "log_dir string, topic string, partition int",
+    )
+    told = [("x", 2, ["b", "b2"]), ("alone", 4, ["d"]), ("z", 3, ["c"]), ("unled", -1, []), ("elsewhere", 9, [])]
+    leaders = spark.createDataFrame(
+        pa.Table.from_pylist(
+            [dict(zip(LEADERS.names, (topic, 0, *of_it), strict=True)) for topic, *of_it in told], LEADERS
+        )
+    )
     kept = {(row.log_dir, row.topic) for row in listing.led_by_cluster(rows, leaders).collect()}
-    assert kept == {("b", "x"), ("a", "y"), ("c", "z")}
+    assert kept == {("b", "x"), ("a", "alone"), ("c", "z")}
+    outcome = RunOutcome()
+    count_unled(outcome, listing.unled(rows, leaders))
+    said = [(type(error), error.message.split(";")[0]) for error in outcome.errors]
+    assert said == [
+        (UnfinishedError, "elsewhere-0: broker 9 leads it, and no source is a log directory of that broker"),
+        (UnfinishedError, "unknown-0: the cluster has no such partition"),
+        (TransientError, "unled-0: it has no leader now"),
+    ]
+    assert (outcome.error_count, outcome.is_transient) == (3, False)
+    assert "2 replicas" in outcome.errors[2].message
+    passing = RunOutcome()
+    count_unled(passing, listing.unled(rows, leaders).where("topic = 'unled'"))
+    assert (passing.error_count, passing.is_transient) == (1, True)

@@ -1,0 +1,87 @@
+"""`run` over disks of several brokers with replicas of the same partitions: the cluster says which one counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.reference.log_builder import data_batch, write_partition
+from tests.spark.small_fleet import TOPIC_ID
+from tiersnap.jobs.pipeline.command import exit_code
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.run import run as run_job
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.cluster.client import Cluster, Topic
+from tiersnap.snapshot.errors import ExitCode, TransientError
+
+pytestmark = pytest.mark.spark
+
+CLUSTER_ID = "abcdefghijklmnopqrstuv"
+# Base offsets of the segments on the disk of each broker.
+BASES = {1: (0, 5, 10), 2: (0, 10)}
+
+
+class Described(Cluster):
+    """A cluster that says of one topic who leads its partitions."""
+
+    def __init__(self, leaders: Mapping[int, int]) -> None:
+        super().__init__("127.0.0.1:1")
+        self._leaders = leaders
+
+    def cluster_id(self) -> str:
+        return CLUSTER_ID
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: Topic(name, TOPIC_ID, self._leaders) for name in names}
+
+
+def write_replicas(folder: Path) -> tuple[str, ...]:
+    """Two partitions on the disks of both brokers; each broker rolled its segments elsewhere."""
+    log_dirs = []
+    for broker, bases in BASES.items():
+        log_dir = folder / f"broker-{broker}"
+        segments = {
+            base: [data_batch(offset, 5, 7, 0, offset) for offset in range(base, end, 5)]
+            for base, end in pairwise([*bases, 15])
+        }
+        for number in (0, 1):
+            write_partition(log_dir, "orders", number, segments, topic_id=TOPIC_ID, high_watermark=15, indexes=True)
+        meta = f"#\nversion=1\ncluster.id={CLUSTER_ID}\nnode.id={broker}\n"
+        (log_dir / "meta.properties").write_text(meta)
+        log_dirs.append(str(log_dir))
+    return tuple(log_dirs)
+
+
+def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tiered_from_theirs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    remote = tmp_path / "remote"
+    settings = RunSettings(write_replicas(tmp_path), str(remote), str(tmp_path / "warehouse"), apply=True)
+
+    def run_led(*leaders: int) -> RunOutcome:
+        return run_job(spark, settings, cluster=Described(dict(enumerate(leaders))))
+
+    def tiered() -> dict[int, list[int]]:
+        """Base offsets of the copies, by partition."""
+        found: dict[int, list[int]] = {}
+        for path in sorted(remote.glob("orders-*/*/*.rsm-manifest")):
+            found.setdefault(int(path.parent.name), []).append(int(path.name[:20]))
+        return found
+
+    with pytest.raises(TransientError, match="orders-0: it has no leader now; which of its 2 replicas counts"):
+        run_led(-1, -1)
+    assert tiered() == {}
+    ran = run_led(2, -1)
+    assert [error.message.split(";")[0] for error in ran.errors] == ["orders-1: it has no leader now"]
+    assert exit_code(ran, settings) is ExitCode.TRANSIENT
+    assert tiered() == {0: [0]}
+    ran = run_led(2, 1)
+    assert exit_code(ran, settings) is ExitCode.OK
+    assert tiered() == {0: [0], 1: [0, 5]}
+    # What was carried of it is no partition that is gone while it has no leader.
+    ran = run_led(2, -1)
+    assert (ran.did_nothing, ran.partitions, exit_code(ran, settings)) == (True, 1, ExitCode.TRANSIENT)
