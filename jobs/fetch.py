@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ from tiersnap.jobs.options.fetch import FetchRequest, fetch_options
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.tell.fetch import show_copies, show_file
+from tiersnap.jobs.tell.fetch import show_copies, show_file, write_to_stdout
 from tiersnap.remote_storage.restore.one_file import RemoteFile, copies_with, latest
 from tiersnap.remote_storage.restore.remote_copies import read_copies
 from tiersnap.remote_storage.restore.topic import find_in_layout
@@ -56,7 +55,7 @@ def fetch(
             f"taken is the latest, {file.copy.segment_id}"
         )
     if out == STDOUT:
-        file.to_stream(sys.stdout.buffer)
+        write_to_stdout(file)
         return ExitCode.OK
     refuse_log_dir(out, "--out")
     written = file.to_file(out, replace=replace)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tiersnap.snapshot.units import count_of
 
@@ -29,13 +30,17 @@ def read_outcome(report: Path, *, cluster: str, exit_code: int) -> ClusterOutcom
     """The outcome of the run that wrote `report` last; None where there is no report, or no whole one."""
     try:
         found = json.loads((report / "readiness.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _outcome(found, report / "index.html", cluster=cluster, exit_code=exit_code)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _outcome(found: Mapping[str, Any], page: Path, *, cluster: str, exit_code: int) -> ClusterOutcome:
     run, totals = found["run"], found["cluster"]
     return {
         "cluster": cluster,
         "exit_code": exit_code,
-        "report": str(report / "index.html"),
+        "report": str(page),
         "remote": run["remote"],
         **{name: run[name] for name in _OF_RUN},
         **{name: totals[name] for name in _OF_CLUSTER},

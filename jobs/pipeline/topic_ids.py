@@ -18,7 +18,7 @@ def read_topic_ids(path: Path) -> dict[str, str]:
 
     Raises:
         SourceNotFoundError: there is no such file.
-        UsageError: not UTF-8, or a line is not a topic and an id.
+        UsageError: not UTF-8, a line is not a topic and an id, or two topics have one id.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -27,6 +27,7 @@ def read_topic_ids(path: Path) -> dict[str, str]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8", hint="--topic-ids names a text file") from error
     ids: dict[str, str] = {}
+    topics: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split("#", 1)[0].split()
         if not words:
@@ -36,7 +37,13 @@ def read_topic_ids(path: Path) -> dict[str, str]:
                 f"{path}: line {number} is not `topic id`: {line[:_MOST_SHOWN]!r}",
                 hint="an id has 22 characters; kafka-topics --describe --topic NAME prints it as TopicId",
             )
-        ids[words[0]] = words[1]
+        topic, topic_id = words
+        if (other := topics.setdefault(topic_id, topic)) != topic:
+            raise UsageError(
+                f"{path}: line {number}: {topic} has the id of {other}",
+                hint="an id is of one topic; kafka-topics --describe --topic NAME prints it as TopicId",
+            )
+        ids[topic] = topic_id
     return ids
 
 

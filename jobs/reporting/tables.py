@@ -141,7 +141,7 @@ def readiness(warehouse: str, judge: JudgePartition) -> Iterator[pa.RecordBatch]
     found_copies = _by_place(copies(warehouse))
     for rows in by_partition(newest_carries(facts)):
         topic_id = next((row["topic_id"] for row in rows if row["kind"] == "CARRIED"), None)
-        found = found_copies.get((topic_id, rows[0]["partition"]), ())
+        found = found_copies.get((rows[0]["topic"], topic_id, rows[0]["partition"]), ())
         yield pa.RecordBatch.from_pylist(list(judge.verdicts(rows, found)), schema=READINESS)
 
 
@@ -175,8 +175,8 @@ def last_run(warehouse: str) -> Row:
     return next(iter(runs(warehouse)), {})
 
 
-def _by_place(rows: Iterable[Row]) -> Mapping[tuple[str | None, int], list[Row]]:
-    found: defaultdict[tuple[str | None, int], list[Row]] = defaultdict(list)
+def _by_place(rows: Iterable[Row]) -> Mapping[tuple[str, str | None, int], list[Row]]:
+    found: defaultdict[tuple[str, str | None, int], list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["topic_id"], row["partition"]].append(row)
+        found[row["topic"], row["topic_id"], row["partition"]].append(row)
     return found

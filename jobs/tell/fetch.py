@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.presence.copies import RemoteCopy
+from tiersnap.remote_storage.restore.one_file import RemoteFile
+from tiersnap.snapshot.atomic_file import cannot_write
 
 _ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")
 
@@ -15,6 +18,21 @@ def show_copies(output: Output, copies: Sequence[RemoteCopy], chosen: RemoteCopy
     """What there is; nothing was fetched."""
     output.rows("fetch", [_row(copy, chosen) for copy in copies], columns=(*_ABOUT, "taken", "key"))
     output.talk("nothing was fetched: give --out FILE --apply, or --out - for stdout")
+
+
+def write_to_stdout(file: RemoteFile) -> None:
+    """The bytes, and nothing else.
+
+    Raises:
+        TransientError, UsageError: stdout is a file that cannot be written; a pipe that was closed stays what it is.
+    """
+    try:
+        file.to_stream(sys.stdout.buffer)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise cannot_write(Path("stdout"), error) from error
 
 
 def show_file(output: Output, copy: RemoteCopy, path: Path, *, written: bool) -> None:

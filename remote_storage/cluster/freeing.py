@@ -125,7 +125,8 @@ class Freeing:
 
     def _is_passed_by(self, row: Mapping[str, Any]) -> bool:
         """Whether it lies in a gap below the offset where the copier is."""
-        return row["verdict"] == Verdict.GAP_IN_REMOTE and int(row["base_offset"]) < self.stuck.next_offset
+        is_gap = row["verdict"] in (Verdict.GAP_IN_REMOTE, Verdict.EXPIRED)
+        return is_gap and int(row["base_offset"]) < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
         """What to look for, from what is known now."""

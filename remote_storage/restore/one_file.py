@@ -87,12 +87,14 @@ class RemoteFile:
         """Write the file, whole or not at all; False when it was there with the same content.
 
         Raises:
-            UsageError: its directory is not there.
+            UsageError: its directory is not there, or something that is no file lies in its place.
             ObjectExistsError: it is there with other content, and `replace` is not given.
             ObjectNotFoundError, CorruptDataError: as `to_stream`.
         """
         if not path.parent.is_dir():
             raise UsageError(f"--out {path}: no such directory")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"--out {path}: no regular file", hint="give another name, or --out - and a pipe")
         if self.index is None:
             return self._log_to_file(path, replace=replace)
         data = verified_index(self.store, self.copy, self.index)

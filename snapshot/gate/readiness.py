@@ -23,6 +23,7 @@ class Verdict(StrEnum):
 
     ALREADY_TIERED = "ALREADY_TIERED"
     COPY_IN_FLIGHT = "COPY_IN_FLIGHT"
+    EXPIRED = "EXPIRED"
     GAP_IN_REMOTE = "GAP_IN_REMOTE"
     ACTIVE_SEGMENT = "ACTIVE_SEGMENT"
     INTERNAL_TOPIC = "INTERNAL_TOPIC"
@@ -43,7 +44,7 @@ class Verdict(StrEnum):
 # A segment with one of these is nobody's problem: it is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
-_LETS_PASS = SETTLED | {Verdict.GAP_IN_REMOTE}
+_LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE}
 
 _READ = "read it as the user that runs the broker"
 _COMPARE = f"{_READ}; if its log begins in remote storage, tiersnap repair LOGDIR says what is missing there"
@@ -51,6 +52,7 @@ _REPLACE = "tiersnap run --replace --apply, or on the host: tiersnap repair LOGD
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
     Verdict.COPY_IN_FLIGHT: "wait for the copy that is under way, then look again",
+    Verdict.EXPIRED: "",
     Verdict.GAP_IN_REMOTE: "no broker copies it any more: keep its local file; find out what deleted the remote one",
     Verdict.ACTIVE_SEGMENT: "",
     Verdict.INTERNAL_TOPIC: "",
@@ -136,7 +138,7 @@ def _in_remote(
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
     if end is not None and end <= coverage.expired_to:
-        return Verdict.GAP_IN_REMOTE, (
+        return Verdict.EXPIRED, (
             f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} now"
         )
     if is_below:

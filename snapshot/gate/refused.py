@@ -11,6 +11,7 @@ from tiersnap.snapshot.units import count_of
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
 # is not among them.
 _REFUSED = (
+    Verdict.GAP_IN_REMOTE,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.MISSING_INDEX,
     Verdict.MISSING_SNAPSHOT,

@@ -122,9 +122,21 @@ def states_of_json(found: Mapping[str, Any]) -> dict[PartitionKey, PartitionStat
 def _states(found: Mapping[str, Any]) -> Iterator[tuple[PartitionKey, PartitionState]]:
     for topic in found["topics"]:
         for each in topic["partitions"]:
-            groups = (Count(each[f"{name}_segments"], each[f"{name}_bytes"]) for name in ("tiered", "ready", "waiting"))
+            counts = {name: _count(each[name]) for name in _COUNTS}
+            groups = (Count(counts[f"{name}_segments"], counts[f"{name}_bytes"]) for name in _GROUPS)
             worst = None if each["worst"] is None else Verdict(each["worst"])
-            yield PartitionKey(each["log_dir"], topic["topic"], each["partition"]), PartitionState(worst, *groups)
+            key = PartitionKey(str(each["log_dir"]), str(topic["topic"]), _count(each["partition"]))
+            yield key, PartitionState(worst, *groups)
+
+
+_GROUPS = ("tiered", "ready", "waiting")
+_COUNTS = tuple(f"{group}_{of}" for group in _GROUPS for of in ("segments", "bytes"))
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise TypeError(f"{str(value)[:40]} is no count")
+    return value
 
 
 def _worst(state: PartitionState | None) -> Verdict | None:

@@ -62,4 +62,8 @@ def states_of_file(path: Path) -> dict[PartitionKey, PartitionState]:
         OSError, ValueError, EOFError, zlib.error: it cannot be read, or is something else.
     """
     data = read_regular(path, follow=True)
-    return states_of_json(json.loads(gzip.decompress(data) if path.suffix == ".gz" else data))
+    try:
+        found = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return states_of_json(found)

@@ -37,6 +37,7 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.GAP_BEFORE,
     Verdict.READY,
     Verdict.ALREADY_TIERED,
+    Verdict.EXPIRED,
     Verdict.COMPACTED_TOPIC,
     Verdict.INTERNAL_TOPIC,
     Verdict.ACTIVE_SEGMENT,
@@ -60,6 +61,7 @@ DISPLAY_ORDER: tuple[Verdict, ...] = (
     Verdict.GAP_IN_REMOTE,
     Verdict.CORRUPT_SEGMENT,
     Verdict.ACTIVE_SEGMENT,
+    Verdict.EXPIRED,
     Verdict.COMPACTED_TOPIC,
     Verdict.INTERNAL_TOPIC,
 )
@@ -79,6 +81,7 @@ LEVEL: dict[Verdict, Level] = {
     Verdict.GAP_BEFORE: Level.PENDING,
     Verdict.READY: Level.READY,
     Verdict.ALREADY_TIERED: Level.SETTLED,
+    Verdict.EXPIRED: Level.SETTLED,
     Verdict.COMPACTED_TOPIC: Level.SETTLED,
     Verdict.INTERNAL_TOPIC: Level.SETTLED,
     Verdict.ACTIVE_SEGMENT: Level.SETTLED,
@@ -87,7 +90,9 @@ LEVEL: dict[Verdict, Level] = {
 # Segments that ought to be in remote storage and cannot go: the bytes that wait.
 WAITING: frozenset[Verdict] = frozenset(v for v, level in LEVEL.items() if level in (Level.BLOCKED, Level.PENDING))
 # Segments that remote storage is not for; percentages leave them out.
-NEVER_TIERED: frozenset[Verdict] = frozenset({Verdict.ACTIVE_SEGMENT, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC})
+NEVER_TIERED: frozenset[Verdict] = frozenset(
+    {Verdict.ACTIVE_SEGMENT, Verdict.EXPIRED, Verdict.COMPACTED_TOPIC, Verdict.INTERNAL_TOPIC}
+)
 
 MEANING: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "The segment is in remote storage, together with its indexes and its producer snapshot.",
@@ -101,6 +106,7 @@ MEANING: dict[Verdict, str] = {
     Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
     Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
     Verdict.COPY_IN_FLIGHT: "A copy of the segment to remote storage is under way.",
+    Verdict.EXPIRED: "tiersnap expire deleted it from remote storage, and nobody brings it back unasked.",
     Verdict.GAP_IN_REMOTE: "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by.",
     Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",
     Verdict.UNREADABLE_SEGMENT: "The segment file may not be read by the user who looked.",

@@ -13,6 +13,7 @@ from tiersnap.snapshot.tables.remote_log_segments import (
     COPY_STARTED,
     DELETE_FINISHED,
     STATES,
+    TOPIC_PARTITION,
 )
 
 
@@ -32,10 +33,8 @@ def current(remote_log_segments: DataFrame) -> DataFrame:
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
     """LISTED -> rows of REMOTE_LOG_SEGMENTS, one a copy that was found."""
-    rows = listed.where("topic_id is not null").select(
-        "topic", "topic_id", "partition", F.explode("copies").alias("copy")
-    )
-    found = rows.select("topic", "topic_id", "partition", "copy.*").dropDuplicates(list(ATTEMPT_KEY))
+    rows = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
+    found = rows.select(*TOPIC_PARTITION, "copy.*").dropDuplicates(list(ATTEMPT_KEY))
     nothing = {name: F.lit(None) for name in ("error", *RECORDED)}
     return found.withColumns({"is_ours": F.lit(False), "bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schemas.REMOTE_LOG_SEGMENTS)
@@ -55,11 +54,11 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     is_new |= (F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED)
     came = found.join(states, on=list(ATTEMPT_KEY), how="left").where(is_new)
     looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0").select(
-        "topic_id", "partition", F.col("segments")[0]["base_offset"].alias("_local_start")
+        *TOPIC_PARTITION, F.col("segments")[0]["base_offset"].alias("_local_start")
     )
     gone = (
         known.where(F.col("state").isin(COPY_STARTED, COPY_FINISHED))
-        .join(looked_at.dropDuplicates(["topic_id", "partition"]), on=["topic_id", "partition"])
+        .join(looked_at.dropDuplicates(list(TOPIC_PARTITION)), on=list(TOPIC_PARTITION))
         .where("end_offset >= _local_start")
         .join(found.select(*ATTEMPT_KEY), on=list(ATTEMPT_KEY), how="left_anti")
         .withColumns({"state": F.lit(DELETE_FINISHED), "run": F.lit(run).cast("long")})

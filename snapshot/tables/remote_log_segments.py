@@ -19,7 +19,9 @@ DELETE_FINISHED = "DELETE_SEGMENT_FINISHED"
 # In the order in which an attempt enters them within a run.
 STATES = (COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED)
 Row = Mapping[str, Any]
-ATTEMPT_KEY = ("topic_id", "partition", "segment_id")
+# An id alone would do, but people give ids to topics by hand.
+TOPIC_PARTITION = ("topic", "topic_id", "partition")
+ATTEMPT_KEY = (*TOPIC_PARTITION, "segment_id")
 
 
 def newest_states(rows: Iterable[Row]) -> list[Row]:
@@ -55,7 +57,11 @@ def to_leader_epochs(rows: Iterable[Row] | None) -> LeaderEpochs:
 
 
 def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
-    """Of the newest states those of our attempts that never finished, and of copies whose offsets others hold."""
+    """Of the newest states those of our attempts that never finished, and of copies that another one makes needless.
+
+    That is one which has all the offsets of a copy, under a last leader epoch that is not older: of two lineages the
+    newer one is the log.
+    """
     finished: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
         if row["state"] == COPY_FINISHED:
@@ -63,8 +69,18 @@ def unneeded(rows: Iterable[Row]) -> Iterator[Row]:
         elif row["is_ours"] and row["state"] in (COPY_STARTED, DELETE_STARTED):
             yield row
     for copies in finished.values():
-        end = -1
-        for row in sorted(copies, key=lambda row: (row["start_offset"], -row["end_offset"], row["segment_id"])):
-            if row["end_offset"] <= end:
+        ends: dict[int, int] = {}  # of those that begin no later, by their last epoch
+        for row in sorted(copies, key=_widest_first):
+            epoch = _last_epoch(row)
+            if any(row["end_offset"] <= end for newer, end in ends.items() if newer >= epoch):
                 yield row
-            end = max(end, row["end_offset"])
+            ends[epoch] = max(ends.get(epoch, -1), row["end_offset"])
+
+
+def _widest_first(row: Row) -> tuple[int, int, int, str]:
+    return row["start_offset"], -row["end_offset"], -_last_epoch(row), row["segment_id"]
+
+
+def _last_epoch(row: Row) -> int:
+    epochs = to_leader_epochs(row["leader_epochs"])
+    return epochs[-1][0] if epochs else -1

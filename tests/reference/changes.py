@@ -220,7 +220,7 @@ def judge_input(key: tuple[Any, ...], tables: Tables) -> list[Row]:
     copies = [
         row
         for row in current(tables.remote_log_segments).values()
-        if row["topic_id"] in topic_ids and row["partition"] == key[2]
+        if row["topic_id"] in topic_ids and (row["topic"], row["partition"]) == key[1:]
     ]
     of_key = dict(zip(PARTITION_KEY, key, strict=True))
     return [
@@ -248,7 +248,7 @@ def current(remote_log_segments: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     """The newest state of every attempt: of the latest run the furthest."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in remote_log_segments:
-        attempt = row["topic_id"], row["partition"], row["segment_id"]
+        attempt = row["topic"], row["topic_id"], row["partition"], row["segment_id"]
         if row["segment_id"] is not None and row["state"] is not None:
             known = found.get(attempt)
             if known is None or _order(row) > _order(known):
@@ -267,7 +267,7 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
     rows = []
     for partition in (row for row in listed if row["topic_id"] is not None):
         of_it = {name: partition[name] for name in ("topic", "topic_id", "partition")}
-        place = partition["topic_id"], partition["partition"]
+        place = partition["topic"], partition["topic_id"], partition["partition"]
         seen = {copy["segment_id"] for copy in partition["copies"]}
         for copy in partition["copies"]:
             before = known.get((*place, copy["segment_id"]))
@@ -279,7 +279,7 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
             rows += [
                 {**row, "state": STATES[3], "run": run}
                 for attempt, row in known.items()
-                if attempt[:2] == place
+                if attempt[:3] == place
                 and row["state"] in STATES[:2]
                 and row["end_offset"] >= local_start
                 and row["segment_id"] not in seen

@@ -282,6 +282,22 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
     assert check_next().decoded == [("orders", 20)]
 
 
+def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    batches = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
+    for topic in ("orders", "payments"):
+        write_partition(tmp_path / "logs", topic, 0, batches, high_watermark=20, indexes=True, topic_id=None)
+    runner, one_id = Runner(tmp_path, tmp_path / "logs"), "lZ6vvmajTWKDBUTV6SQAtQ"
+    runner(topic_ids={"payments": one_id})
+    before = copy.deepcopy(runner.tables)
+    ran = runner(topic_ids={"payments": one_id, "orders": one_id}, apply=False)
+    assert ran.verdicts == {"ACTIVE_SEGMENT": 2, "ALREADY_TIERED": 1, "MISSING_SNAPSHOT": 1}
+    stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+    stages.check_differences()
+    stages.check_verdicts(runner.runs)
+
+
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
     keys = sorted(runner.objects())
     runner.store.delete([max(key for key in keys if key.endswith(".rsm-manifest"))])

@@ -41,6 +41,13 @@ def test_the_command_line_takes_every_word() -> None:
     assert (own["warehouse"], own["vacuum_after"], own["apply"]) == ("/w", 30 * 86_400_000, True)
 
 
+@pytest.mark.parametrize("content", ["", "{}", "[]", "null", '{"run": [], "cluster": 3}', "[" * 100_000])
+def test_a_report_that_is_none_tells_of_no_run(tmp_path: Path, content: str) -> None:
+    assert run_id(tmp_path) is None
+    (tmp_path / "readiness.json").write_text(content)
+    assert run_id(tmp_path) is None
+
+
 def test_a_cluster_has_places_of_its_own_and_is_applied_unless_it_says_otherwise() -> None:
     one, two = parse_clusters([LEAST, LEAST | {"name": "eu-2", "apply": False}])
     assert (one.warehouse, one.report) == ("tiersnap-warehouse/eu-1", "tiersnap-report/eu-1")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, write_small_log
 
 pytestmark = pytest.mark.unit
@@ -73,13 +73,21 @@ def test_findings_are_lines_of_their_own_in_json_lines_and_a_member_in_json(tmp_
 def test_a_topic_id_for_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
     write_small_log(tmp_path / "logs")
     ids = tmp_path / "ids.txt"
-    ids.write_text("orders lZ6vvmajTWKDBUTV6SQAtQ\nordesr lZ6vvmajTWKDBUTV6SQAtQ\nother lZ6vvmajTWKDBUTV6SQAtQ\n")
+    ids.write_text("orders lZ6vvmajTWKDBUTV6SQAtQ\nordesr 5GXaOJXiRzOuReKRIUWzvw\nother BBBBBBBBBBBBBBBBBBBBBQ\n")
     words = ("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--topic-ids", ids)
     assert "no partition of the topic ordesr" in tiersnap(*words).err
     selected = tiersnap(*words, "--topic", "ord.*").err
     assert "ordesr" in selected
     assert "topic orders" not in selected
     assert "other" not in selected
+
+
+def test_one_id_for_two_topics_is_refused_with_both_names(tmp_path: Path) -> None:
+    write_small_log(tmp_path / "logs")
+    ids = tmp_path / "ids.txt"
+    ids.write_text("orders lZ6vvmajTWKDBUTV6SQAtQ\norders lZ6vvmajTWKDBUTV6SQAtQ\nother lZ6vvmajTWKDBUTV6SQAtQ\n")
+    ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--topic-ids", ids)
+    assert_said(ran, 2, "line 3: other has the id of orders")
 
 
 def test_the_command_that_a_plan_names_is_whole_and_does_what_was_planned(

@@ -67,7 +67,7 @@ def test_what_expire_took_no_run_brings_back_until_its_record_is_moved_away(runn
     stored, everything = list_stored(store, keys, partition), Retention(store.now(), log_start_offset=30)
     plan = plan_partition(store, keys, stored, Managed(Manager.NOBODY, ""), everything)
     assert len(list(delete_expired(store, keys, plan))) == 3
-    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "GAP_IN_REMOTE": 3}
+    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "EXPIRED": 3}
     assert list_stored(store, keys, partition).attempts == ()
     assert runner().did_nothing
     (Path(runner.remote) / keys.expire(partition)).unlink()

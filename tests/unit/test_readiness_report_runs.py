@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
 from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
@@ -99,6 +100,19 @@ def test_a_run_whose_details_are_gone_is_compared_by_its_sums(tmp_path: Path) ->
     page = (tmp_path / "index.html").read_text()
     assert "only sums are compared" in page
     assert "\u22121.0 GiB" in page
+
+
+def test_a_file_that_is_like_a_report_and_is_none_is_refused_with_the_reason(tmp_path: Path) -> None:
+    write_report(report_of(LATER, **AFTER), tmp_path)
+    found = json.loads((tmp_path / "readiness.json").read_text())
+    for name, wrong in (("waiting_bytes", "1"), ("waiting_bytes", 10**400), ("partition", -1), ("ready_segments", 1.5)):
+        spoilt = copy.deepcopy(found)
+        spoilt["topics"][0]["partitions"][0][name] = wrong
+        other = tmp_path / "spoilt.json"
+        other.write_text(json.dumps(spoilt))
+        assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "is no count")
+    other.write_text("[" * 100_000)
+    assert_said(tiersnap("report", "diff", other, "later", "--in", tmp_path), 2, "nested too deeply")
 
 
 def test_the_command_tells_two_runs_apart_by_id_or_by_path(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> 
         list(readiness(str(tmp_path), JudgePartition(replace=False, now=NOW, producer_expiration=None)))
 
 
-def copy_row(segment_id: str, start: int, end: int, state: str, *, ours: bool = True) -> dict[str, object]:
+def copy_row(
+    segment_id: str, start: int, end: int, state: str, *, ours: bool = True, epoch: int = 0
+) -> dict[str, object]:
     return {
         "topic": "orders",
         "topic_id": "lZ6vvmajTWKDBUTV6SQAtQ",
@@ -81,7 +83,7 @@ def copy_row(segment_id: str, start: int, end: int, state: str, *, ours: bool = 
         "end_offset": end,
         "segment_size_bytes": 1,
         "max_timestamp": 1,
-        "leader_epochs": [],
+        "leader_epochs": [{"epoch": epoch, "start_offset": start}],
         "state": state,
         "is_ours": ours,
         "event_timestamp": 1,
@@ -108,6 +110,15 @@ COPIES = [
 def test_copies_that_never_finished_or_hold_what_others_hold_are_those_that_nobody_needs() -> None:
     found = {row["segment_id"] for row in unneeded(newest_states(COPIES))}
     assert found == {"twice", "inside", "killed", "half-deleted"}
+
+
+def test_a_copy_of_a_newer_lineage_is_needed_whatever_an_older_one_holds() -> None:
+    lost, led = copy_row("lost", 150, 179, FINISHED), copy_row("led", 150, 169, FINISHED, epoch=1)
+    assert list(unneeded([lost, led])) == []
+    longer = copy_row("longer", 150, 189, FINISHED, epoch=1)
+    assert {row["segment_id"] for row in unneeded([lost, led, longer])} == {"lost", "led"}
+    same = copy_row("again", 150, 179, FINISHED, epoch=1)
+    assert [row["segment_id"] for row in unneeded([lost, same])] == ["lost"]
 
 
 def test_the_report_names_copies_that_nobody_needs_with_the_command(tmp_path: Path) -> None:

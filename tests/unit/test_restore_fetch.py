@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -64,6 +65,19 @@ def test_stdout_has_the_bytes_and_nothing_else(store):
         [sys.executable, "-m", "tests.reference.tiersnap", *words, "--index", "offset"], cwd=ROOT, capture_output=True
     )
     assert ran.stdout == (TV2 / f"{0:020d}.index").read_bytes()
+
+
+def test_a_full_disk_behind_stdout_and_a_pipe_in_place_of_a_file_are_said(store, tmp_path):
+    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, stdout=full, stderr=subprocess.PIPE
+        )
+    assert ran.returncode == 3
+    assert b"cannot write stdout: No space left on device" in ran.stderr
+    assert b"Traceback" not in ran.stderr
+    os.mkfifo(tmp_path / "pipe")
+    assert_said(fetch(store, 3, "--out", tmp_path / "pipe", "--apply"), 2, "no regular file")
 
 
 def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
