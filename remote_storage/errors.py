@@ -117,7 +117,11 @@ class TieringOffError(GateError):
 
 
 class CopyingOffError(GateError):
-    """Raised when copying is off and retention finite: the broker would delete what is published, here and remotely."""
+    """Raised when copying is off and must not be: with finite retention the broker would delete what is published."""
+
+
+class SettingsAsideError(GateError):
+    """Raised when a broker refuses what a topic had set before `unblock` put it aside; names it."""
 
 
 class CopyingOnError(GateError):

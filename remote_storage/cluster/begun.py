@@ -4,9 +4,10 @@
     {"cluster_id": …, "topic": …, "topic_id": …, "partitions": [0, …], "before": {"remote.log.copy.disable": null, …},
      "host": …, "pid": …, "process_start": …}
 
-null is a setting that the topic itself did not have. The process is who is at it: two runs that switched one topic on
-and off would each publish while the other has switched copying on. A record belongs to nobody once its process is
-certainly gone, or after STALE_AFTER_MS. Of a topic that was deleted nothing is to be put back any more: `tiersnap
+null is a setting that the topic itself did not have; only what `unblock` ever puts aside is taken for such a record
+(put_aside), as whoever writes to the bucket may write one. The process is who is at it: two runs that switched one
+topic on and off would each publish while the other has switched copying on. A record belongs to nobody once its process
+is certainly gone, or after STALE_AFTER_MS. Of a topic that was deleted nothing is to be put back any more: `tiersnap
 maintain remove-orphans` then removes the object.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tiersnap.remote_storage.claims.process import Process, is_gone, this_process
+from tiersnap.remote_storage.cluster.put_aside import ASIDE
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -35,6 +38,7 @@ _LARGEST_RECORD = 1 << 20  # bytes
 _REQUESTS_AT_ONCE = 8
 _OTHERS_SECONDS = 180.0  # a run is at a topic for a minute or two
 _POLL_SECONDS = 2.0
+_VALUE = re.compile(r"true|false|-?[0-9]{1,19}")
 T = TypeVar("T")
 STALE_AFTER_MS = 600_000
 """Longer than any topic is switched off, and than any round of switching and watching."""
@@ -77,34 +81,41 @@ class Records:
         self._process = process or this_process()
         self._etags: dict[str, str] = {}
         self._mine: dict[str, Begun] = {}
+        self._noted: dict[str, Begun] = {}
 
-    def find(self, topic_ids: Mapping[str, str]) -> list[Begun]:
-        """What was begun and not finished of topics, given with their ids; a request each.
+    def find(self, topic_ids: Mapping[str, str], cluster_id: str) -> list[Begun]:
+        """What was begun and not finished of a cluster's topics, given with their ids; a request each.
 
         Raises:
             UnblockHeldError: another run is at one of them.
-            CorruptDataError: what is there is no record of that topic.
+            CorruptDataError: what is there is no record of that topic, or of another cluster.
         """
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda topic: self._find(*topic), sorted(topic_ids.items()))
+            found = pool.map(lambda topic: self._find(*topic, cluster_id), sorted(topic_ids.items()))
             return [begun for begun in found if begun is not None]
+
+    def noted(self, topic: str, topic_id: str) -> Begun | None:
+        """What this object has found or put last of a topic, and not dropped."""
+        return self._noted.get(self._keys.unblock(topic, topic_id))
 
     def is_begun(self, topic: str, topic_id: str) -> bool:
         """Whether somebody is at a topic, or was and has not ended."""
         return self._store.head(self._keys.unblock(topic, topic_id)) is not None
 
-    def _find(self, topic: str, topic_id: str) -> Begun | None:
+    def _find(self, topic: str, topic_id: str, cluster_id: str) -> Begun | None:
         key = self._keys.unblock(topic, topic_id)
         try:
             found = self._store.read(key, limit=_LARGEST_RECORD)
         except ObjectNotFoundError:
             return None
         begun = decode_begun(found.data, topic, topic_id, name=self._store.uri + key)
+        if begun.cluster_id not in {"", cluster_id}:  # an earlier version did not note it
+            raise _no_record(self._store.uri + key, f"tells of cluster {begun.cluster_id[:80]}, this is {cluster_id}")
         holder = begun.process
         is_another = holder is not None and holder != self._process and not is_gone(holder)
         if is_another and found.age <= STALE_AFTER_MS:
             raise self._held(begun, found.age)
-        self._etags[key] = found.info.etag
+        self._etags[key], self._noted[key] = found.info.etag, begun
         return begun
 
     def put(self, begun: Begun) -> None:
@@ -121,10 +132,10 @@ class Records:
             else:
                 written = self._store.put_if_absent(key, data)
         except (ObjectExistsError, ObjectChangedError) as error:
-            for noted in (self._etags, self._mine):
-                noted.pop(key, None)
+            for known in (self._etags, self._mine, self._noted):
+                known.pop(key, None)
             raise self._held(begun, 0) from error
-        self._etags[key], self._mine[key] = written.etag, begun
+        self._etags[key], self._mine[key], self._noted[key] = written.etag, begun, begun
         _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
 
     def drop(self, begun: Begun) -> None:
@@ -134,7 +145,8 @@ class Records:
             TransientError: it could not be deleted.
         """
         key = self._keys.unblock(begun.topic, begun.topic_id)
-        self._mine.pop(key, None)
+        for known in (self._mine, self._noted):
+            known.pop(key, None)
         found, etag = self._store.head(key), self._etags.pop(key, None)
         if found is None or found.etag != etag:
             return
@@ -200,11 +212,23 @@ def _decode(data: bytes, *, name: str) -> Begun:
             text(below(record, "topic")),
             text(below(record, "topic_id")),
             tuple(whole(each, bits=32, least=0) for each in partitions),
-            {setting: None if value is None else text(value) for setting, value in before.items()},
+            {_setting(name): None if value is None else _value(value) for name, value in before.items()},
             _process(record),
         )
     except (ValueError, CorruptDataError) as error:
         raise _no_record(name, str(error)) from error
+
+
+def _setting(name: str) -> str:
+    if name not in ASIDE:
+        raise ValueError(f"{name[:80]} is no setting that it puts aside")
+    return name
+
+
+def _value(value: object) -> str:
+    if _VALUE.fullmatch(text(value)) is None:
+        raise ValueError(f"{text(value)[:80]} is no value of a setting that it puts aside")
+    return text(value)
 
 
 def _process(record: Mapping[str, object]) -> Process | None:

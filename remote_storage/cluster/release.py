@@ -20,8 +20,10 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, Metad
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
-from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off, toggle
-from tiersnap.remote_storage.errors import ClusterRefusedError, StillStuckError
+from tiersnap.remote_storage.cluster.put_aside import ASIDE, own_values, settings_while_off, still_aside
+from tiersnap.remote_storage.cluster.toggle import toggle
+from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
+from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
@@ -64,12 +66,22 @@ class ReleaseTopics:
     _toggles: dict[str, Toggle] = field(default_factory=dict)
 
     def ask_settings(self) -> None:
-        """Ask the cluster whether copying may be switched off; partitions of other topics wait for a restart."""
+        """Ask the cluster whether copying may be switched off, and on; partitions of other topics wait for a restart.
+
+        Where somebody else has switched it off, partitions are refused.
+
+        Raises:
+            UnblockHeldError: another run was at a topic for longer than it should take.
+        """
         for topic in sorted({each.name[0] for each in self.freeings}):
-            asked = self._toggle_of(topic)
             try:
+                asked = when_nobody_is_at_it(partial(self._toggle_of, topic), self.talk)
                 self.cluster.change_settings(topic, asked.off, validate_only=True)
+                self.cluster.change_settings(topic, asked.begun.before, validate_only=True)
                 self._toggles[topic] = asked
+            except CopyingOffError as refusal:
+                for each in self._of(topic):
+                    each.refuse(refusal)
             except ClusterRefusedError as refused:
                 for each in self._of(topic):
                     each.needs_restart(refused.message)
@@ -87,6 +99,7 @@ class ReleaseTopics:
         Raises:
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
+            SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
         self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
         pending = [topic for topic in self._toggles if self._planned(topic)]
@@ -111,7 +124,12 @@ class ReleaseTopics:
             )
 
     def _switch_off_and_on(self, topic: str) -> None:
-        noted = when_nobody_is_at_it(partial(self._note, topic), self.talk)
+        try:
+            noted = when_nobody_is_at_it(partial(self._note, topic), self.talk)
+        except CopyingOffError as refusal:
+            for each in self._planned(topic):
+                each.refuse(refusal)
+            return
 
         def publish() -> None:
             planned = self._planned(topic)
@@ -122,7 +140,11 @@ class ReleaseTopics:
         self.talk(f"{topic}: copying was switched off and on again")
 
     def _note(self, topic: str) -> Toggle:
-        """Record what the topic has set, before it is changed; nobody else changes it from then on."""
+        """Record what the topic has set, before it is changed; nobody else changes it from then on.
+
+        Raises:
+            CopyingOffError: somebody else has switched copying off.
+        """
         noted = self._toggle_of(topic)
         self.records.put(noted.begun)
         # Another run may have put its settings back between the two.
@@ -156,11 +178,20 @@ class ReleaseTopics:
             each.conclude(found[each.stuck.partition])
 
     def _toggle_of(self, topic: str) -> Toggle:
+        stuck = [each.stuck.partition for each in self._of(topic)]
+        cluster_id, topic_id = self.cluster.cluster_id(), stuck[0].topic_id or ""
         settings = self.cluster.settings(topic)
-        stuck, off = [each.stuck.partition for each in self._of(topic)], settings_while_off(settings)
-        numbers = tuple(each.partition for each in stuck)
-        before = own_values(settings, off)
-        return Toggle(Begun(self.cluster.cluster_id(), topic, stuck[0].topic_id or "", numbers, before), off)
+        if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
+            # By another run: then its record is there, which this raises, or it has just ended.
+            self.records.find({topic: topic_id}, cluster_id)
+            settings = self.cluster.settings(topic)
+        noted = self.records.noted(topic, topic_id)
+        # What is aside by our own record has no other value to be put back than the one in there.
+        aside = still_aside(settings, noted.before) if noted is not None else {}
+        check_copying_was_not_switched_off(topic, settings, aside)
+        off = settings_while_off(settings) | {name: ASIDE[name] for name in aside}
+        before = own_values(settings, off) | aside
+        return Toggle(Begun(cluster_id, topic, topic_id, tuple(each.partition for each in stuck), before), off)
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

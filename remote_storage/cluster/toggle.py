@@ -1,12 +1,13 @@
 """`remote.log.copy.disable` true and false again: a copier that forgets what it knew, and never one left off.
 
 A running copier keeps in memory how far remote storage reaches. Switched off and on it asks `__remote_log_metadata`
-anew. While it is off, total retention applies to the local log alone, so a local retention of its own is refused by the
-broker and must be put aside as well. All of that changes in one request, and back in another.
+anew. While it is off, retention is put aside as well (put_aside). All of that changes in one request, and back in
+another.
 
 What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
 begun. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds the
-record and puts the settings back first.
+record and puts the settings back first. What somebody else has set meanwhile stays; where a broker refuses what the
+topic had, copying is switched on alone, and the rest is named.
 """
 
 from __future__ import annotations
@@ -15,20 +16,14 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tiersnap.remote_storage.cluster.begun import Begun
-from tiersnap.remote_storage.cluster.client import Cluster, Setting
-from tiersnap.remote_storage.cluster.topic_checks import (
-    AS_TOTAL,
-    COPY_DISABLE,
-    LOCAL_RETENTION,
-    RETENTION,
-    is_copying_off,
-    value_of,
-)
-from tiersnap.remote_storage.errors import BrokerUnavailableError
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.put_aside import Values, as_options, changed_by_nobody, still_aside
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
 from tiersnap.snapshot.errors import TransientError
 
 _log = logging.getLogger(__name__)
@@ -39,20 +34,6 @@ _RESTORE_SECONDS = 60.0
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """What to set so that the broker accepts copying to be off."""
-    changed = {COPY_DISABLE: "true"}
-    for local, total in zip(LOCAL_RETENTION, RETENTION, strict=True):
-        if value_of(settings, local, AS_TOTAL) not in {AS_TOTAL, value_of(settings, total, "-1")}:
-            changed[local] = AS_TOTAL
-    return changed
-
-
-def own_values(settings: Mapping[str, Setting], names: Mapping[str, str]) -> dict[str, str | None]:
-    """What the topic itself has set of `names`, None where it has not."""
-    return {name: settings[name].value if settings[name].is_own else None for name in names}
-
-
 def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the settings to `off`, call `while_off`, and put those of `begun` back.
 
@@ -61,12 +42,13 @@ def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off:
 
     Raises:
         TransientError: a broker went away; where copying could not be switched on again the hint says so.
+        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
     """
     with _deferred_signals():
         try:
             _log.info("%s: setting %s", begun.topic, dict(off))
             cluster.change_settings(begun.topic, off)
-            _wait_for(cluster, begun.topic, off=True)
+            _wait_until(lambda: is_copying_off(cluster.settings(begun.topic)), begun.topic)
             # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
             time.sleep(SETTLE_SECONDS)
             while_off()
@@ -77,12 +59,13 @@ def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off:
 
 
 def restore(cluster: Cluster, begun: Begun) -> bool:
-    """Put back what the topic had set, unless copying is on again; returns whether it was not.
+    """Put back what the topic had set and still lacks; returns whether there was something.
 
     Raises:
         BrokerUnavailableError: no broker took it within a minute.
+        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
     """
-    if not is_copying_off(cluster.settings(begun.topic)):
+    if not still_aside(cluster.settings(begun.topic), begun.before):
         return False
     _put_back(cluster, begun)
     return True
@@ -92,28 +75,55 @@ def _put_back(cluster: Cluster, begun: Begun) -> None:
     deadline = time.monotonic() + _RESTORE_SECONDS
     while True:
         try:
-            cluster.change_settings(begun.topic, begun.before)
-            _wait_for(cluster, begun.topic, off=False)
+            # Also what is not seen aside: the broker that is asked may lag behind.
+            values = changed_by_nobody(cluster.settings(begun.topic), begun.before)
+            try:
+                _change_back(cluster, begun.topic, values)
+            except ClusterRefusedError as refused:
+                _switch_on_alone(cluster, begun, refused)
         except TransientError as error:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{begun.topic}: copying to remote storage is still switched off: {error.message}",
+                    f"{begun.topic}: settings are not put back, and copying may still be off: {error.message}",
                     hint="run the same command again: it puts the settings back first",
                     before=dict(begun.before),
                 ) from error
             _log.warning("%s: settings are not put back yet, trying again: %s", begun.topic, error.message)
             time.sleep(1)
         else:
-            _log.info("%s: put back %s", begun.topic, dict(begun.before))
+            _log.info("%s: put back %s", begun.topic, values)
             return
 
 
-def _wait_for(cluster: Cluster, topic: str, *, off: bool) -> None:
+def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
+    if values:
+        cluster.change_settings(topic, values)
+        _wait_until(lambda: not still_aside(cluster.settings(topic), values), topic)
+
+
+def _switch_on_alone(cluster: Cluster, begun: Begun, refused: ClusterRefusedError) -> None:
+    """Copying as it was before, without what the broker refuses: a disk fills while copying is off."""
+    topic = begun.topic
+    _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
+    aside = still_aside(cluster.settings(topic), begun.before)
+    with suppress(ClusterRefusedError):
+        _change_back(cluster, topic, {name: value for name, value in aside.items() if name == COPY_DISABLE})
+    left = still_aside(cluster.settings(topic), begun.before)
+    if left:
+        raise SettingsAsideError(
+            f"{topic}: still set aside: {', '.join(left)}; the broker refuses what the topic had: {refused.message}",
+            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or what the broker takes), then run the "
+            "same command again",
+            aside=left,
+        ) from refused
+
+
+def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
     deadline = time.monotonic() + _APPLIED_SECONDS
-    while is_copying_off(cluster.settings(topic)) != off:
+    while not is_applied():
         if time.monotonic() > deadline:
             raise BrokerUnavailableError(
-                f"{topic}: {COPY_DISABLE} was changed and brokers do not show it", hint="run the same command again"
+                f"{topic}: settings were changed and brokers do not show it", hint="run the same command again"
             )
         time.sleep(0.1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tiersnap.remote_storage.cluster.client import Setting, Topic
 from tiersnap.remote_storage.errors import (
@@ -19,7 +19,7 @@ COPY_DISABLE = "remote.log.copy.disable"
 RETENTION = ("retention.ms", "retention.bytes")
 LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
 AS_TOTAL = "-2"  # local retention as long as the total one
-_UNLIMITED = "-1"
+UNLIMITED = "-1"
 
 
 def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:
@@ -31,6 +31,24 @@ def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:
 def is_copying_off(settings: Mapping[str, Setting]) -> bool:
     """Whether the topic's copier is told to rest."""
     return value_of(settings, COPY_DISABLE, "false") == "true"
+
+
+def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, Setting], by_us: Collection[str]) -> None:
+    """Refuse to switch copying off and on where somebody else has switched it off.
+
+    Args:
+        by_us: settings that an earlier run put aside and did not put back.
+
+    Raises:
+        CopyingOffError: copying is off, and not by us.
+    """
+    if is_copying_off(settings) and COPY_DISABLE not in by_us:
+        raise CopyingOffError(
+            f"{topic}: {COPY_DISABLE}=true, and no record of tiersnap unblock says that it was set by one: somebody "
+            "else has switched copying off",
+            hint="tiersnap publish tells the brokers what was tiered, while copying is off and retention endless; or "
+            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then tiersnap unblock again",
+        )
 
 
 def check_identity(partition: TopicIdPartition, topic: Topic | None) -> None:
@@ -73,8 +91,8 @@ def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
             hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; where its copier is then "
             "stuck for want of a snapshot: tiersnap unblock",
         )
-    finite = {name: value_of(settings, name, _UNLIMITED) for name in RETENTION}
-    finite = {name: value for name, value in finite.items() if value != _UNLIMITED}
+    finite = {name: value_of(settings, name, UNLIMITED) for name in RETENTION}
+    finite = {name: value for name, value in finite.items() if value != UNLIMITED}
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(
@@ -92,7 +110,7 @@ def check_copier_rests(topic: str, settings: Mapping[str, Setting]) -> None:
         CopyingOnError: copying is on.
     """
     if not is_copying_off(settings):
-        endless = ",".join(f"{name}={_UNLIMITED}" for name in RETENTION)
+        endless = ",".join(f"{name}={UNLIMITED}" for name in RETENTION)
         raise CopyingOnError(
             f"{topic}: copying is on: the copier of a partition does not see what is published, and copies the same "
             "segments again",

@@ -82,6 +82,7 @@ class Unblock:
             UsageError: a stuck partition is in more than one of the directories.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
+            SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
         """
         names = self._partitions_in_sources()
         resumed = self._restore_what_was_left({topic for topic, _ in names})
@@ -118,12 +119,13 @@ class Unblock:
     def _restore_what_was_left(self, names: set[str]) -> list[TopicIdPartition]:
         """Partitions that an earlier run was at; with --apply what it put aside is put back."""
         topic_ids = {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}
-        left = when_nobody_is_at_it(lambda: self._records.find(topic_ids), self.talk)
+        cluster_id = self.cluster.cluster_id()
+        left = when_nobody_is_at_it(lambda: self._records.find(topic_ids, cluster_id), self.talk)
         for begun in left:
             if not self.host.apply:
                 self.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
             elif restore(self.cluster, begun):
-                self.talk(f"{begun.topic}: a run was cut short; copying is switched on again")
+                self.talk(f"{begun.topic}: a run was cut short; its settings are put back")
         return [TopicIdPartition(begun.topic, begun.topic_id, number) for begun in left for number in begun.partitions]
 
     def _tier(self) -> HostOutcome:

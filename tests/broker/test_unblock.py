@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, drop_snapshots_but_newest, segment_bases, snapshots
@@ -24,30 +21,15 @@ from tests.broker.harness.scenarios import (
     TOPIC,
     UPGRADED_VERSION,
 )
-from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
-from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
+from tests.broker.harness.tiering import LocalTier
+from tests.broker.harness.topics import wait_for_leader
+from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.formats.snapshot_file import decode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
-
-
-def options(broker: Broker) -> list[str]:
-    assert broker.tier is not None
-    return [
-        *("--bootstrap-server", broker.bootstrap, "--source", str(broker.disks.log_dir)),
-        *("--remote", str(broker.tier.directory), "--layout", "local-tiered-storage"),
-    ]
-
-
-def make_stick(broker: Broker, settings: Mapping[str, str] | None = None) -> None:
-    """Switch tiering on, with more `settings` of the topic, and wait until its copier has failed twice."""
-    wait_for_leader(broker, TOPIC)
-    alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, **(settings or {})})
-    wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
 
 
 def digests(folder: Path) -> dict[str, tuple[int, str]]:
@@ -55,16 +37,6 @@ def digests(folder: Path) -> dict[str, tuple[int, str]]:
     return {
         path.name: (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()) for path in folder.iterdir()
     }
-
-
-def unblock(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict]]:
-    """Exit code and rows."""
-    capsys.readouterr()
-    code = tiersnap(["--output", "json", "unblock", *options(broker), *more])
-    said = capsys.readouterr()
-    result = json.loads(said.out)["result"]
-    assert result is not None, said.err
-    return code, result["rows"]
 
 
 def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_touched(
@@ -236,29 +208,6 @@ def test_two_runs_at_one_topic_wait_for_each_other(current_disks, copy_of, tmp_p
         assert own_settings(broker).get("remote.log.copy.disable") is None
         assert not list(tier.directory.glob("claims/*/unblock.json"))
         wait_until(lambda: states(broker, TOPIC).get("COPY_SEGMENT_FINISHED") == 10, "all is remote", seconds=30)
-
-
-def own_settings(broker: Broker) -> dict[str, str]:
-    """What the topic itself has set."""
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    admin = admin_client(broker)
-    entries = admin.describe_configs([resource])[resource].result(20)
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {name: entry.value for name, entry in entries.items() if entry.source == own}
-
-
-def killed_while_off(broker: Broker, number: signal.Signals) -> None:
-    """Run the command in a process of its own and send it a signal while copying is off."""
-    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        try:
-            is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
-            wait_until(lambda: process.poll() is not None or is_off(), "copying is off", seconds=60, every=0.02)
-            process.send_signal(number)
-            process.wait(60)
-        finally:
-            process.kill()
-    assert process.returncode == -number
 
 
 @pytest.mark.kafka("2.7.2", UPGRADED_VERSION)

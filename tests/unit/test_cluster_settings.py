@@ -10,8 +10,14 @@ from tiersnap.jobs.options.cluster import read_properties
 from tiersnap.remote_storage.claims import Process, this_process
 from tiersnap.remote_storage.cluster.begun import Begun, Records, decode_begun
 from tiersnap.remote_storage.cluster.client import Setting
+from tiersnap.remote_storage.cluster.put_aside import (
+    as_options,
+    changed_by_nobody,
+    own_values,
+    settings_while_off,
+    still_aside,
+)
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
-from tiersnap.remote_storage.cluster.toggle import own_values, settings_while_off
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests
 from tiersnap.remote_storage.errors import CopyingOnError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -25,19 +31,51 @@ def setting(value: str | None, *, is_own: bool = True) -> Setting:
     return Setting(value, is_own)
 
 
-def test_a_local_retention_of_its_own_is_put_aside_while_copying_is_off():
-    settings = {
-        "remote.log.copy.disable": setting("false", is_own=False),
-        "retention.ms": setting("-1"),
-        "retention.bytes": setting("1000"),
-        "local.retention.ms": setting("-2", is_own=False),
-        "local.retention.bytes": setting("1000"),
-    }
-    assert settings_while_off(settings) == {"remote.log.copy.disable": "true"}
-    settings["local.retention.ms"] = setting("60000")
-    off = settings_while_off(settings)
-    assert off == {"remote.log.copy.disable": "true", "local.retention.ms": "-2"}
-    assert own_values(settings, off) == {"remote.log.copy.disable": None, "local.retention.ms": "60000"}
+COPYING = "remote.log.copy.disable"
+OF_ITS_OWN = {
+    COPYING: setting("false", is_own=False),
+    "retention.ms": setting("604800000", is_own=False),
+    "retention.bytes": setting("1000"),
+    "local.retention.ms": setting("60000"),
+    "local.retention.bytes": setting("-2", is_own=False),
+}
+
+
+def test_while_copying_is_off_retention_is_endless_and_no_local_one_is_shorter():
+    off = settings_while_off(OF_ITS_OWN)
+    assert off == {COPYING: "true", "retention.ms": "-1", "retention.bytes": "-1", "local.retention.ms": "-2"}
+    before = {COPYING: None, "retention.ms": None, "retention.bytes": "1000", "local.retention.ms": "60000"}
+    assert own_values(OF_ITS_OWN, off) == before
+    endless = {**OF_ITS_OWN, "retention.ms": setting("-1", is_own=False), "retention.bytes": setting("-1")}
+    assert settings_while_off(endless) == {COPYING: "true", "local.retention.ms": "-2"}
+    assert settings_while_off({**endless, "local.retention.ms": setting("-1")}) == {COPYING: "true"}
+    assert settings_while_off({}) == {COPYING: "true"}, "Kafka before tiered storage refuses it itself"
+
+
+def test_what_is_put_back_is_what_still_has_the_value_that_it_was_put_aside_with():
+    before = {COPYING: None, "retention.ms": None, "retention.bytes": "1000", "local.retention.ms": "60000"}
+    aside = {**OF_ITS_OWN, COPYING: setting("true"), "retention.ms": setting("-1"), "retention.bytes": setting("-1")}
+    aside |= {"local.retention.ms": setting("-2")}
+    assert still_aside(aside, before) == changed_by_nobody(aside, before) == before
+
+    by_hand = {**aside, COPYING: setting("false"), "retention.bytes": setting("500")}
+    rest = {"retention.ms": None, "local.retention.ms": "60000"}
+    assert still_aside(by_hand, before) == changed_by_nobody(by_hand, before) == rest
+
+    # Another broker does not show yet that they were put aside: nothing is seen, and all of it is sent.
+    assert (still_aside(OF_ITS_OWN, before), changed_by_nobody(OF_ITS_OWN, before)) == ({}, before)
+    # A default that looks like it is nobody's doing, and what was so before is not to be waited for.
+    by_default = {COPYING: setting("true"), "retention.ms": setting("-1", is_own=False)}
+    assert still_aside(by_default, {COPYING: "true", "retention.ms": "1"}) == {}
+    assert changed_by_nobody(by_default, {"retention.ms": "1"}) == {}
+
+
+def test_what_is_still_aside_is_said_as_one_types_it():
+    assert as_options({"retention.bytes": "7", COPYING: None, "local.retention.ms": "8", "retention.ms": None}) == (
+        f" --add-config retention.bytes=7,local.retention.ms=8 --delete-config {COPYING},retention.ms"
+    )
+    assert as_options({"retention.bytes": "7"}) == " --add-config retention.bytes=7"
+    assert as_options({COPYING: None}) == f" --delete-config {COPYING}"
 
 
 @pytest.mark.parametrize("settings", [{}, {"remote.log.copy.disable": setting("false")}], ids=str)
@@ -51,8 +89,9 @@ def test_nothing_is_published_beside_a_copier_that_is_on(settings):
 
 
 TOPIC_ID, OTHER_ID = "lZ6vvmajTWKDBUTV6SQAtQ", "MWJ6FHTfRYy67jzwZdeqSQ"
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 BEGUN = Begun(
-    "5L6g3nShT-eMCtK--X86sw",
+    CLUSTER_ID,
     "a.b-c",
     TOPIC_ID,
     (0, 7),
@@ -63,19 +102,19 @@ BEGUN = Begun(
 def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
     store = DirectoryStore(tmp_path)
     records = Records(store)
-    assert records.find({"a.b-c": TOPIC_ID}) == []
+    assert records.find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
     records.put(BEGUN)
     records.put(BEGUN)
     assert (tmp_path / f"claims/a.b-c-{TOPIC_ID}/unblock.json").is_file()
     later = Records(store)
-    (found,) = later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID})
+    (found,) = later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert (replace(found, process=None), found.process) == (BEGUN, this_process())
-    assert later.find({"a.b-c": OTHER_ID}) == [], "a topic that was made anew"
+    assert later.find({"a.b-c": OTHER_ID}, CLUSTER_ID) == [], "a topic that was made anew"
     fewer = replace(BEGUN, partitions=(7,))
     later.put(fewer)
-    assert [each.partitions for each in Records(store).find({"a.b-c": TOPIC_ID})] == [(7,)]
+    assert [each.partitions for each in Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(7,)]
     later.drop(fewer)
-    assert Records(store).find({"a.b-c": TOPIC_ID}) == []
+    assert Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
 
 
 HERE = this_process()
@@ -89,13 +128,15 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
     with pytest.raises(UnblockHeldError, match=r"another run of tiersnap unblock is at a\.b-c"):
         second.put(replace(BEGUN, partitions=(1,)))
     with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is at a\.b-c") as caught:
-        second.find({"a.b-c": TOPIC_ID})
+        second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert caught.value.exit_code is ExitCode.TRANSIENT
     first.put(replace(BEGUN, partitions=(2,)))
     first.drop(BEGUN)
     second.put(replace(BEGUN, partitions=(1,)))
     first.drop(BEGUN)
-    assert [each.partitions for each in second.find({"a.b-c": TOPIC_ID})] == [(1,)], "what is another's is not dropped"
+    assert [each.partitions for each in second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(1,)], (
+        "what is another's is not dropped"
+    )
 
 
 def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_heard_of_for_long(tmp_path, monkeypatch):
@@ -107,12 +148,12 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
             left.leave()
         if name == "old":
             monkeypatch.setattr("tiersnap.remote_storage.cluster.begun.STALE_AFTER_MS", -1)
-        assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID})] == [BEGUN], name
+        assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [BEGUN], name
         later.put(replace(BEGUN, partitions=(1,)))
         left.leave()
         with pytest.raises(UnblockHeldError):
             left.put(BEGUN)
-        assert [each.partitions for each in later.find({"a.b-c": TOPIC_ID})] == [(1,)], name
+        assert [each.partitions for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(1,)], name
 
 
 @pytest.mark.parametrize(
@@ -125,17 +166,55 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
         b'{"cluster_id": "c", "topic": "x", "topic_id": "y", "partitions": [], "before": {}}',
         b'{"cluster_id": "c", "topic": "a.b-c", "topic_id": "%s", "partitions": [-1], "before": {}}'
         % TOPIC_ID.encode(),
-        b'{"cluster_id": "c", "topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {"a": 1}}'
-        % TOPIC_ID.encode(),
+        *(
+            b'{"cluster_id": "", "topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {%s}}'
+            % (TOPIC_ID.encode(), before)
+            for before in (
+                b'"retention.ms": 1',
+                b'"cleanup.policy": "compact"',
+                b'"remote.storage.enable": "false"',
+                b'"retention.ms": "1,segment.ms=1"',
+                b'"retention.ms": ""',
+            )
+        ),
     ],
-    ids=["empty", "no fields", "a list", "deep", "another topic", "no partition", "no text"],
+    ids=[
+        *("empty", "no fields", "a list", "deep", "another topic", "no partition", "no text"),
+        *("never put aside", "nor this", "two values", "no value"),
+    ],
 )
 def test_what_is_no_such_record_is_named(content, tmp_path):
     store = DirectoryStore(tmp_path)
     store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), content)
     with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
-        Records(store).find({"a.b-c": TOPIC_ID})
+        Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert "kafka-configs --describe" in caught.value.hint
+
+
+def test_a_record_of_another_cluster_is_refused_and_one_that_names_none_is_read(tmp_path):
+    records = Records(DirectoryStore(tmp_path))
+    records.put(BEGUN)
+    with pytest.raises(CorruptDataError, match=f"tells of cluster {CLUSTER_ID}, this is another"):
+        records.find({"a.b-c": TOPIC_ID}, "another")
+    records.put(replace(BEGUN, cluster_id=""))
+    assert len(records.find({"a.b-c": TOPIC_ID}, "another")) == 1, "an earlier version did not note it"
+
+
+def test_what_was_noted_is_known_until_it_is_dropped_or_another_run_has_taken_it(tmp_path):
+    here = Records(DirectoryStore(tmp_path))
+    assert here.noted("a.b-c", TOPIC_ID) is None
+    here.put(BEGUN)
+    assert here.noted("a.b-c", TOPIC_ID) == BEGUN
+    later = Records(DirectoryStore(tmp_path))
+    assert later.noted("a.b-c", TOPIC_ID) is None
+    later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
+    assert replace(later.noted("a.b-c", TOPIC_ID), process=None) == BEGUN
+    later.put(replace(BEGUN, partitions=(1,)))
+    with pytest.raises(UnblockHeldError):
+        here.put(BEGUN)
+    assert here.noted("a.b-c", TOPIC_ID) is None
+    later.drop(BEGUN)
+    assert later.noted("a.b-c", TOPIC_ID) is None
 
 
 def test_client_properties_are_lines_of_librdkafkas_names(tmp_path):

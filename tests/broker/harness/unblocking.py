@@ -1,0 +1,67 @@
+"""`tiersnap unblock` at a broker: a copier that is made to stick, the command, and the topic's settings."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.scenarios import NO_SNAPSHOT, TOPIC
+from tests.broker.harness.tiering import TOPIC_SETTINGS
+from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
+from tests.broker.harness.waiting import wait_until
+from tiersnap.jobs.command_line.cli import run as tiersnap
+
+
+def options(broker: Broker) -> list[str]:
+    assert broker.tier is not None
+    return [
+        *("--bootstrap-server", broker.bootstrap, "--source", str(broker.disks.log_dir)),
+        *("--remote", str(broker.tier.directory), "--layout", "local-tiered-storage"),
+    ]
+
+
+def make_stick(broker: Broker, settings: Mapping[str, str] | None = None) -> None:
+    """Switch tiering on, with more `settings` of the topic, and wait until its copier has failed twice."""
+    wait_for_leader(broker, TOPIC)
+    alter_topic(broker, TOPIC, {**TOPIC_SETTINGS, **(settings or {})})
+    wait_until(lambda: broker.log.count(NO_SNAPSHOT) >= 2, "the copier fails", seconds=30)
+
+
+def unblock(broker: Broker, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, list[dict]]:
+    """Exit code and rows."""
+    capsys.readouterr()
+    code = tiersnap(["--output", "json", "unblock", *options(broker), *more])
+    said = capsys.readouterr()
+    result = json.loads(said.out)["result"]
+    assert result is not None, said.err
+    return code, result["rows"]
+
+
+def own_settings(broker: Broker) -> dict[str, str]:
+    """What the topic itself has set."""
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    admin = admin_client(broker)
+    entries = admin.describe_configs([resource])[resource].result(20)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in entries.items() if entry.source == own}
+
+
+def killed_while_off(broker: Broker, number: signal.Signals) -> None:
+    """Run the command in a process of its own and send it a signal while copying is off."""
+    command = [sys.executable, "-m", "tests.reference.tiersnap", "unblock", *options(broker), "--apply"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            is_off = lambda: own_settings(broker).get("remote.log.copy.disable") == "true"  # noqa: E731
+            wait_until(lambda: process.poll() is not None or is_off(), "copying is off", seconds=60, every=0.02)
+            process.send_signal(number)
+            process.wait(60)
+        finally:
+            process.kill()
+    assert process.returncode == -number

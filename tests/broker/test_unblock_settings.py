@@ -1,0 +1,147 @@
+"""What `unblock` sets at a topic, whatever happens in between: afterwards the topic has what it had."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import drop_snapshot, segment_bases
+from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, TOPIC
+from tests.broker.harness.tiering import LocalTier
+from tests.broker.harness.topics import alter_topic
+from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
+from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.remote_storage.cluster.begun import Begun, Records
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.unblock import Unblock
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+TEN_YEARS_MS = str(3650 * 86_400_000)
+FINITE = {"retention.ms": TEN_YEARS_MS, "retention.bytes": "2000000000", "local.retention.bytes": "1000000000"}
+
+
+@pytest.fixture
+def tier(tmp_path):
+    return LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+
+
+@pytest.fixture
+def disks(current_disks, copy_of):
+    """A topic that lacks the second snapshot."""
+    disks = copy_of(current_disks)
+    drop_snapshot(disks.partition(TOPIC), segment_bases(disks.partition(TOPIC))[1])
+    return disks
+
+
+def records_left(tier: LocalTier) -> int:
+    return len(list(tier.directory.glob("claims/*/unblock.json")))
+
+
+@pytest.mark.parametrize("whose", ["the topic's", "the broker's"])
+def test_a_topic_of_finite_retention_is_freed_and_has_the_settings_that_it_had(whose, disks, tier, capsys):
+    bases = segment_bases(disks.partition(TOPIC))
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings={"log.retention.ms": TEN_YEARS_MS}) as broker:
+        make_stick(broker, FINITE)
+        if whose == "the broker's":
+            Cluster(broker.bootstrap).change_settings(TOPIC, {"retention.ms": None})
+        before = own_settings(broker)
+        assert ("retention.ms" in before) == (whose == "the topic's")
+
+        code, rows = unblock(broker, capsys)
+        assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"]), rows
+        code, rows = unblock(broker, capsys, "--apply")
+
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        assert own_settings(broker) == before
+        assert tier.complete_bases(TOPIC) == tuple(bases[:10])
+        assert segment_bases(disks.partition(TOPIC)) == bases, "nothing was deleted in between"
+        assert records_left(tier) == 0
+
+
+def test_after_a_kill_whoever_switched_copying_on_by_hand_gets_the_rest_back(disks, tier, capsys):
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker, {**FINITE, "local.retention.ms": "7200000"})
+        before = own_settings(broker)
+        killed_while_off(broker, signal.SIGKILL)
+        assert own_settings(broker)["local.retention.ms"] == "-2"
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false"})
+
+        code, rows = unblock(broker, capsys, "--apply")
+
+        assert code == 0, rows
+        assert own_settings(broker) == {**before, "remote.log.copy.disable": "false"}
+        assert records_left(tier) == 0
+
+
+def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_is_named(disks, tier, capsys):
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker, {"local.retention.bytes": "1000000000"})
+        killed_while_off(broker, signal.SIGKILL)
+        alter_topic(broker, TOPIC, {"retention.bytes": "500000000"})  # the disk is filling
+
+        for _ in range(2):
+            capsys.readouterr()
+            code = tiersnap(["unblock", *options(broker), "--apply"])
+            said = " ".join(capsys.readouterr().err.split())
+            assert code == 4, said
+            assert "still set aside: local.retention.bytes" in said, "by name"
+            assert f"--alter --topic {TOPIC} --add-config local.retention.bytes=1000000000" in said, "and by command"
+            now = own_settings(broker)
+            assert "remote.log.copy.disable" not in now, "copying is on"
+            assert (now["local.retention.bytes"], now["retention.bytes"]) == ("-2", "500000000")
+            assert records_left(tier) == 1
+
+        alter_topic(broker, TOPIC, {"local.retention.bytes": "400000000"})
+        code, rows = unblock(broker, capsys, "--apply")
+        assert code == 0, rows
+        assert own_settings(broker)["local.retention.bytes"] == "400000000"
+
+
+def test_copying_that_somebody_else_switched_off_stays_off_and_nothing_is_recorded(disks, tier, capsys, monkeypatch):
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker)
+        tier_it = Unblock._tier
+
+        def and_somebody_switches_it_off(run):
+            done = tier_it(run)
+            alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
+            return done
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Unblock, "_tier", and_somebody_switches_it_off)
+            code, rows = unblock(broker, capsys, "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (4, ["REFUSED"]), rows
+        assert "remote.log.copy.disable" in rows[0]["reason"]
+        assert own_settings(broker)["remote.log.copy.disable"] == "true"
+        assert records_left(tier) == 0
+
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false"})
+        code, rows = unblock(broker, capsys, "--apply")
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+
+
+def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_did_not_put_aside(disks, tier, capsys):
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker, FINITE)
+        before = own_settings(broker)
+        cluster = Cluster(broker.bootstrap)
+        planted = {"remote.log.copy.disable": None, "retention.ms": "1", "local.retention.ms": "1"}
+        store = DirectoryStore(tier.directory)
+        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
+        records = Records(store)
+        records.put(Begun(cluster.cluster_id(), TOPIC, topic_id, (0,), planted))
+        records.leave()
+        # Copying rests, by a hand that knows nothing of it: what would make a run put all of it "back".
+        cluster.change_settings(
+            TOPIC, {"remote.log.copy.disable": "true", "retention.bytes": "-1", "local.retention.bytes": "-2"}
+        )
+        cluster.change_settings(TOPIC, {"retention.ms": TEN_YEARS_MS})
+
+        unblock(broker, capsys, "--apply")
+
+        assert own_settings(broker)["retention.ms"] == before["retention.ms"]
+        assert own_settings(broker).get("local.retention.ms") is None
