@@ -32,11 +32,13 @@ def unblock(
     published, and it is set false again, so that the copier looks anew and goes on behind them. No file in the log
     directory is touched.
 
-    While copying is off, about three seconds, a local retention of the topic's own is put aside as well. What was set
-    before is recorded in remote storage first: killed at any point, the same command puts it back and finishes. Runs at
-    the same topic wait for each other.
+    While copying is off, about three seconds, the topic's retention is endless and no local one is shorter, since the
+    broker would delete remote segments too. What was set before is recorded in remote storage first: killed at any
+    point, the same command puts it back and finishes, but for what somebody else has set meanwhile. Where a broker
+    refuses what was set, copying is switched on alone, and the rest is said as a line of kafka-configs, with exit
+    code 4. Runs at the same topic wait for each other; copying that somebody else has switched off stays off.
 
-    Where the cluster refuses that setting (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
+    Where the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
     log_dirs = {located(source): open_log_dir(source) for source in each_once(sources)}

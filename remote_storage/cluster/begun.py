@@ -91,7 +91,7 @@ class Records:
             CorruptDataError: what is there is no record of that topic, or of another cluster.
         """
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda topic: self._find(*topic, cluster_id), sorted(topic_ids.items()))
+            found = pool.map(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
             return [begun for begun in found if begun is not None]
 
     def noted(self, topic: str, topic_id: str) -> Begun | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.broker.harness.tiering import LocalTier
 from tests.broker.harness.topics import alter_topic
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.remote_storage.claims import Process
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.unblock import Unblock
@@ -122,6 +124,38 @@ def test_copying_that_somebody_else_switched_off_stays_off_and_nothing_is_record
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false"})
         code, rows = unblock(broker, capsys, "--apply")
         assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+
+
+def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, capsys, monkeypatch):
+    """The other run is in the middle of it when this one has tiered and asks for the settings."""
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker, FINITE)
+        before, cluster = own_settings(broker), Cluster(broker.bootstrap)
+        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
+        off = {"remote.log.copy.disable": "true", "retention.ms": "-1", "retention.bytes": "-1"}
+        off |= {"local.retention.bytes": "-2"}
+        theirs = Begun(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
+        others = Records(DirectoryStore(tier.directory), process=Process("another-host", 7, ""))
+
+        def end_of_the_other_run():
+            cluster.change_settings(TOPIC, theirs.before)
+            others.drop(theirs)
+
+        timer, tier_it = threading.Timer(6, end_of_the_other_run), Unblock._tier
+
+        def and_another_run_is_at_it(run):
+            done = tier_it(run)
+            others.put(theirs)
+            cluster.change_settings(TOPIC, off)
+            timer.start()
+            return done
+
+        monkeypatch.setattr(Unblock, "_tier", and_another_run_is_at_it)
+        code, rows = unblock(broker, capsys, "--apply")
+        timer.join()
+        assert (code, [row["outcome"] for row in rows]) == (0, ["FREED"]), rows
+        assert own_settings(broker) == before
+        assert records_left(tier) == 0
 
 
 def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_did_not_put_aside(disks, tier, capsys):

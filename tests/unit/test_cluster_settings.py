@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -189,6 +190,20 @@ def test_what_is_no_such_record_is_named(content, tmp_path):
     with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
         Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert "kafka-configs --describe" in caught.value.hint
+
+
+def test_a_record_as_versions_before_retention_was_put_aside_wrote_it_is_read():
+    written = {
+        "cluster_id": CLUSTER_ID,
+        "topic": "a.b-c",
+        "topic_id": TOPIC_ID,
+        "partitions": [0, 7],
+        "before": {"remote.log.copy.disable": None, "local.retention.ms": "60000"},
+    }
+    process = {"host": "another-host", "pid": 7, "process_start": ""}
+    for more, who in (({}, None), (process, ELSEWHERE)):
+        data = json.dumps(written | more).encode()
+        assert decode_begun(data, "a.b-c", TOPIC_ID, name="unblock.json") == replace(BEGUN, process=who)
 
 
 def test_a_record_of_another_cluster_is_refused_and_one_that_names_none_is_read(tmp_path):
