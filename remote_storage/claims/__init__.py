@@ -11,6 +11,7 @@ from tiersnap.remote_storage.claims.protocol import (
     list_claims,
     may_take_over,
     read_claim,
+    read_claim_and_age,
     release,
     reopen,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "list_claims",
     "may_take_over",
     "read_claim",
+    "read_claim_and_age",
     "release",
     "reopen",
     "this_process",

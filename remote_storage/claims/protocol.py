@@ -146,8 +146,18 @@ def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) ->
     Raises:
         CorruptDataError: what is there is no claim.
     """
-    found = _read(store, _key(keys, segment), segment)
+    found = read_claim_and_age(store, keys, segment)
     return found and found[0]
+
+
+def read_claim_and_age(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> tuple[Claim, int] | None:
+    """The claim of a segment and the ms since its last change, by the store's clock; None if there is none.
+
+    Raises:
+        CorruptDataError: what is there is no claim.
+    """
+    found = _read(store, _key(keys, segment), segment)
+    return found and found[:2]
 
 
 def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:

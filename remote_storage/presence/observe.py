@@ -40,8 +40,12 @@ class Observe:
                 "segment_size_bytes": copy.size,
                 "max_timestamp": copy.max_timestamp,
                 "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
-                "state": SegmentState.COPY_SEGMENT_FINISHED.name,
+                # Of ours that nobody finished: it is not done, and no copier is at it; who tiers it finishes it.
+                "state": (
+                    SegmentState.COPY_SEGMENT_STARTED if copy.is_unfinished else SegmentState.COPY_SEGMENT_FINISHED
+                ).name,
                 "event_timestamp": copy.written_at,
+                "is_ours": copy.is_unfinished,
             }
             for copy in found.copies
         ]
@@ -56,6 +60,7 @@ class Observe:
                 "leader_epochs": [],
                 "state": SegmentState.COPY_SEGMENT_STARTED.name,
                 "event_timestamp": left.written_at,
+                "is_ours": False,
             }
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys

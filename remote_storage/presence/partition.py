@@ -2,7 +2,8 @@
 
 Facts alone: which copies count for a log, and what that means for its segments, says snapshot.gate.coverage. At most
 two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
-wholly below the log that is asked for.
+wholly below the log that is asked for. The claim of the newest copy is read: who tiers finishes each before the next,
+so no other can have been left unfinished by an attempt that was killed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ REQUESTS_AT_ONCE = 8
 COPY_GRACE_MS = 900_000
 """A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
 _ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
+_OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class FoundCopy:
         max_timestamp: ms, as its manifest tells; -1 where it has none.
         written_at: ms, by the store's clock.
         keys: of its objects, what makes it visible first.
-        claim: of ours that names the attempt; looked for only where several copies begin at one offset.
+        claim: of ours that names the attempt; looked for only where several copies begin at one offset, and of the
+            newest copies up to one that is finished.
     """
 
     segment_id: str
@@ -57,6 +60,11 @@ class FoundCopy:
     def facts(self) -> CopyFacts:
         """What the gate takes."""
         return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is ours and its claim does not say that it counts: it does not, until somebody finishes it."""
+        return self.claim is not None and self.claim.finished is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +157,28 @@ def look(
     claimed = frozenset(each for each in beside if isinstance(each, ClaimedSegment))
     starts = Counter(copy.start_offset for copy in found)
     several = {offset for offset, count in starts.items() if count > 1}
-    claims, problems = _claims_of(store, keys, claimed, several | {each.start_offset for each in unusable})
-    copies = [_found_copy(each, by_id[each.segment_id], claims) for each in found]
+    doubtful = several | {each.start_offset for each in unusable}
+    claims = _Claims(store, keys)
+    for segment in claimed:
+        if segment.base_offset in doubtful:
+            claims.read(segment)
+    claims.read_unfinished(sorted(claimed & {_segment_of(partition, each) for each in found}, key=_age, reverse=True))
+    copies = [_found_copy(each, by_id[each.segment_id], claims.named) for each in found]
     whole = {copy.segment_id for copy in copies}
-    alone = [each for each in copies if (finished := _finished_without(each)) and finished not in whole]
-    copies = [each for each in copies if each not in alone]
-    unusable += [UnusableCopy(each.segment_id, each.start_offset, _ALONE) for each in alone]
-    leftovers = [_leftover(each, by_id[each.segment_id], claims) for each in unusable]
+    alone = {each.segment_id: _ALONE for each in copies if (over := _finished_without(each)) and over not in whole}
+    alone |= {each.segment_id: _OVERTAKEN for each in copies if _is_overtaken(each)}
+    unusable += [
+        UnusableCopy(each.segment_id, each.start_offset, alone[each.segment_id])
+        for each in copies
+        if each.segment_id in alone
+    ]
+    copies = [each for each in copies if each.segment_id not in alone]
+    leftovers = [_leftover(each, by_id[each.segment_id], claims.named) for each in unusable]
     return Presence(
         partition,
         tuple(sorted(copies, key=lambda copy: (copy.start_offset, copy.segment_id))),
         tuple(sorted(leftovers, key=lambda each: (each.start_offset, each.segment_id))),
-        problems,
+        tuple(claims.problems.values()),
         claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
         record.log_start_offset,
@@ -187,23 +205,43 @@ def _read(
     return copies, unusable
 
 
-def _claims_of(
-    store: ObjectStore, keys: ObjectKeys, claimed: Iterable[ClaimedSegment], offsets: set[int]
-) -> tuple[dict[str, Claim], tuple[str, ...]]:
-    """Claims on segments at `offsets` by the segment ids that they name, and what is wrong with others."""
-    named: dict[str, Claim] = {}
-    problems = []
-    for segment in claimed:
-        if segment.base_offset not in offsets:
-            continue
-        try:
-            claim = read_claim(store, keys, segment)
-        except CorruptDataError as error:
-            problems.append(error.message)
-            continue
-        if claim is not None:
-            named |= {attempt.segment_id: claim for attempt in claim.attempts}
-    return named, tuple(problems)
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Claims that were read, each once: by the segment ids that they name, and what is wrong with others."""
+
+    store: ObjectStore
+    keys: ObjectKeys
+    found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
+    named: dict[str, Claim] = field(default_factory=dict)
+    problems: dict[ClaimedSegment, str] = field(default_factory=dict)
+
+    def read(self, segment: ClaimedSegment) -> Claim | None:
+        if segment not in self.found:
+            try:
+                claim = read_claim(self.store, self.keys, segment)
+            except CorruptDataError as error:
+                claim = None
+                self.problems[segment] = error.message
+            self.found[segment] = claim
+            if claim is not None:
+                self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
+        return self.found[segment]
+
+    def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
+        """Read claims up to one that is finished."""
+        for segment in newest_first:
+            claim = self.read(segment)
+            if claim is not None and claim.finished is not None:
+                return
+
+
+def _segment_of(partition: TopicIdPartition, copy: RemoteCopy) -> ClaimedSegment:
+    return ClaimedSegment(partition, copy.start_offset, copy.metadata.segment_leader_epochs[-1][0])
+
+
+def _age(segment: ClaimedSegment) -> tuple[int, int]:
+    """Segments in the order in which a log has them; of lineages that parted the newer one is the later."""
+    return segment.leader_epoch, segment.base_offset
 
 
 def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> FoundCopy:
@@ -226,6 +264,11 @@ def _finished_without(found: FoundCopy | Leftover) -> str | None:
     claim = found.claim
     is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
     return claim.finished if claim is not None and is_earlier else None
+
+
+def _is_overtaken(copy: FoundCopy) -> bool:
+    """Whether an attempt that has finished nothing yet took over the claim of this copy, which goes when it copies."""
+    return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
 def _leftover(unusable: UnusableCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> Leftover:

@@ -93,7 +93,7 @@ class HostTier:
         if listed["remote_error"] is not None:
             done.errors.append(_failure(listed["remote_error"], listed))
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
-        done.readiness = list(judge.verdicts(_complete(facts), _as_copies(listed["copies"])))
+        done.readiness = list(judge.verdicts(_complete(facts), listed["copies"]))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
         if carry.sink is not None and ready:
             self._copy(done, listed, ready)
@@ -138,7 +138,3 @@ def _complete(facts: list[Row]) -> list[Row]:
         *("leader_epochs", "open_transactions", "expired_to"),
     )
     return [{**dict.fromkeys(names), **row} for row in facts]
-
-
-def _as_copies(copies: list[Row]) -> list[Row]:
-    return [{**copy, "is_ours": False} for copy in copies]

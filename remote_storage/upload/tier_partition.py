@@ -25,7 +25,7 @@ from tiersnap.remote_storage.errors import (
     ObjectChangedError,
 )
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -154,8 +154,9 @@ class _Job:
     def tier(self, segment: PlannedSegment, presence: Presence) -> Iterator[Row]:
         """Rows of one segment."""
         try:
-            if self._is_covered(segment, presence):
-                yield self._there(segment, presence)
+            row = self._there(segment, presence) if self._is_covered(segment, presence) else None
+            if row is not None:
+                yield row
                 return
             self._check_not_expired(segment, presence)
             ready = segment.ready(self.store)
@@ -191,7 +192,7 @@ class _Job:
         try:
             claimed = self._claim(segment)
             if claimed is None:
-                yield self._there(segment, self.look(segment.base_offset))
+                yield self._there(segment, self.look(segment.base_offset)) or self.row(segment)
                 return None
         except ClaimedError as error:
             return _Lost(error, 0.0)
@@ -252,7 +253,7 @@ class _Job:
 
     def _claim(self, segment: PlannedSegment) -> Claim | None:
         """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
-        attempt = Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+        attempt = self._attempt_of_ours()
         claimed = claims.claim(self.store, self.keys, self._claimed_segment(segment), attempt)
         if claimed.finished is None:
             return claimed
@@ -269,27 +270,43 @@ class _Job:
         coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
         return coverage.covers(segment.base_offset, segment.next_base_offset)
 
-    def _there(self, segment: PlannedSegment, presence: Presence) -> Row:
-        """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now."""
+    def _there(self, segment: PlannedSegment, presence: Presence) -> Row | None:
+        """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now.
+
+        None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
+        """
         bounds = (segment.base_offset, segment.next_base_offset)
         same = [copy for copy in presence.copies if (copy.start_offset, copy.end_offset) == bounds]
         claimed_segment = self._claimed_segment(segment)
         if not same or claimed_segment not in presence.claimed:
             return self.row(segment, segment_id=same[-1].segment_id if same else None)
         try:
-            found = claims.read_claim(self.store, self.keys, claimed_segment)
-            ours = {copy.segment_id for copy in same}
-            if found is None or found.holder.segment_id not in ours:
+            found = claims.read_claim_and_age(self.store, self.keys, claimed_segment)
+            holder = None if found is None else found[0].holder.segment_id
+            if found is None or holder not in {copy.segment_id for copy in same}:
                 return self.row(segment, segment_id=same[-1].segment_id)
-            segment_id = found.holder.segment_id
-            if found.finished is None:
-                attempt = Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
-                if claims.may_take_over(found, attempt, 0, claims.STALE_AFTER_MS) is None:
-                    return self.row(segment, segment_id=segment_id)
-                claims.finish(self.store, self.keys, found, _snapshot_of(segment.ready(self.store)))
+            if found[0].finished is None and not self._finish(segment, *found):
+                return None
         except TiersnapError as error:
             return self.row(segment, error=error)
-        return self.row(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+        return self.row(segment, segment_id=holder, state=SegmentState.COPY_SEGMENT_FINISHED)
+
+    def _finish(self, segment: PlannedSegment, held: Claim, age: int) -> bool:
+        """Finish the copy of an attempt that is over, if it has the snapshot that would go up now."""
+        if claims.may_take_over(held, self._attempt_of_ours(), age, claims.STALE_AFTER_MS) is None:
+            return False
+        ready = segment.ready(self.store)
+        metadata = self._metadata(ready, held.holder)
+        stored = self.layout.fetch_index(self.store, metadata, IndexType.PRODUCER_SNAPSHOT)
+        if stored != ready.producer_snapshot.data:
+            _log.info("copied again: %s has another snapshot than is right now", metadata.id)
+            return False
+        claims.finish(self.store, self.keys, held, _snapshot_of(ready))
+        _log.info("finished the copy of an attempt that is over: %s", metadata.id)
+        return True
+
+    def _attempt_of_ours(self) -> Attempt:
+        return Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def _wait_for_other(self, segment: PlannedSegment, lost: _Lost) -> Row | None:
         """The row of the copy that another attempt makes, None if it does not come in time or that one gave up."""

@@ -36,7 +36,7 @@ def observed(listed: DataFrame, *, run: int) -> DataFrame:
     rows = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
     found = rows.select(*TOPIC_PARTITION, "copy.*").dropDuplicates(list(ATTEMPT_KEY))
     nothing = {name: F.lit(None) for name in ("error", *RECORDED)}
-    return found.withColumns({"is_ours": F.lit(False), "bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
+    return found.withColumns({"bytes": F.lit(0), "run": F.lit(run), **nothing}).select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in schemas.REMOTE_LOG_SEGMENTS)
     )
 

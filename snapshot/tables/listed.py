@@ -57,8 +57,11 @@ COPY = pa.struct(
         ("segment_size_bytes", _LONG),
         ("max_timestamp", _LONG),
         ("leader_epochs", pa.list_(LEADER_EPOCH)),
-        ("state", _TEXT),  # COPY_SEGMENT_FINISHED, or COPY_SEGMENT_STARTED for somebody else's that is under way
+        # COPY_SEGMENT_FINISHED; COPY_SEGMENT_STARTED for somebody else's that is under way, and for ours that is whole
+        # and that nobody finished.
+        ("state", _TEXT),
         ("event_timestamp", _LONG),
+        ("is_ours", pa.bool_()),  # known to be; of what is finished nobody asks
     ]
 )
 

@@ -273,7 +273,7 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
             before = known.get((*place, copy["segment_id"]))
             is_new = before is None or before["state"] == STATES[3] or (before["state"], copy["state"]) == STATES[:2]
             if is_new:
-                rows.append({**of_it, **copy, **nothing, "is_ours": False, "bytes": 0, "run": run})
+                rows.append({**of_it, **copy, **nothing, "bytes": 0, "run": run})
         if partition["remote_error"] is None and partition["segments"]:
             local_start = partition["segments"][0]["base_offset"]
             rows += [

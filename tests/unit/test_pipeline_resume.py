@@ -12,6 +12,7 @@ from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
+from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.formats.crc32c import crc32c
 
@@ -89,6 +90,8 @@ def test_a_run_killed_at_any_write_or_commit_is_finished_by_the_next(tmp_path: P
         verdicts = [row["verdict"] for row in ran.readiness]
         assert verdicts == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], dies_before
         check_complete(runner)
+        told = finished_segments(runner.store, runner.layout, lambda _: True).segments
+        assert [each.start_offset for each in told] == [0, 10, 20], dies_before
         before = runner.objects()
         assert runner().did_nothing, dies_before
         assert runner.objects() == before

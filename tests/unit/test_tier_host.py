@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,12 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
-from tiersnap.remote_storage.claims import this_process
+from tiersnap.remote_storage.claims import STALE_AFTER_MS, this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -36,6 +39,8 @@ pytestmark = pytest.mark.unit
 
 LOGS = DATA / "kafka-3.9.1/logs"
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
+GONE = replace(this_process(), start=this_process().start + "0")
+ORDERS = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0)
 SEGMENTS = {
     0: [data_batch(0, 10, 1, 0, 0)],
     10: [data_batch(10, 9, 2, 0, 0, transactional=True), marker(19, 2, 0, 0, commit=True)],
@@ -190,16 +195,20 @@ def kept(remote: Path) -> dict[str, int]:
     return Counter(f"{key.kind} {key.offset}" for key in parsed if key is not None)
 
 
+def publishable(store: ObjectStore) -> list[int]:
+    """Base offsets of what `publish` would tell the brokers of."""
+    return [each.start_offset for each in finished_segments(store, AivenLayout(), lambda _: True).segments]
+
+
 def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, tmp_path: Path) -> None:
     clock = Clock()
     run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
     assert copies(tmp_path / "fresh").total() == 3
-    gone = replace(this_process(), start=this_process().start + "0")
     for step in range(clock.steps):
         remote = tmp_path / f"killed-{step}"
         store = DirectoryStore(remote)
         with pytest.raises(KilledError):
-            run(host(KillableStore(store, Clock(step)), "run-1", process=gone), source)
+            run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
         (done,) = run(host(store, "run-2"), source)
         assert done.errors == [], step
         assert [row["verdict"] for row in done.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"], step
@@ -208,9 +217,88 @@ def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, 
         manifests = f"{KeyKind.SNAPSHOT_MANIFEST} None"
         assert observed | {manifests: 0} == expected | {manifests: 0}, step
         assert 1 <= observed[manifests] <= 2
+        assert publishable(store) == [0, 10, 20], step
         before = files(remote)
         (again,) = run(host(store, "run-3"), source)
         assert (again.tiered, again.snapshots_written, files(remote)) == ([], 0, before), step
+
+
+class NoFinish:
+    """A server that refuses a claim's last change so many times; its claims are as old as it says."""
+
+    def __init__(self, store: ObjectStore, refusals: int = 0, older: int = 0) -> None:
+        self._store, self.refusals, self._older = store, refusals, older
+        self.claims_read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def replace_if(self, key: str, data: bytes, *args: Any, **more: Any) -> Any:
+        if b'"finished":null' not in data and self.refusals:
+            self.refusals -= 1
+            raise TransientError(f"{key}: 503")
+        return self._store.replace_if(key, data, *args, **more)
+
+    def read(self, key: str, *args: Any, **more: Any) -> Any:
+        found = self._store.read(key, *args, **more)
+        self.claims_read += key.startswith("claims/")
+        return replace(found, read_at=found.read_at + self._older)
+
+
+def test_a_copy_whose_claim_could_not_be_finished_is_finished_by_the_next_run_and_not_copied_again(
+    source: Path, tmp_path: Path
+) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    (failed,) = run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
+    assert [type(error) for error in failed.errors] == [TransientError]
+    assert (publishable(store), copies(tmp_path / "remote").total()) == ([], 1)
+    logs = {key: each for key, each in files(tmp_path / "remote").items() if key.endswith(".log")}
+
+    (done,) = run(host(store, "run-2"), source)
+
+    assert (done.errors, publishable(store)) == ([], [0, 10, 20])
+    assert logs.items() <= files(tmp_path / "remote").items()
+
+
+def test_a_copy_of_an_attempt_that_may_be_at_work_is_waited_for_and_finished_once_its_claim_is_stale(
+    source: Path, tmp_path: Path
+) -> None:
+    """As a host that was rebooted left it: nobody can tell whether its process is gone."""
+    store = DirectoryStore(tmp_path / "remote")
+    elsewhere = replace(this_process(), host="elsewhere")
+    run(host(NoFinish(store, 1), "run-1", process=elsewhere), source)  # type: ignore[arg-type]
+    before = copies(tmp_path / "remote")
+
+    (waits,) = run(host(store, "run-2"), source)
+    assert [error.message.partition(": held since")[1] for error in waits.errors] == [": held since"]
+    assert isinstance(waits.errors[0], TransientError)
+    assert (publishable(store), copies(tmp_path / "remote")) == ([], before)
+
+    (done,) = run(host(NoFinish(store, older=STALE_AFTER_MS + 1), "run-3"), source)  # type: ignore[arg-type]
+    assert (done.errors, publishable(store)) == ([], [0, 10, 20])
+
+
+def test_a_copy_that_nobody_finished_is_made_again_where_its_snapshot_is_not_the_right_one(
+    source: Path, tmp_path: Path
+) -> None:
+    remote, store = tmp_path / "remote", DirectoryStore(tmp_path / "remote")
+    run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
+    (indexes,) = remote.rglob("*.indexes")
+    indexes.write_bytes(bytes(byte ^ 1 for byte in indexes.read_bytes()))
+
+    (done,) = run(host(store, "run-2"), source)
+
+    assert (done.errors, publishable(store)) == ([], [0, 10, 20])
+    assert not indexes.exists()
+    assert set(copies(remote).values()) == {1}
+
+
+def test_the_claims_of_what_is_tiered_are_not_read_one_by_one(source: Path, tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    run(host(store, "run-1"), source)
+    counted = NoFinish(store)
+    look(counted, ObjectKeys(), ORDERS, local=False)  # type: ignore[arg-type]
+    assert counted.claims_read == 1
 
 
 def test_two_hosts_at_the_same_time_leave_one_copy_of_each_segment(source: Path, tmp_path: Path) -> None:
