@@ -153,6 +153,10 @@ class UnknownClusterError(UsageError):
     """Raised when nobody said which cluster the segments come from."""
 
 
+class OtherLayoutError(GateError):
+    """Raised when a segment would be tiered in another layout than the one in which its finished copy lies."""
+
+
 class OtherClusterError(GateError):
     """Raised when segments would go to another cluster and nobody said what becomes of their producer state or id."""
 

@@ -117,13 +117,15 @@ def failure(
     """The error for a part of the work that failed, as a table or a task recorded it.
 
     Args:
-        error_type: name of its class, where that was recorded: damage stays damage.
+        error_type: name of its class, where that was recorded: damage stays damage, and a refusal one.
         hint: what was recorded of the way on.
     """
     if is_transient:
         return TransientError(message, hint=hint or "run the same command again")
     if error_type in names_of_damage():
         return CorruptDataError(message, hint=hint or "docs/runbook.md, exit code 5")
+    if error_type in names_of_refusals():
+        return GateError(message, hint=hint or "docs/runbook.md, exit code 4")
     return UnfinishedError(message, hint=hint or "docs/runbook.md, exit code 6")
 
 
@@ -146,11 +148,22 @@ class CorruptDataError(TiersnapError):
 
 def names_of_damage() -> frozenset[str]:
     """Names of the classes of errors that end with DATA_CORRUPT, of all modules that are imported."""
-    found, unseen = set(), [CorruptDataError]
+    return _names_below(CorruptDataError)
+
+
+def names_of_refusals() -> frozenset[str]:
+    """Names of the classes of errors that end with GATE_REFUSED, of all modules that are imported."""
+    return _names_below(GateError)
+
+
+def _names_below(kind: type[TiersnapError]) -> frozenset[str]:
+    """Names of the errors of this kind that end with its exit code."""
+    found: set[str] = set()
+    unseen = [kind]
     while unseen:
         each = unseen.pop()
         unseen.extend(each.__subclasses__())
-        if each.exit_code is ExitCode.DATA_CORRUPT:
+        if each.exit_code is kind.exit_code:
             found.add(each.__name__)
     return frozenset(found)
 

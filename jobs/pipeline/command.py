@@ -185,5 +185,7 @@ def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
     if outcome.is_damaged:
         return ExitCode.DATA_CORRUPT
     if outcome.error_count:
+        if outcome.refused_count == outcome.error_count:
+            return ExitCode.GATE_REFUSED
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
     return exit_code_of(outcome.verdicts, apply=settings.apply)

@@ -16,7 +16,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage
+from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -56,10 +56,12 @@ def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
 def _failures(is_error: Column) -> tuple[Column, ...]:
     """Aggregates over rows with the columns RECORDED, of those that tell of an error."""
     is_damage = F.col("error_type").isin(*sorted(names_of_damage()))
+    is_refusal = F.col("error_type").isin(*sorted(names_of_refusals()))
     return (
         F.count_if(is_error).alias("errors"),
         F.every(~is_error | F.coalesce("is_transient", F.lit(False))).alias("is_transient"),
         F.count_if(is_error & is_damage).alias("damaged"),
+        F.count_if(is_error & is_refusal).alias("refused"),
     )
 
 
@@ -69,6 +71,7 @@ def _count_failures(outcome: RunOutcome, counts: Row) -> bool:
     if counts.errors:
         outcome.is_transient &= counts.is_transient
         outcome.is_damaged |= counts.damaged > 0
+        outcome.refused_count += counts.refused
     return bool(counts.errors)
 
 

@@ -22,6 +22,7 @@ class RunOutcome:
         seconds: by stage.
         unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
+        refused_count: errors that are refusals.
         is_damaged: an error is for damage, or what lies in the place of a log is no file.
     """
 
@@ -35,6 +36,7 @@ class RunOutcome:
     error_count: int = 0
     errors: list[TiersnapError] = field(default_factory=list)
     is_transient: bool = True
+    refused_count: int = 0
     is_damaged: bool = False
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     ready_elsewhere: dict[str, int] = field(default_factory=dict)

@@ -114,6 +114,8 @@ def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate,
     if attempt.segment_id in known.records:
         return Fate.REMOVE, "the cluster has deleted it"
     finished = claim.finished if claim.finished != attempt.segment_id else None
+    if finished is not None and others.lies_elsewhere(finished, attempt):
+        finished = None
     superseded = f"another attempt finished: {finished}"
     copy = None if attempt.missing else others.look(attempt)
     if not isinstance(copy, RemoteCopy):
@@ -138,6 +140,10 @@ class _Others:
     attempts: Sequence[AttemptObjects]
     known: KnownPartition
     look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy]
+
+    def lies_elsewhere(self, segment_id: str, attempt: AttemptObjects) -> bool:
+        """Whether what there is of `segment_id` lies in another layout than `attempt`, which it cannot supersede."""
+        return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
     def hold(self, copy: RemoteCopy, finished: str | None) -> bool:
         """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""

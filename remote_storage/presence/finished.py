@@ -22,6 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.presence.other_layout import whole_in_other_layout
 from tiersnap.remote_storage.presence.partition import REQUESTS_AT_ONCE, FoundCopy, Presence, look
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -76,11 +77,12 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
         CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
     """
     keys = ObjectKeys()
-    presence = look(store, keys, partition, local=isinstance(layout, LocalTieredStorageLayout))
+    local = isinstance(layout, LocalTieredStorageLayout)
+    presence = look(store, keys, partition, local=local)
     gone = {left.segment_id for left in presence.superseded}
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
-        if copy.segment_id in gone or not _is_settled(store, keys, presence, copy):
+        if copy.segment_id in gone or not _is_settled(store, keys, presence, copy, local=local):
             return None
         return _metadata(store, partition, copy)
 
@@ -88,7 +90,7 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
         return [found for found in pool.map(finished, presence.copies) if found is not None]
 
 
-def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: FoundCopy) -> bool:
+def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: FoundCopy, *, local: bool) -> bool:
     """Whether the claim of the segment, if there is one, leaves the copy in peace."""
     segment = ClaimedSegment(presence.partition, copy.start_offset, copy.leader_epochs[-1][0])
     if segment not in presence.claimed:
@@ -100,6 +102,9 @@ def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: 
         return False
     named = claim is not None and copy.segment_id in {attempt.segment_id for attempt in claim.attempts}
     if claim is None or not named or claim.finished == copy.segment_id:
+        return True
+    # Of a copy in the other layout readers of this one know nothing.
+    if claim.finished and whole_in_other_layout(store, keys, presence.partition, {claim.finished}, local=local):
         return True
     _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
     return False

@@ -19,6 +19,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.presence.other_layout import whole_in_other_layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -60,6 +61,11 @@ class FoundCopy:
     def facts(self) -> CopyFacts:
         """What the gate takes."""
         return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First offset and the exclusive end."""
+        return self.start_offset, self.end_offset
 
     @property
     def is_unfinished(self) -> bool:
@@ -165,7 +171,9 @@ def look(
     claims.read_unfinished(sorted(claimed & {_segment_of(partition, each) for each in found}, key=_age, reverse=True))
     copies = [_found_copy(each, by_id[each.segment_id], claims.named) for each in found]
     whole = {copy.segment_id for copy in copies}
-    alone = {each.segment_id: _ALONE for each in copies if (over := _finished_without(each)) and over not in whole}
+    absent = {over for each in copies if (over := _finished_without(each)) and over not in whole}
+    absent -= whole_in_other_layout(store, keys, partition, absent, local=local)
+    alone = {each.segment_id: _ALONE for each in copies if _finished_without(each) in absent}
     alone |= {each.segment_id: _OVERTAKEN for each in copies if _is_overtaken(each)}
     unusable += [
         UnusableCopy(each.segment_id, each.start_offset, alone[each.segment_id])

@@ -34,6 +34,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
+from tiersnap.remote_storage.presence.other_layout import check_layout
 from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, Presence, look
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
@@ -134,9 +135,12 @@ class _Job:
     partition: TopicIdPartition
     tierer: Tierer
 
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self.layout, LocalTieredStorageLayout)
+
     def look(self, local_start: int) -> Presence:
-        is_local = isinstance(self.layout, LocalTieredStorageLayout)
-        return look(self.store, self.keys, self.partition, local=is_local, local_start=local_start)
+        return look(self.store, self.keys, self.partition, local=self.is_local, local_start=local_start)
 
     def check_in_flight(self, presence: Presence) -> None:
         in_flight = presence.in_flight(self.tierer.copy_grace)
@@ -263,10 +267,15 @@ class _Job:
         # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
         self._check_not_expired(segment, presence)
         is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
+        if not is_whole:
+            check_layout(self.store, self.keys, claimed, self.layout.name, local=self.is_local)
         return claims.reopen(self.store, self.keys, claimed, attempt, is_whole=is_whole)
 
     def _is_covered(self, segment: PlannedSegment, presence: Presence) -> bool:
-        facts = (copy.facts for copy in presence.copies)
+        bounds = (segment.base_offset, segment.next_base_offset)
+        # What nobody finished can be finished only by who has the same segment.
+        counts = (each for each in presence.copies if not each.is_unfinished or each.bounds == bounds)
+        facts = (copy.facts for copy in counts)
         coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
         return coverage.covers(segment.base_offset, segment.next_base_offset)
 
@@ -276,7 +285,7 @@ class _Job:
         None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
         """
         bounds = (segment.base_offset, segment.next_base_offset)
-        same = [copy for copy in presence.copies if (copy.start_offset, copy.end_offset) == bounds]
+        same = [copy for copy in presence.copies if copy.bounds == bounds]
         claimed_segment = self._claimed_segment(segment)
         if not same or claimed_segment not in presence.claimed:
             return self.row(segment, segment_id=same[-1].segment_id if same else None)

@@ -35,14 +35,17 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
 
 
 def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
-    """Of what failed, at least one thing: DATA_CORRUPT for damage, TRANSIENT where all of it may pass, else PARTIAL.
+    """Of what failed, at least one thing: DATA_CORRUPT for damage, else PARTIAL.
+
+    Where all of it may pass TRANSIENT, and where all of it was refused GATE_REFUSED.
 
     Args:
         codes: those of the errors.
     """
     if ExitCode.DATA_CORRUPT in codes:
         return ExitCode.DATA_CORRUPT
-    return ExitCode.TRANSIENT if set(codes) == {ExitCode.TRANSIENT} else ExitCode.PARTIAL
+    alike = set(codes)
+    return alike.pop() if alike in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.PARTIAL
 
 
 def next_steps(verdicts: Mapping[Verdict, int]) -> list[str]:

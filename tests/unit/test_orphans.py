@@ -21,11 +21,12 @@ from tests.reference.left_over import (
     removable,
     tier_ours,
 )
-from tests.reference.planned import PARTITION
+from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
 from tiersnap.remote_storage.claims.record import Claim
 from tiersnap.remote_storage.cluster.begun import Begun, Records
+from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
@@ -76,6 +77,27 @@ def test_extra_copies_of_ours_go_and_those_that_the_cluster_knows_stay(store, la
     assert all(not failures for _, failures in remove(store, found))
     assert copies(store) == {each.id.segment_id for each in theirs}
     assert orphans(store, told) == []
+
+
+@pytest.mark.parametrize("finished_elsewhere", [True, False])
+def test_a_copy_in_the_other_layout_supersedes_none_in_this_one(store, layout, tmp_path, finished_elsewhere):
+    """The claims say that the copies of another attempt count: in the layout that was asked for, or in the other."""
+    other = LocalTieredStorageLayout(KEYS) if isinstance(layout, AivenLayout) else AivenLayout(KEYS)
+    right = tier(write_log(tmp_path / "logs"), store, layout=layout)
+    wrong = tier(tmp_path / "logs" / "orders-0", store, layout=other if finished_elsewhere else layout)
+    for first, second in zip(right, wrong, strict=True):
+        segment = ClaimedSegment(PARTITION, first.start_offset, 0)
+        claim(store, KEYS, segment, Attempt(first.id.segment_id, "run-1"))
+        finish(store, KEYS, claim(store, KEYS, segment, Attempt(second.id.segment_id, "run-1")))
+    put_cluster_id(store, KEYS, PARTITION, CLUSTER)
+    make_old(store)
+
+    counts = right if finished_elsewhere else wrong
+    assert [each.id for each in finished(store, layout)] == [each.id for each in counts]
+    # Of what the cluster knows one copy is enough; of what it does not know that which may be published stays.
+    gone = wrong[:1] if finished_elsewhere else right
+    found = orphans(store, known(published(counts[0])))
+    assert removable(found) == keys_of(store, *(each.id.segment_id for each in gone))
 
 
 def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):

@@ -54,11 +54,17 @@ def test_damage_that_an_upload_found_ends_a_run_whatever_else_failed() -> None:
     settings = RunSettings(("/logs",), "/remote", "/tables", apply=True)
     outcome = RunOutcome(error_count=2, is_transient=False)
     assert exit_code(outcome, settings) is ExitCode.PARTIAL
+    outcome.refused_count = 1
+    assert exit_code(outcome, settings) is ExitCode.PARTIAL
+    outcome.refused_count = 2
+    assert exit_code(outcome, settings) is ExitCode.GATE_REFUSED
     outcome.is_damaged = True
     assert exit_code(outcome, settings) is ExitCode.DATA_CORRUPT
     codes = {
         (ExitCode.TRANSIENT,): ExitCode.TRANSIENT,
         (ExitCode.TRANSIENT, ExitCode.PARTIAL): ExitCode.PARTIAL,
+        (ExitCode.GATE_REFUSED,): ExitCode.GATE_REFUSED,
+        (ExitCode.GATE_REFUSED, ExitCode.PARTIAL): ExitCode.PARTIAL,
         (ExitCode.TRANSIENT, ExitCode.DATA_CORRUPT, ExitCode.PARTIAL): ExitCode.DATA_CORRUPT,
     }
     assert {each: exit_code_of_failures(each) for each in codes} == codes

@@ -23,6 +23,7 @@ from tests.reference.recovered import DATA
 from tiersnap.remote_storage.claims import STALE_AFTER_MS, this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.presence.partition import look
@@ -119,6 +120,24 @@ def test_two_hosts_with_a_replica_each_leave_one_copy_of_each_segment(tmp_path: 
         if host == "a":
             before = files(remote)
     assert files(remote) == before
+
+
+@pytest.mark.parametrize("right", ["aiven", "local-tiered-storage"])
+def test_what_is_tiered_in_one_layout_is_refused_in_the_other_and_stays_as_it_is(tmp_path: Path, right: str) -> None:
+    remote = tmp_path / "remote"
+    wrong = "local-tiered-storage" if right == "aiven" else "aiven"
+    words = (LOGS, remote, "--topic", "orders", "--apply", "--layout")
+    assert tier(*words, right).exit_code == 0
+    before = {key: each for key, each in files(remote).items() if "/snapshots/" not in f"/{key}"}
+
+    assert_said(tier(*words, wrong), 4, f"in the layout {right}", f"--layout {right}")
+
+    assert {key: each for key, each in files(remote).items() if "/snapshots/" not in f"/{key}"} == before
+    store = DirectoryStore(remote)
+    told = finished_segments(store, open_layout(right), lambda _: True).segments
+    manifests = len([key for key in before if key.startswith("claims/")])
+    assert len(told) == manifests > 0
+    assert tier(*words, right).exit_code == 0
 
 
 def test_copies_of_a_broker_which_claims_nothing_are_not_made_again(tmp_path: Path) -> None:

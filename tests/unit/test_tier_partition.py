@@ -41,6 +41,7 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.uploader import fetch_index
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
+from tiersnap.snapshot.gate.coverage import coverage_of
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
@@ -363,7 +364,7 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
     assert (longer[0].base_offset, longer[0].next_base_offset) == (0, 10)
     before = DirectoryStore(tmp_path / "before")
     run(before, layout, segments[:1])
-    (first,) = present(before, layout).copies
+    (first,) = (replace(copy, claim=None) for copy in present(before, layout).copies)
     for step in range(30):
         store = DirectoryStore(tmp_path / f"killed-{step}")
         shutil.copytree(before.root, store.root)
@@ -388,6 +389,22 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
             break
     assert is_whole
     assert step > OBJECTS[name]
+
+
+def test_a_replica_that_rolled_elsewhere_was_killed_anywhere_and_all_is_finished_as_this_log_has_it(
+    tmp_path, layout, segments
+):
+    longer, clock = planned(write_replica_that_rolled_later(tmp_path / "longer")), Clock()
+    run(KillableStore(DirectoryStore(tmp_path / "counted"), clock), layout, longer)
+    for step in range(clock.steps):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+        with pytest.raises(KilledError):
+            run(KillableStore(store, Clock(step)), layout, longer)
+        rows = run(store, layout, segments)
+        assert [row["error"] for row in rows] == [None] * len(rows), step
+        finished = {claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)}
+        counts = [copy.facts for copy in present(store, layout).copies if copy.segment_id in finished]
+        assert coverage_of(counts, ((0, 0),), 15).covered == ((0, 15),), step
 
 
 def test_a_manifest_without_its_log_is_no_copy(tmp_path, store, segments):
