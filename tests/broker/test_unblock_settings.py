@@ -64,17 +64,24 @@ def test_a_topic_of_finite_retention_is_freed_and_has_the_settings_that_it_had(w
         assert records_left(tier) == 0
 
 
-def test_after_a_kill_whoever_switched_copying_on_by_hand_gets_the_rest_back(disks, tier, capsys):
+def test_after_a_kill_whoever_switched_copying_on_by_hand_gets_the_rest_back_first(disks, tier, capsys, monkeypatch):
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
         make_stick(broker, {**FINITE, "local.retention.ms": "7200000"})
         before = own_settings(broker)
         killed_while_off(broker, signal.SIGKILL)
         assert own_settings(broker)["local.retention.ms"] == "-2"
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false"})
+        seen, tier_it = [], Unblock._tier
 
+        def and_look(run):
+            seen.append(own_settings(broker))
+            return tier_it(run)
+
+        monkeypatch.setattr(Unblock, "_tier", and_look)
         code, rows = unblock(broker, capsys, "--apply")
 
         assert code == 0, rows
+        assert seen == [{**before, "remote.log.copy.disable": "false"}], "before hours of tiering"
         assert own_settings(broker) == {**before, "remote.log.copy.disable": "false"}
         assert records_left(tier) == 0
 
