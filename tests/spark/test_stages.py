@@ -21,6 +21,7 @@ from tests.reference.changes import Row, Tables
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
+from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.counted import count_listed, count_unled
@@ -296,6 +297,24 @@ def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
     stages.check_differences()
     stages.check_verdicts(runner.runs)
+
+
+def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(spark: SparkSession, tmp_path: Path) -> None:
+    batches = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20)}
+    write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=30, indexes=True)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    runner(store=NoFinish(runner.store, 1))  # type: ignore[arg-type]
+    runner.tables.remote_log_segments.clear()  # as of a run that was killed before its commit
+    for ready in (2, 0):
+        before = copy.deepcopy(runner.tables)
+        ran = runner()
+        stages = Stages(spark, before, runner.tables, ran, before.next_run(), look=Observe(runner.store, AivenLayout()))
+        found = stages.check_differences()
+        stages.check_ready(found, runner.runs)
+        stages.check_verdicts(runner.runs)
+        stages.listed.unpersist()
+        assert (ran.errors, len(ran.ready), ran.commits > 0) == ([], ready, ready > 0)
+        assert [(row["state"], row["is_ours"]) for row in found] == [("COPY_SEGMENT_STARTED", True)] * (ready > 0)
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:

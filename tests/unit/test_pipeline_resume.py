@@ -9,6 +9,7 @@ import pytest
 
 from tests.reference.changes import Row
 from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
@@ -95,3 +96,17 @@ def test_a_run_killed_at_any_write_or_commit_is_finished_by_the_next(tmp_path: P
         before = runner.objects()
         assert runner().did_nothing, dies_before
         assert runner.objects() == before
+
+
+def test_a_claim_that_could_not_be_finished_is_finished_by_the_next_run_and_then_there_is_peace(tmp_path: Path) -> None:
+    runner = new_runner(tmp_path)
+    assert runner(store=NoFinish(runner.store, 1)).is_transient  # type: ignore[arg-type]
+    before = runner.objects()
+    ran = runner()
+    assert (ran.errors, ran.segments_tiered) == ([], 2), "the first is there"
+    assert [row["verdict"] for row in ran.readiness] == ["ALREADY_TIERED"] * 3 + ["ACTIVE_SEGMENT"]
+    assert {key for key in before if key.endswith(".log")} <= runner.objects().keys()
+    check_complete(runner)
+    told = finished_segments(runner.store, runner.layout, lambda _: True).segments
+    assert [each.start_offset for each in told] == [0, 10, 20]
+    assert runner().did_nothing

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tiersnap.remote_storage.claims import STALE_AFTER_MS, this_process
@@ -240,28 +240,6 @@ def test_killed_at_any_write_and_run_again_it_ends_as_a_fresh_run(source: Path, 
         before = files(remote)
         (again,) = run(host(store, "run-3"), source)
         assert (again.tiered, again.snapshots_written, files(remote)) == ([], 0, before), step
-
-
-class NoFinish:
-    """A server that refuses a claim's last change so many times; its claims are as old as it says."""
-
-    def __init__(self, store: ObjectStore, refusals: int = 0, older: int = 0) -> None:
-        self._store, self.refusals, self._older = store, refusals, older
-        self.claims_read = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def replace_if(self, key: str, data: bytes, *args: Any, **more: Any) -> Any:
-        if b'"finished":null' not in data and self.refusals:
-            self.refusals -= 1
-            raise TransientError(f"{key}: 503")
-        return self._store.replace_if(key, data, *args, **more)
-
-    def read(self, key: str, *args: Any, **more: Any) -> Any:
-        found = self._store.read(key, *args, **more)
-        self.claims_read += key.startswith("claims/")
-        return replace(found, read_at=found.read_at + self._older)
 
 
 def test_a_copy_whose_claim_could_not_be_finished_is_finished_by_the_next_run_and_not_copied_again(
