@@ -20,11 +20,12 @@ from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, this_process
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
 from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -288,6 +289,23 @@ def test_a_copy_that_nobody_finished_is_made_again_where_its_snapshot_is_not_the
     assert (done.errors, publishable(store)) == ([], [0, 10, 20])
     assert not indexes.exists()
     assert set(copies(remote).values()) == {1}
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_copy_whose_claim_another_attempt_took_that_has_no_objects_is_made_again(
+    source: Path, tmp_path: Path, is_finished: bool
+) -> None:
+    store = DirectoryStore(tmp_path / "remote")
+    run(host(NoFinish(store, 1), "run-1", process=GONE), source)  # type: ignore[arg-type]
+    other = Attempt(new_segment_id(), "run-2", process=GONE)
+    taken = claims.claim(store, ObjectKeys(), ClaimedSegment(ORDERS, 0, 0), other)
+    if is_finished:
+        claims.finish(store, ObjectKeys(), taken)
+
+    (done,) = run(host(store, "run-3"), source)
+
+    assert (done.errors, publishable(store)) == ([], [0, 10, 20])
+    assert set(copies(tmp_path / "remote").values()) == {1}
 
 
 def test_the_claims_of_what_is_tiered_are_not_read_one_by_one(source: Path, tmp_path: Path) -> None:
