@@ -11,10 +11,9 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
 from tiersnap.jobs.options.remote import layout_option, s3_options
 from tiersnap.jobs.tell.publish import show
-from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.cluster.publish import exit_code_of, plan_finished, publish_plans
+from tiersnap.remote_storage.cluster.publish import Publish
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.stores.open_store import open_existing_store
@@ -56,10 +55,12 @@ def publish(
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, if its leader epochs are not in the lineage, or expire's record damaged.
+    Where copies that brokers know have lost objects, a whole copy of the same offsets takes their place; where none
+    fits, the partition is refused and the exit code is 5.
 
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
-    be off (remote.log.copy.disable), and retention endless as long as it is. A stuck copier is freed by tiersnap
-    unblock.
+    be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right
+    before its records are written, and behind them. A stuck copier is freed by tiersnap unblock.
     """
     metadata_topic = MetadataTopic.of(cluster)
     store = open_existing_store(remote, s3, writes=False)
@@ -69,7 +70,6 @@ def publish(
             f"{remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    plans = plan_finished(cluster, metadata_topic, finished, log_dirs, Records(store))
-    published = publish_plans(metadata_topic, plans, broker_id) if apply else 0
-    show(output, plans, metadata_topic, segments=len(finished.segments), published=published, applied=apply)
-    return exit_code_of(plans)
+    published = Publish(cluster, metadata_topic, store, layout, log_dirs, broker_id).run(finished, apply=apply)
+    show(output, published, metadata_topic, segments=len(finished.segments), applied=apply)
+    return published.exit_code

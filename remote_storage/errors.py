@@ -9,6 +9,7 @@ from tiersnap.snapshot.errors import (
     RemoteStorageError,
     TiersnapError,
     TransientError,
+    UnfinishedError,
     UsageError,
 )
 
@@ -134,6 +135,14 @@ class SegmentHoleError(GateError):
 
 class LeaderEpochLineageError(GateError):
     """Raised when a segment's leader epochs are not in the partition's lineage: it would be copied a second time."""
+
+
+class LostCopyError(CorruptDataError):
+    """Raised when brokers take offsets for tiered that no whole copy of theirs holds, and ours may not stand in."""
+
+
+class CopyingSwitchedOnError(UnfinishedError):
+    """Told of when copying was switched on while segments were published: the copier may have copied some of them."""
 
 
 class StillStuckError(TiersnapError):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.publish import Published
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 
@@ -15,21 +16,25 @@ COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "kno
 
 def show(
     output: Output,
-    plans: Sequence[PartitionPlan],
+    published: Published,
     metadata_topic: MetadataTopic,
     *,
     segments: int,
-    published: int,
     applied: bool,
 ) -> None:
-    """The result; `segments` were found in remote storage, `published` records written."""
+    """The result; `segments` were found in remote storage."""
+    plans = published.plans
+    refusals = [plan.refusal for plan in plans if plan.refusal is not None]
     output.rows(
         "publish",
         [_row(plan, metadata_topic) for plan in plans],
         columns=COLUMNS,
-        summary={"segments": segments, "records_published": published},
-        errors=[plan.refusal for plan in plans if plan.refusal is not None],
+        summary={"segments": segments, "records_published": published.records},
+        errors=[*refusals, *published.doubts],
     )
+    for doubt in published.doubts:
+        output.warn(doubt.message)
+        output.warn(f"  {doubt.hint}")
     _tell(output, plans, applied=applied)
 
 
@@ -55,9 +60,9 @@ def _tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> N
         if plan.refusal is not None:
             output.warn(f"refused: {plan.refusal.message}")
             output.warn(f"  {plan.refusal.hint}")
-    open_plans = [plan for plan in plans if plan.refusal is None and not plan.is_done]
+    open_plans = [plan for plan in plans if plan.is_open]
     if not open_plans:
-        output.talk("nothing to publish")
+        output.talk("nothing else to publish" if any(plan.refusal for plan in plans) else "nothing to publish")
         return
     if not applied:
         output.talk("nothing was published: give --apply")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -10,11 +10,13 @@ from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
 from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
-from tiersnap.remote_storage.errors import BrokerUnavailableError
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.snapshot.errors import GateError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
+
+_OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)
 
 
 def plan_publication(
@@ -24,12 +26,14 @@ def plan_publication(
     segments: Iterable[RemoteLogSegmentMetadata],
     *,
     stuck: Collection[TopicIdPartition] = (),
+    whole_of: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
 ) -> list[PartitionPlan]:
     """Plan every partition that has finished segments; what may not be published is refused, not raised.
 
     A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
-    makes them look again.
+    makes them look again. `whole_of` says which of some segment ids of a partition are whole now; without it copies
+    that brokers know are taken to be, and nothing is planned but behind them.
     """
     wanted = by_partition(segments)
     topics = cluster.topics({partition.topic for partition in wanted})
@@ -47,7 +51,13 @@ def plan_publication(
             answers = lineage.of(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             known = cache.segments(partition)
-            planned = plan_segments(found, known, log_start_offset=start, why_outside=why_outside)
+            planned = plan_segments(
+                found,
+                known,
+                log_start_offset=start,
+                why_outside=why_outside,
+                whole_of=None if whole_of is None else partial(whole_of, partition),
+            )
             plan = replace(plan, segments=planned)
             if not plan.is_done:
                 if partition.topic not in settings:
@@ -55,7 +65,7 @@ def plan_publication(
                 check_settings(partition.topic, settings[partition.topic])
                 if partition not in stuck:
                     check_copier_rests(partition.topic, settings[partition.topic])
-        except (GateError, TransientError) as refusal:
+        except _OF_ONE_PARTITION as refusal:
             plan = replace(plan, refusal=refusal)
         plans.append(plan)
     return plans

@@ -1,51 +1,121 @@
-"""Finished segments, told to the brokers: plan, records, and how it ended."""
+"""Finished segments, told to the brokers: planned for all, then topic by topic asked again, told, and how it ended."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import open_lineage
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
-from tiersnap.remote_storage.errors import UnblockHeldError
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
+from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.presence.finished import Finished
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.remote_storage.presence.whole import whole_of
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
 
 
-def plan_finished(
-    cluster: Cluster,
-    metadata_topic: MetadataTopic,
-    finished: Finished,
-    log_dirs: Sequence[str],
-    unblocking: Records,
-) -> list[PartitionPlan]:
-    """What is to be told of finished segments, by what `__remote_log_metadata` says now; of damaged partitions nothing.
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was planned, and told where it was to be.
 
-    Args:
-        log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
-        unblocking: what `unblock` has begun: it switches a topic's copying off for a moment only.
+    Attributes:
+        plans: as they were carried out, or would be.
+        records: number that were written.
+        doubts: topics whose copying may not have been off all the while.
     """
-    damaged = [PartitionPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
-    segments = finished.segments
-    if not segments:
-        return damaged
-    partitions = {segment.id.topic_id_partition for segment in segments}
-    with metadata_topic.read(partitions) as reader, open_lineage(cluster, log_dirs) as lineage:
-        plans = plan_publication(cluster, reader.read_to_end(), lineage, segments)
-    return [*(plan if plan.is_done else _refuse_beside(unblocking, plan) for plan in plans), *damaged]
+
+    plans: Sequence[PartitionPlan]
+    records: int = 0
+    doubts: Sequence[TiersnapError] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """That of the plans, and PARTIAL for what is doubtful unless something is damaged."""
+        code = exit_code_of(self.plans)
+        return ExitCode.PARTIAL if self.doubts and code is not ExitCode.DATA_CORRUPT else code
+
+
+@dataclass(frozen=True)
+class Publish:
+    """One run.
+
+    Attributes:
+        store, layout: remote storage, as brokers use it.
+        log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
+        broker_id: named in records; None for each partition's leader.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    store: ObjectStore
+    layout: Layout
+    log_dirs: Sequence[str] = ()
+    broker_id: int | None = None
+
+    def run(self, finished: Finished, *, apply: bool) -> Published:
+        """Plan what is finished by what `__remote_log_metadata` says now, and publish it; nothing of what is damaged.
+
+        Planning a fleet takes minutes, so each topic is planned once more right before its records are written.
+        """
+        damaged = [PartitionPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
+        segments = by_partition(finished.segments)
+        if not segments:
+            return Published(damaged)
+        records, doubts = 0, []
+        with self.metadata_topic.read(segments) as reader:
+            plans = {plan.partition: plan for plan in self._plan(reader, finished.segments)}
+            opened = [plan.partition for plan in plans.values() if apply and plan.is_open]
+            for topic, partitions in groupby(opened, key=lambda each: each.topic):
+                again = self._plan(reader, [each for partition in partitions for each in segments[partition]])
+                plans.update((plan.partition, plan) for plan in again)
+                written = publish_plans(self.metadata_topic, again, self.broker_id)
+                records += written
+                doubt = self._doubt(topic) if written else None
+                doubts += [] if doubt is None else [doubt]
+        return Published([*plans.values(), *damaged], records, doubts)
+
+    def _plan(self, reader: MetadataReader, segments: Iterable[RemoteLogSegmentMetadata]) -> list[PartitionPlan]:
+        with open_lineage(self.cluster, self.log_dirs) as lineage:
+            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, segments, whole_of=self._whole_of)
+        unblocking = Records(self.store)
+        return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
+
+    def _whole_of(self, partition: TopicIdPartition, segment_ids: Collection[str]) -> Collection[str]:
+        return whole_of(self.store, self.layout, partition, segment_ids)
+
+    def _doubt(self, topic: str) -> TiersnapError | None:
+        """Why the copier of a topic may not have rested until all was told."""
+        try:
+            if is_copying_off(self.cluster.settings(topic)):
+                return None
+        except (TransientError, ClusterRefusedError) as error:
+            return error
+        _log.warning("copying was switched on while it was published: topic=%s", topic)
+        return CopyingSwitchedOnError(
+            f"{topic}: copying was switched on while it was published: its copiers do not see all of it, and copy the "
+            "rest again",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
+            "false: they look again, and go on behind it. What was copied twice stays so: docs/runbook.md, "
+            "exit code 6",
+        )
 
 
 def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
+    """Refuse what unblock is at: it switches a topic's copying off for a moment only."""
     partition = plan.partition
-    if plan.refusal is not None or not unblocking.is_begun(partition.topic, partition.topic_id or ""):
+    if not unblocking.is_begun(partition.topic, partition.topic_id or ""):
         return plan
     _log.debug("not published beside unblock: %s", partition)
     refusal = UnblockHeldError(
@@ -55,7 +125,7 @@ def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
     return replace(plan, refusal=refusal)
 
 
-def publish_plans(metadata_topic: MetadataTopic, plans: Sequence[PartitionPlan], broker_id: int | None) -> int:
+def publish_plans(metadata_topic: MetadataTopic, plans: Iterable[PartitionPlan], broker_id: int | None) -> int:
     """Publish what is planned and not refused; returns the number of records."""
     now = int(time.time() * 1000)
     return metadata_topic.publish(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tiersnap.remote_storage.cluster.lost_copies import KnownCopies, WholeOf
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -14,7 +15,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
+from tiersnap.snapshot.errors import TiersnapError
 
 WhyOutside = Callable[[RemoteLogSegmentMetadata], str]
 
@@ -26,7 +27,7 @@ class PublishAction(StrEnum):
     FINISH = "FINISH"  # somebody was killed between the two
     KNOWN = "KNOWN"
     DELETED = "DELETED"  # a broker has deleted it since, by retention
-    COVERED = "COVERED"  # its offsets are in remote storage already, as another segment
+    COVERED = "COVERED"  # whole copies that brokers know, or are to be told of, hold its offsets
     OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
     BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
 
@@ -54,7 +55,7 @@ class PartitionPlan:
     partition: TopicIdPartition
     segments: tuple[PlannedSegment, ...] = ()
     leader: int = -1
-    refusal: GateError | TransientError | CorruptDataError | None = field(default=None, compare=False)
+    refusal: TiersnapError | None = field(default=None, compare=False)
 
     def count(self, action: PublishAction) -> int:
         """Segments of an action."""
@@ -64,6 +65,11 @@ class PartitionPlan:
     def is_done(self) -> bool:
         """Whether nothing is left to publish."""
         return not any(planned.action in TO_BE_TOLD for planned in self.segments)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is to be published, and may be."""
+        return self.refusal is None and not self.is_done
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
         """The records, in the order in which brokers must see them; `now` in ms."""
@@ -90,46 +96,57 @@ def by_partition(
 
 
 def plan_segments(
-    segments: Iterable[RemoteLogSegmentMetadata],
+    segments: Sequence[RemoteLogSegmentMetadata],
     known: Mapping[str, RemoteLogSegmentMetadata],
     *,
     log_start_offset: int,
     why_outside: WhyOutside,
+    whole_of: WholeOf | None = None,
 ) -> tuple[PlannedSegment, ...]:
-    """Plan the finished segments of one partition, ascending; `known` are those of the topic, by segment id.
+    """Plan the finished segments of one partition, ascending; `known` are those of the partition, by segment id.
 
     `why_outside` says why a segment is not in the partition's lineage, "" if it is; asked only of what is new, and of
-    the finished segments that it must join.
+    the finished segments that it must join. `whole_of` is asked of those that are not among `segments`; without it
+    whatever lies below the end of the brokers' copies is taken to be in them.
 
     Raises:
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
         LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
             offsets.
+        LostCopyError: no whole copy that brokers know holds a segment's offsets, and it may not stand in.
     """
     planned: list[PlannedSegment] = []
     outside: list[tuple[RemoteLogSegmentMetadata, str]] = []
-    next_offset: int | None = None
+    next_offset, copies = 0, None
     for segment in segments:
         action = _without_lineage(segment, known, log_start_offset)
         if action in TO_BE_TOLD:
-            if next_offset is None:
-                next_offset = first_offset_missing(known.values(), log_start_offset, why_outside)
-            if segment.end_offset < next_offset:
+            if copies is None:
+                of_this_log = list(_of_this_log(known.values(), log_start_offset, why_outside))
+                next_offset = _end_of(of_this_log, log_start_offset)
+                whole = _whole(of_this_log, segments, whole_of)
+                copies = KnownCopies(_finished(known.values()), of_this_log, whole, log_start_offset)
+            if segment.end_offset < next_offset and (whole_of is None or copies.hold(segment)):
                 action = PublishAction.COVERED
             elif why := why_outside(segment):
                 action = PublishAction.OTHER_LINEAGE
                 outside.append((segment, why))
             else:
+                if segment.end_offset < next_offset:
+                    copies.check_fits(segment)
                 _refuse_hole(segment, next_offset)
-                next_offset = segment.end_offset + 1
+                next_offset = max(next_offset, segment.end_offset + 1)
+                copies.add(segment)
         planned.append(PlannedSegment(segment, action))
     for segment, why in outside:
-        if next_offset is None or segment.end_offset >= next_offset:
+        if segment.end_offset >= next_offset:
             raise LeaderEpochLineageError(
                 f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
                 "again",
                 hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
             )
+        if copies is not None and whole_of is not None and not copies.hold(segment):
+            raise copies.lost(segment)
     return tuple(planned)
 
 
@@ -137,14 +154,32 @@ def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
     """Where the copier is to go on: behind the last finished segment of this log, or at the log start."""
-    ends = (
-        segment.end_offset + 1
-        for segment in known
-        if segment.state is SegmentState.COPY_SEGMENT_FINISHED
-        and segment.end_offset >= log_start_offset
-        and not why_outside(segment)
-    )
-    return max(log_start_offset, *ends, 0)
+    return _end_of(_of_this_log(known, log_start_offset, why_outside), log_start_offset)
+
+
+def _end_of(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
+    return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
+
+
+def _of_this_log(
+    known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
+) -> Iterator[RemoteLogSegmentMetadata]:
+    return (each for each in _finished(known) if each.end_offset >= log_start_offset and not why_outside(each))
+
+
+def _whole(
+    copies: Iterable[RemoteLogSegmentMetadata],
+    listed: Iterable[RemoteLogSegmentMetadata],
+    whole_of: WholeOf | None,
+) -> set[str]:
+    """Segment ids of what is whole: what was listed, and those of `copies` that have become whole since."""
+    found = {each.id.segment_id for each in listed}
+    unseen = {each.id.segment_id for each in copies} - found
+    return found | set(whole_of(unseen)) if whole_of is not None and unseen else found
+
+
+def _finished(known: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    return [each for each in known if each.state is SegmentState.COPY_SEGMENT_FINISHED]
 
 
 def _without_lineage(

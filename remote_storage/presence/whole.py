@@ -1,0 +1,26 @@
+"""Which copies of a partition are whole now, whatever claims say of them: what brokers can read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.attempts import group
+from tiersnap.remote_storage.presence.copies import RemoteCopy, read_copy
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+
+
+def whole_of(
+    store: ObjectStore, layout: Layout, partition: TopicIdPartition, segment_ids: Collection[str]
+) -> frozenset[str]:
+    """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be."""
+    keys, local = ObjectKeys(), isinstance(layout, LocalTieredStorageLayout)
+    attempts = group(keys, store.list(keys.partition_segments(partition, local=local)), local=local)
+    return frozenset(
+        each.segment_id
+        for each in attempts.get(partition, ())
+        if each.segment_id in segment_ids and isinstance(read_copy(store, partition, each), RemoteCopy)
+    )

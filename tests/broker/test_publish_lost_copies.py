@@ -1,0 +1,90 @@
+"""Copies of a broker that lost their objects: what `publish` makes of ours, and what a consumer then reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.reading import read_all
+from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import alter_topic, create_topic
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.command_line.cli import run as tiersnap
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+QUICK = {
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+}
+CLOSED = 5
+
+
+def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(tmp_path, capsys):
+    """One is lost in the middle and one at the end; then no local file is left, and the broker starts again."""
+    tier, elsewhere = LocalTier(tmp_path / "tier"), LocalTier(tmp_path / "elsewhere")
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+        create_topic(broker, TOPIC, configs=TOPIC_SETTINGS)
+        write_segments(broker, TOPIC, CLOSED + 1)
+        folder = disks.partition(TOPIC)
+        closed = segment_bases(folder)[:-1]
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED, "it is tiered", seconds=30)
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
+        isolations = ("read_uncommitted", "read_committed")
+        before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
+        command = [str(disks.log_dir), "--layout", "local-tiered-storage", "--topic", TOPIC, "--apply"]
+
+        def tiered(place: LocalTier) -> bool:
+            assert tiersnap(["-q", "tier", *command, "--remote", str(place.directory)]) == 0
+            return set(place.complete_bases(TOPIC)) == set(closed)
+
+        wait_until(lambda: tiered(elsewhere), "the high watermark is checkpointed", seconds=30, every=1)
+        told = states(broker, TOPIC)
+        code, row, said = publish(broker, elsewhere, capsys)
+        assert (code, row["refused"], row["publish"]) == (5, "LostCopyError", 0)
+        assert "is --remote, with its prefix and --layout, what the brokers use?" in said
+        assert states(broker, TOPIC) == told, "this is not where its copies are"
+
+        for segment in tier.segments(TOPIC):
+            if segment.base_offset in (closed[1], closed[-1]):
+                for path in segment.files.values():
+                    path.unlink()
+        (theirs,) = tier.directory.glob(f"kafka-tiered-storage/{TOPIC}-0-*")
+        for path in elsewhere.segments(TOPIC)[1].files.values():
+            shutil.copy(path, theirs)
+        assert tiered(tier), "tier copies the last one again"
+
+        code, row, _ = publish(broker, tier, capsys)
+        assert (code, row["publish"], row["known"], row["others"]) == (0, 2, CLOSED - 2, "")
+        code, row, said = publish(broker, tier, capsys)
+        assert (code, row["publish"], row["known"]) == (0, 0, CLOSED)
+        assert "nothing to publish" in said
+
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
+        wait_until(lambda: len(segment_bases(folder)) == 1, "local segments are deleted", seconds=30)
+        assert {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations} == before
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+        assert {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations} == before
+        assert set(tier.complete_bases(TOPIC)) == set(closed), "nothing was copied or deleted"
+        assert len(tier.complete_bases(TOPIC)) == CLOSED
+        alter_topic(broker, TOPIC, {"retention.bytes": "1"})
+        wait_until(lambda: not tier.segments(TOPIC), "retention goes past what is left of the lost ones", seconds=30)
+
+
+def publish(broker: Broker, place: LocalTier, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict, str]:
+    """`tiersnap publish --apply` of what is in `place`: exit code, the one row, and what was said."""
+    capsys.readouterr()
+    remote = ["--remote", str(place.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
+    code = tiersnap(["--output", "json", "publish", "--bootstrap-server", broker.bootstrap, *remote, "--apply"])
+    said = capsys.readouterr()
+    return code, json.loads(said.out)["result"]["rows"][0], said.err

@@ -1,0 +1,161 @@
+"""Topics that change, or refuse, while others are published: asked of a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.scenarios import CURRENT_VERSION
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import admin_client, alter_topic, create_topic
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.remote_storage.cluster import publish as publishing
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+CLOSED = 3
+QUICK = {"replica.high.watermark.checkpoint.interval.ms": "500"}
+# Whoever no rule tells of may do everything.
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+# A copier copies one segment, and waits a minute before the next.
+SLOW = {"remote.log.manager.copy.max.bytes.per.second": "1", "remote.log.manager.copy.quota.window.num": "61"}
+TOLD = {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker whose topics some users may not describe."""
+    root = tmp_path_factory.mktemp("meanwhile")
+    disks = kraft_disks(root / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=LocalTier(root / "tier"), settings={**QUICK, **AUTHORIZER}) as broker:
+        yield broker
+
+
+def tiered_topics(broker: Broker, *topics: str) -> None:
+    """Topics with closed segments, all of them in remote storage, and no broker told."""
+    for topic in topics:
+        create_topic(broker, topic, configs=COPYING_OFF)
+        write_segments(broker, topic, CLOSED + 1, name=f"{topic}-")
+    command = ["-q", "tier", str(broker.disks.log_dir), *remote_options(broker, *topics), "--apply"]
+
+    def tiered() -> bool:
+        assert broker.tier is not None
+        assert tiersnap(command) == 0
+        return all(len(broker.tier.complete_bases(topic)) == CLOSED for topic in topics)
+
+    wait_until(tiered, "the high watermark is checkpointed", seconds=30, every=1)
+
+
+def remote_options(broker: Broker, *topics: str) -> list[str]:
+    assert broker.tier is not None
+    return ["--remote", str(broker.tier.directory), "--layout", "local-tiered-storage", "--topic", "|".join(topics)]
+
+
+def publish(broker: Broker, capsys: pytest.CaptureFixture[str], *topics: str) -> tuple[int, dict[str, dict], str]:
+    """`tiersnap publish --apply`: exit code, rows by topic, and what was said."""
+    capsys.readouterr()
+    command = ["publish", "--bootstrap-server", broker.bootstrap, *remote_options(broker, *topics), "--apply"]
+    code = tiersnap(["--output", "json", *command])
+    said = capsys.readouterr()
+    return code, {row["topic"]: row for row in json.loads(said.out)["result"]["rows"]}, said.err
+
+
+def deny(broker: Broker, topic: str, operation: AclOperation) -> None:
+    """Nobody may do `operation` to `topic`, and everybody all else."""
+    admin = admin_client(broker)
+    rules = [
+        AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:*", "*", what, allowed)
+        for what, allowed in ((AclOperation.ALL, AclPermissionType.ALLOW), (operation, AclPermissionType.DENY))
+    ]
+    for created in admin.create_acls(rules).values():
+        created.result(10)
+
+
+def test_a_topic_whose_settings_may_not_be_read_is_refused_alone(broker, capsys):
+    tiered_topics(broker, "denied", "orders")
+    deny(broker, "denied", AclOperation.DESCRIBE_CONFIGS)
+
+    code, rows, said = publish(broker, capsys, "denied", "orders")
+
+    assert (code, rows["denied"]["refused"], rows["orders"]["refused"]) == (6, "ClusterRefusedError", "")
+    assert "settings of denied: TOPIC_AUTHORIZATION_FAILED" in said
+    assert (states(broker, "denied"), states(broker, "orders")) == ({}, TOLD)
+    assert publish(broker, capsys, "denied")[0] == 2, "where it is all there is"
+
+
+def test_what_a_copier_copied_after_the_plan_is_not_published_beside_it(broker, capsys, monkeypatch):
+    """Its objects came after remote storage was listed, so the listing alone would call them lost."""
+    tiered_topics(broker, "copied", "payments")
+
+    def on_and_off() -> None:
+        alter_topic(broker, "copied", {"remote.log.copy.disable": "false"})
+        wait_until(lambda: states(broker, "copied")["COPY_SEGMENT_FINISHED"] == CLOSED, "it copied", seconds=30)
+        alter_topic(broker, "copied", {"remote.log.copy.disable": "true"})
+
+    after_the_first(monkeypatch, publishing.Publish, "_plan", on_and_off)
+    code, rows, _ = publish(broker, capsys, "copied", "payments")
+
+    assert (states(broker, "copied"), states(broker, "payments")) == (TOLD, TOLD)
+    assert (code, rows["copied"]["others"], rows["payments"]["publish"]) == (0, f"{CLOSED} COVERED", CLOSED)
+
+
+def test_copying_that_is_switched_on_while_records_are_written_is_said(broker, capsys, monkeypatch):
+    tiered_topics(broker, "ledger", "others")
+
+    def switch_on() -> None:
+        alter_topic(broker, "ledger", {"remote.log.copy.disable": "false"})
+
+    after_the_first(monkeypatch, publishing, "publish_plans", switch_on)
+    code, rows, said = publish(broker, capsys, "ledger", "others")
+
+    assert (code, rows["ledger"]["refused"], rows["ledger"]["publish"]) == (6, "", CLOSED)
+    assert "ledger: copying was switched on while it was published" in said
+    assert "others: copying was switched on" not in said
+    assert "remote.log.copy.disable=true" in said
+    assert states(broker, "others") == TOLD
+
+
+def test_beside_a_copier_that_was_switched_on_after_the_plan_nothing_of_its_topic_is_published(
+    tmp_path, capsys, monkeypatch
+):
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=LocalTier(tmp_path / "tier"), settings={**QUICK, **SLOW}) as broker:
+        tiered_topics(broker, "held", "orders")
+
+        def switch_on() -> None:
+            alter_topic(broker, "held", {"remote.log.copy.disable": "false"})
+            wait_until(lambda: states(broker, "held")["COPY_SEGMENT_FINISHED"] == 1, "it copies", seconds=30)
+
+        after_the_first(monkeypatch, publishing.Publish, "_plan", switch_on)
+        code, rows, said = publish(broker, capsys, "held", "orders")
+
+        assert (code, rows["held"]["refused"], rows["orders"]["refused"]) == (6, "CopyingOnError", "")
+        assert "held: copying is on" in said
+        assert states(broker, "held") == {"COPY_SEGMENT_STARTED": 1, "COPY_SEGMENT_FINISHED": 1}
+        assert states(broker, "orders") == TOLD
+
+
+def after_the_first(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[[], None]) -> None:
+    """Let somebody else do something right behind the first call of what `owner` has as `name`."""
+    real = getattr(owner, name)
+    pending = [act]
+
+    def then(*args: object, **options: object) -> object:
+        result = real(*args, **options)
+        if pending:
+            pending.pop()()
+        return result
+
+    monkeypatch.setattr(owner, name, then)
