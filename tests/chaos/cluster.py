@@ -32,7 +32,8 @@ _ENDLESS = {"retention.ms": "-1", "retention.bytes": "-1", "remote.storage.enabl
 _COPIED_BY_US = {**_ENDLESS, "remote.log.copy.disable": "true"}
 TOPICS = {
     # Brokers copy, and local logs are short: what consumers read from the start is remote.
-    "copied": {**_ENDLESS, "local.retention.bytes": str(3 * SEGMENT_BYTES)},
+    # Ten years: what `unblock` does about a retention that is not endless, and nothing is deleted for its age.
+    "copied": {**_ENDLESS, "retention.ms": "315360000000", "local.retention.bytes": str(3 * SEGMENT_BYTES)},
     # tiersnap copies and publishes; at the end brokers go on behind it.
     "published": _COPIED_BY_US,
     # The same, and a replica that lags is made its leader.
