@@ -122,7 +122,7 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
         return sum("partNumber=" not in request for request in proxy.requests)
 
     first = requests(lambda number: number == 0)
-    each = (requests(lambda number: number > 0) - min(first, 3)) / (count - 1)
+    each = (requests(lambda number: number > 0) - min(first, 4)) / (count - 1)
     return Row(
         "requests to tier a segment to S3, besides parts and what is asked once a partition",
         "≤ 7",
