@@ -121,7 +121,7 @@ class _Run:
             self._carry(listed, changed, count)
         with self._timed("remote"):
             self._remember_remote(listed, totals.copy_count)
-            self._remember_gone(found)
+            self._remember_gone(listed, found)
         facts = self._facts(listed)
         with self._timed("verdicts"):
             judged = self._judge(facts).persist()
@@ -262,13 +262,19 @@ class _Run:
             self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
         differences.unpersist()
 
-    def _remember_gone(self, listed: DataFrame) -> None:
+    def _remember_gone(self, listed: DataFrame, found: DataFrame) -> None:
         """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
         if self._is_first:
             return
         settings, partitions = self._settings, self._warehouse.read("partitions")
+        there = listed.select(*PARTITION_KEY)
+        if self._leaders is not None:
+            # Of a partition that nobody is known to lead nobody knows that it is led elsewhere.
+            unled = listing.unled(found, self._leaders)
+            left_alone = found.join(unled, on=["topic", "partition"], how="left_semi")
+            there = there.unionByName(left_alone.select(*PARTITION_KEY))
         gone = gone_partitions(
-            partitions, listed, sources=settings.sources, topics=settings.topics, run=self._number
+            partitions, there, sources=settings.sources, topics=settings.topics, run=self._number
         ).persist()
         count = gone.count()
         if count:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.reference.log_builder import data_batch, write_partition
@@ -82,6 +83,10 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     ran = run_led(2, 1)
     assert exit_code(ran, settings) is ExitCode.OK
     assert tiered() == {0: [0], 1: [0, 5]}
-    # What was carried of it is no partition that is gone while it has no leader.
+    # What was carried of it is no partition that is gone while it has no leader; led elsewhere, it is.
     ran = run_led(2, -1)
     assert (ran.did_nothing, ran.partitions, exit_code(ran, settings)) == (True, 1, ExitCode.TRANSIENT)
+    assert exit_code(run_led(2, 2), settings) is ExitCode.OK
+    rows = DeltaTable(str(tmp_path / "warehouse" / "partitions")).to_pyarrow_table().to_pylist()
+    gone = [(Path(row["log_dir"]).name, row["partition"]) for row in rows if row["kind"] == "GONE"]
+    assert gone == [("broker-1", 1)]
