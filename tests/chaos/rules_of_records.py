@@ -2,10 +2,10 @@
 
 Kafka itself loses what an unclean election cuts off, so of a topic that had one less is asked: what some consumer read
 under a leader epoch must stay as long as the lineage in the end has that epoch at that offset. The marker of a
-transaction may be cut off while its records stay; it is then aborted later, though a reader had it as committed. And a
-producer may send twice there what it does not know to be lost, so duplicates are looked for in clean topics alone. Nor
-does a replica that is elected so know how far the log was trimmed, if it died before it had written that to its
-checkpoint.
+transaction may be cut off while its records stay; it then ends as the producer's next one does, though a reader had it
+as committed, or its producer as aborted. And a producer may send twice there what it does not know to be lost, so
+duplicates are looked for in clean topics alone. Nor does a replica that is elected so know how far the log was trimmed,
+if it died before it had written that to its checkpoint.
 """
 
 from __future__ import annotations
@@ -114,10 +114,14 @@ def never_sent(facts: Facts) -> Iterator[Violation]:
 
 
 def aborted(facts: Facts) -> Iterator[Violation]:
-    """read_committed gives nothing of a transaction that was aborted."""
+    """read_committed gives nothing of a transaction that was aborted, unless an election cut off the marker."""
     for reading in facts.readings.values():
+        partition = facts.partitions.get(reading.topic)
         for offset, _, key in reading.records if reading.is_committed else ():
-            if key.transaction and facts.ended.get(key.transaction) == "aborted":
+            if not key.transaction or facts.ended.get(key.transaction) != "aborted":
+                continue
+            is_unclean = partition is not None and reading.topic not in facts.clean and _is_of(partition, key)
+            if not (is_unclean and partition and _lost_its_marker(facts, partition, offset, key)):
                 yield Violation("aborted", f"{_where(reading)}: {key.encode()} at {offset}")
 
 

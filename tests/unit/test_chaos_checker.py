@@ -184,6 +184,22 @@ def test_an_unclean_election_may_cut_off_a_marker_and_no_other_but_the_last(epoc
     assert rules(events) == found
 
 
+@pytest.mark.parametrize(("epochs", "found"), [(((0, 0), (5, 2)), set()), (((0, 0), (5, 3)), {"aborted"})])
+def test_where_an_election_cut_off_an_abort_the_producers_next_commit_counts(epochs: tuple, found: set[str]):
+    all_of_it = [record(0, 0), record(1, 1, transaction="T"), record(2, 2, transaction="U")]
+    events = [
+        topic(clean=False),
+        sent((0, 3)),
+        {"type": "ended", "at": 50, "transaction": "T", "end": "aborted"},
+        *reading("whole", "final", *all_of_it),
+        *reading("final", "final", *all_of_it, committed=True),
+        partition(epochs=epochs),
+    ]
+    assert rules(events) == found
+    events[0] = topic(clean=True)
+    assert "aborted" in rules(events)
+
+
 def test_a_record_that_is_read_twice_is_a_duplicate():
     again = [*honest(), *reading("again", "live", record(0, 0), record(1, 1), record(5, 1))]
     assert "duplicate" in rules(again)
