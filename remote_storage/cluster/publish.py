@@ -16,7 +16,9 @@ from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.presence.finished import Finished
 from tiersnap.remote_storage.presence.whole import whole_of
@@ -93,7 +95,8 @@ class Publish:
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
     def _whole_of(self, partition: TopicIdPartition, segment_ids: Collection[str]) -> Collection[str]:
-        return whole_of(self.store, self.layout, partition, segment_ids)
+        local = isinstance(self.layout, LocalTieredStorageLayout)
+        return whole_of(self.store, ObjectKeys(), partition, segment_ids, local=local)
 
     def _doubt(self, topic: str) -> TiersnapError | None:
         """Why the copier of a topic may not have rested until all was told."""

@@ -9,8 +9,7 @@ from tiersnap.remote_storage.errors import OtherLayoutError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.attempts import group
-from tiersnap.remote_storage.presence.copies import RemoteCopy, read_copy
+from tiersnap.remote_storage.presence.whole import whole_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -25,10 +24,7 @@ def whole_in_other_layout(
     """
     if not segment_ids:
         return frozenset()
-    listed = store.list(keys.partition_segments(partition, local=not local))
-    found = group(keys, listed, local=not local).get(partition, ())
-    wanted = [each for each in found if each.segment_id in segment_ids]
-    return frozenset(each.segment_id for each in wanted if isinstance(read_copy(store, partition, each), RemoteCopy))
+    return whole_of(store, keys, partition, segment_ids, local=not local)
 
 
 def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str, *, local: bool) -> None:

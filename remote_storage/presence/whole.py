@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.attempts import group
 from tiersnap.remote_storage.presence.copies import RemoteCopy, read_copy
@@ -14,10 +12,13 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
 def whole_of(
-    store: ObjectStore, layout: Layout, partition: TopicIdPartition, segment_ids: Collection[str]
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
 ) -> frozenset[str]:
-    """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be."""
-    keys, local = ObjectKeys(), isinstance(layout, LocalTieredStorageLayout)
+    """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be.
+
+    Args:
+        local: whether they lie as LocalTieredStorage lays them; else as Aiven's plugin does.
+    """
     attempts = group(keys, store.list(keys.partition_segments(partition, local=local)), local=local)
     return frozenset(
         each.segment_id
