@@ -40,7 +40,7 @@ def spark(s3_url: str) -> Iterator[object]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": "/tmp/tiersnap-spark-warehouse",
             # Each test has tables of its own, and Delta Lake keeps what it knows of a table for an hour: in 1 GiB, the
-            # default, half of the time went into collecting garbage in the end.
+            # default, a quarter of the time went into collecting garbage.
             "spark.driver.memory": "3g",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
