@@ -12,13 +12,15 @@ COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish"
 
 def show(output: Output, done: Unblocked, *, run_id: str, applied: bool) -> None:
     """The result."""
+    errors = (*done.tiered.errors, *done.refusals)
     if not done.freeings:
-        output.rows("unblock", [], columns=COLUMNS)
+        output.rows("unblock", [], columns=COLUMNS, errors=errors)
+        tell_failures(output, errors, len(errors))
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return
     summary = {"run_id": run_id, "segments_tiered": len(done.tiered.copied)}
-    rows, found, errors = [each.as_row() for each in done.freeings], done.tiered.findings, done.tiered.errors
-    output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=found, errors=errors)
+    rows = [each.as_row() for each in done.freeings]
+    output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=done.tiered.findings, errors=errors)
     tell_failures(output, errors, len(errors))
     for hint in sorted({each.hint for each in done.freeings if each.hint}):
         output.warn(hint)

@@ -158,17 +158,18 @@ class Freeing:
         }
 
 
-def exit_code_of(freeings: Iterable[Freeing]) -> ExitCode:
+def exit_code_of(freeings: Iterable[Freeing], *, refused: int = 0) -> ExitCode:
     """OK; DATA_CORRUPT for damage; PARTIAL where something was done; where nothing was, TRANSIENT or GATE_REFUSED.
 
-    TRANSIENT is what may pass, all of it.
+    TRANSIENT is what may pass, all of it. `refused` is the number of topics that were left alone besides.
     """
     found = list(freeings)
     if any(each.is_damaged for each in found):
         return ExitCode.DATA_CORRUPT
     ends = {each.end for each in found}
-    if ends <= {End.PLANNED, End.FREED}:
+    if not refused and ends <= {End.PLANNED, End.FREED}:
         return ExitCode.OK
     if not ends <= _UNTOUCHED:
         return ExitCode.PARTIAL
-    return ExitCode.TRANSIENT if all(each.may_pass for each in found) else ExitCode.GATE_REFUSED
+    may_pass = not refused and all(each.may_pass for each in found)
+    return ExitCode.TRANSIENT if may_pass else ExitCode.GATE_REFUSED

@@ -2,6 +2,10 @@
 
 While copying is off a broker applies total retention to the local log alone, and deletes the remote segments below what
 is left: retention is endless as long as that lasts. A local retention of its own is refused by the broker then.
+
+What a topic had is recorded in the bucket (begun), where others may write, too. So the topic itself says that its
+settings are aside: `retention.ms` is MARK then, which only who may alter the topic can set. Without the mark nothing is
+put back.
 """
 
 from __future__ import annotations
@@ -13,24 +17,35 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     AS_TOTAL,
     COPY_DISABLE,
     LOCAL_RETENTION,
-    RETENTION,
+    MARK,
+    RETENTION_BYTES,
+    RETENTION_MS,
     UNLIMITED,
+    is_marked,
     value_of,
 )
 
 Values = Mapping[str, str | None]
 """Settings of a topic's own by name; None is one that the topic does not have."""
 
-ASIDE = {COPY_DISABLE: "true", **dict.fromkeys(RETENTION, UNLIMITED), **dict.fromkeys(LOCAL_RETENTION, AS_TOTAL)}
+ASIDE = {
+    COPY_DISABLE: "true",
+    RETENTION_MS: MARK,
+    RETENTION_BYTES: UNLIMITED,
+    **dict.fromkeys(LOCAL_RETENTION, AS_TOTAL),
+}
 """The settings that are ever put aside, and the value of each while it is."""
+
+_WITHOUT_MARK = {**ASIDE, RETENTION_MS: UNLIMITED}  # as earlier versions put them aside
 
 
 def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
     """What to set so that the broker accepts copying to be off, and deletes nothing."""
-    finite = [name for name in RETENTION if value_of(settings, name, UNLIMITED) != UNLIMITED]
+    bytes_too = value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED
     # Endless local retention is that of the total one.
     local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
-    return {name: ASIDE[name] for name in (COPY_DISABLE, *finite, *local)}
+    names = (COPY_DISABLE, RETENTION_MS, *([RETENTION_BYTES] if bytes_too else []), *local)
+    return {name: ASIDE[name] for name in names}
 
 
 def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[str, str | None]:
@@ -40,8 +55,12 @@ def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[st
 
 def still_aside(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
     """Of what a topic had `before`, the settings that it does not have again, as they are still put aside."""
-    now = own_values(settings, before)
-    return {name: value for name, value in before.items() if now[name] == ASIDE[name] != value}
+    return _unlike(settings, before, ASIDE) if is_marked(settings) else {}
+
+
+def aside_without_mark(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
+    """Of what a topic is said to have had `before`, the settings that look put aside, while it does not say so."""
+    return {} if is_marked(settings) else _unlike(settings, before, _WITHOUT_MARK)
 
 
 def changed_by_nobody(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
@@ -55,3 +74,8 @@ def as_options(values: Values) -> str:
     added = ",".join(f"{name}={value}" for name, value in values.items() if value is not None)
     deleted = ",".join(name for name, value in values.items() if value is None)
     return (f" --add-config {added}" if added else "") + (f" --delete-config {deleted}" if deleted else "")
+
+
+def _unlike(settings: Mapping[str, Setting], before: Values, aside: Mapping[str, str]) -> dict[str, str | None]:
+    now = own_values(settings, before)
+    return {name: value for name, value in before.items() if now[name] == aside[name] != value}

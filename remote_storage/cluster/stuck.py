@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,14 @@ from tiersnap.remote_storage.cluster.copier import (
 from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
-from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import (
+    COPY_DISABLE,
+    MARK,
+    RETENTION_MS,
+    check_settings,
+    is_copying_off,
+    is_marked,
+)
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -61,16 +68,21 @@ class StuckPartition:
         return not self.fails_at or is_moving
 
 
-def tiered_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic]:
-    """Those of `names` whose copier is on."""
+def tiered_topics(cluster: Cluster, names: Iterable[str], talk: Callable[[str], None]) -> dict[str, Topic]:
+    """Those of `names` whose copier is on; `talk` is told of those whose copier was switched off."""
     topics: dict[str, Topic] = {}
     for name, topic in cluster.topics(names).items():
         settings = cluster.settings(name)
         try:
             check_settings(name, settings)
-        except (TieringOffError, CopyingOffError):
+        except TieringOffError:
             continue
-        if not is_copying_off(settings):
+        except CopyingOffError:
+            pass
+        if is_copying_off(settings):
+            by_us = f", and {RETENTION_MS}={MARK}: tiersnap unblock set both" if is_marked(settings) else ""
+            talk(f"{name} is left out: copying is off ({COPY_DISABLE}=true{by_us})")
+        else:
             topics[name] = topic
     return topics
 

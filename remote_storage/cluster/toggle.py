@@ -20,9 +20,15 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tiersnap.remote_storage.cluster.begun import Begun
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.put_aside import Values, as_options, changed_by_nobody, still_aside
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
+from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.put_aside import (
+    Values,
+    as_options,
+    aside_without_mark,
+    changed_by_nobody,
+    still_aside,
+)
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, MARK, RETENTION_MS, is_copying_off
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
 from tiersnap.snapshot.errors import TransientError
 
@@ -69,6 +75,24 @@ def restore(cluster: Cluster, begun: Begun) -> bool:
         return False
     _put_back(cluster, begun)
     return True
+
+
+def check_mark(settings: Mapping[str, Setting], begun: Begun) -> None:
+    """See that the topic says itself that its settings are aside, where they look so.
+
+    Raises:
+        SettingsAsideError: it does not: somebody else may have set them, or written the record.
+    """
+    doubtful = aside_without_mark(settings, begun.before)
+    if doubtful:
+        raise SettingsAsideError(
+            f"{begun.topic}: a record in remote storage says that tiersnap unblock put aside {', '.join(doubtful)}, "
+            f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
+            hint=f"if it is so: kafka-configs --alter --topic {begun.topic}{as_options(doubtful)}; if the topic is to "
+            f"stay as it is: delete the record, claims/{begun.topic}-{begun.topic_id}/unblock.json; then run the same "
+            "command again",
+            aside=doubtful,
+        )
 
 
 def _put_back(cluster: Cluster, begun: Begun) -> None:

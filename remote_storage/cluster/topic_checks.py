@@ -8,6 +8,7 @@ from tiersnap.remote_storage.cluster.client import Setting, Topic
 from tiersnap.remote_storage.errors import (
     CopyingOffError,
     CopyingOnError,
+    SettingsAsideError,
     TieringOffError,
     UnknownTopicError,
 )
@@ -16,10 +17,12 @@ from tiersnap.snapshot.units import count_of
 
 REMOTE_STORAGE = "remote.storage.enable"
 COPY_DISABLE = "remote.log.copy.disable"
-RETENTION = ("retention.ms", "retention.bytes")
+RETENTION_MS, RETENTION_BYTES = RETENTION = ("retention.ms", "retention.bytes")
 LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
 AS_TOTAL = "-2"  # local retention as long as the total one
 UNLIMITED = "-1"
+MARK = "9223372036854775806"
+"""A `retention.ms` as good as endless, by which a topic says that `unblock` has put its settings aside: put_aside."""
 
 
 def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:
@@ -33,15 +36,29 @@ def is_copying_off(settings: Mapping[str, Setting]) -> bool:
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
+def is_marked(settings: Mapping[str, Setting]) -> bool:
+    """Whether the topic says that its settings are put aside."""
+    retention = settings.get(RETENTION_MS)
+    return retention is not None and retention.is_own and retention.value == MARK
+
+
 def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, Setting], by_us: Collection[str]) -> None:
-    """Refuse to switch copying off and on where somebody else has switched it off.
+    """Refuse to switch copying off and on where somebody else has switched it off, or the record of a run is gone.
 
     Args:
         by_us: settings that an earlier run put aside and did not put back.
 
     Raises:
         CopyingOffError: copying is off, and not by us.
+        SettingsAsideError: tiersnap unblock put settings aside, and nothing says what they were.
     """
+    if is_marked(settings) and RETENTION_MS not in by_us:
+        raise SettingsAsideError(
+            f"{topic}: {RETENTION_MS}={MARK} says that tiersnap unblock put its settings aside, and its record of "
+            "what they were is gone",
+            hint=f"kafka-configs --alter --topic {topic} with what the topic had: {COPY_DISABLE}, "
+            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then tiersnap unblock again",
+        )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
             f"{topic}: {COPY_DISABLE}=true, and no record of tiersnap unblock says that it was set by one: somebody "
@@ -92,7 +109,7 @@ def check_settings(topic: str, settings: Mapping[str, Setting]) -> None:
             "stuck for want of a snapshot: tiersnap unblock",
         )
     finite = {name: value_of(settings, name, UNLIMITED) for name in RETENTION}
-    finite = {name: value for name, value in finite.items() if value != UNLIMITED}
+    finite = {name: value for name, value in finite.items() if value not in {UNLIMITED, MARK}}
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(

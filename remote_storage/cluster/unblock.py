@@ -17,12 +17,13 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.release import ReleaseTopics
 from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
-from tiersnap.remote_storage.cluster.toggle import restore
+from tiersnap.remote_storage.cluster.toggle import check_mark, restore
+from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.finished import finished_of_each
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import matches_topic, named
@@ -38,15 +39,19 @@ class Unblocked:
         candidates: number of tiered partitions that were looked at.
         freeings: the stuck ones.
         tiered: what was copied of them, or would be.
+        refusals: of topics that were left alone.
     """
 
     candidates: int
     freeings: tuple[Freeing, ...] = ()
     tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))
+    refusals: tuple[TiersnapError, ...] = ()
 
     def exit_code(self, *, apply: bool) -> ExitCode:
         """That of tiering where a copy failed, else by how the partitions ended."""
-        return self.tiered.exit_code(apply=apply) if self.tiered.errors else exit_code_of(self.freeings)
+        if self.tiered.errors:
+            return self.tiered.exit_code(apply=apply)
+        return exit_code_of(self.freeings, refused=len(self.refusals))
 
 
 @dataclass
@@ -70,6 +75,7 @@ class Unblock:
     talk: Callable[[str], None]
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
+    _refusals: dict[str, TiersnapError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._metadata_topic = MetadataTopic.of(self.cluster)
@@ -86,7 +92,7 @@ class Unblock:
         """
         names = self._partitions_in_sources()
         resumed = self._restore_what_was_left({topic for topic, _ in names})
-        topics = tiered_topics(self.cluster, {topic for topic, _ in names})
+        topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
         candidates = {
             TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
             for topic, number in names
@@ -97,11 +103,13 @@ class Unblock:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
-                return Unblocked(len(candidates))
+                return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             tiered = self._free(reader, lineage)
-        return Unblocked(len(candidates), tuple(self._freeings.values()), tiered)
+        return Unblocked(
+            len(candidates), tuple(self._freeings.values()), tiered, refusals=tuple(self._refusals.values())
+        )
 
     def _partitions_in_sources(self) -> list[TopicPartition]:
         folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
@@ -117,16 +125,29 @@ class Unblock:
                 )
 
     def _restore_what_was_left(self, names: set[str]) -> list[TopicIdPartition]:
-        """Partitions that an earlier run was at; with --apply what it put aside is put back."""
+        """Partitions that an earlier run was at; with --apply what it put aside is put back.
+
+        Topics of which it is in doubt what they had are refused.
+        """
         topic_ids = {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}
         cluster_id = self.cluster.cluster_id()
         left = when_nobody_is_at_it(lambda: self._records.find(topic_ids, cluster_id), self.talk)
         for begun in left:
+            try:
+                check_mark(self.cluster.settings(begun.topic), begun)
+            except SettingsAsideError as doubt:
+                self._refusals[begun.topic] = doubt
+                continue
             if not self.host.apply:
                 self.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
             elif restore(self.cluster, begun):
                 self.talk(f"{begun.topic}: a run was cut short; its settings are put back")
-        return [TopicIdPartition(begun.topic, begun.topic_id, number) for begun in left for number in begun.partitions]
+        return [
+            TopicIdPartition(begun.topic, begun.topic_id, number)
+            for begun in left
+            if begun.topic not in self._refusals
+            for number in begun.partitions
+        ]
 
     def _tier(self) -> HostOutcome:
         """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""

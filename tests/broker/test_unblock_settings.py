@@ -10,13 +10,14 @@ import pytest
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import drop_snapshot, segment_bases
 from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, TOPIC
-from tests.broker.harness.tiering import LocalTier
-from tests.broker.harness.topics import alter_topic
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.remote_storage.claims import Process
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.topic_checks import MARK
 from tiersnap.remote_storage.cluster.unblock import Unblock
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
@@ -97,8 +98,9 @@ def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_
             code = tiersnap(["unblock", *options(broker), "--apply"])
             said = " ".join(capsys.readouterr().err.split())
             assert code == 4, said
-            assert "still set aside: local.retention.bytes" in said, "by name"
-            assert f"--alter --topic {TOPIC} --add-config local.retention.bytes=1000000000" in said, "and by command"
+            assert "still set aside: retention.ms, local.retention.bytes" in said, "by name"
+            command = f"--alter --topic {TOPIC} --add-config retention.ms=-1,local.retention.bytes=1000000000"
+            assert command in said, "and by command"
             now = own_settings(broker)
             assert "remote.log.copy.disable" not in now, "copying is on"
             assert (now["local.retention.bytes"], now["retention.bytes"]) == ("-2", "500000000")
@@ -107,7 +109,8 @@ def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_
         alter_topic(broker, TOPIC, {"local.retention.bytes": "400000000"})
         code, rows = unblock(broker, capsys, "--apply")
         assert code == 0, rows
-        assert own_settings(broker)["local.retention.bytes"] == "400000000"
+        now = own_settings(broker)
+        assert (now["local.retention.bytes"], now["retention.ms"]) == ("400000000", "-1")
 
 
 def test_copying_that_somebody_else_switched_off_stays_off_and_nothing_is_recorded(disks, tier, capsys, monkeypatch):
@@ -139,7 +142,7 @@ def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, ca
         make_stick(broker, FINITE)
         before, cluster = own_settings(broker), Cluster(broker.bootstrap)
         topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
-        off = {"remote.log.copy.disable": "true", "retention.ms": "-1", "retention.bytes": "-1"}
+        off = {"remote.log.copy.disable": "true", "retention.ms": MARK, "retention.bytes": "-1"}
         off |= {"local.retention.bytes": "-2"}
         theirs = Begun(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
         others = Records(DirectoryStore(tier.directory), process=Process("another-host", 7, ""))
@@ -165,24 +168,39 @@ def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, ca
         assert records_left(tier) == 0
 
 
+def plant(broker, tier, topic, before) -> None:
+    """A record as a run that was killed leaves it."""
+    cluster = Cluster(broker.bootstrap)
+    topic_id = cluster.topics([topic])[topic].topic_id
+    records = Records(DirectoryStore(tier.directory))
+    records.put(Begun(cluster.cluster_id(), topic, topic_id, (0,), before))
+    records.leave()
+
+
 def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_did_not_put_aside(disks, tier, capsys):
+    """Nor does one of an earlier run, of a topic whose copying somebody has switched off since, and on purpose."""
     with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
-        make_stick(broker, FINITE)
-        before = own_settings(broker)
-        cluster = Cluster(broker.bootstrap)
-        planted = {"remote.log.copy.disable": None, "retention.ms": "1", "local.retention.ms": "1"}
-        store = DirectoryStore(tier.directory)
-        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
-        records = Records(store)
-        records.put(Begun(cluster.cluster_id(), TOPIC, topic_id, (0,), planted))
-        records.leave()
-        # Copying rests, by a hand that knows nothing of it: what would make a run put all of it "back".
-        cluster.change_settings(
-            TOPIC, {"remote.log.copy.disable": "true", "retention.bytes": "-1", "local.retention.bytes": "-2"}
-        )
-        cluster.change_settings(TOPIC, {"retention.ms": TEN_YEARS_MS})
+        make_stick(broker)
+        assert own_settings(broker)["retention.ms"] == "-1", "by its owner's choice"
+        plant(broker, tier, TOPIC, {"remote.log.copy.disable": None, "retention.ms": "1", "local.retention.ms": "1"})
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true", "local.retention.ms": "-2"})
+        set_by_hand = own_settings(broker)
 
-        unblock(broker, capsys, "--apply")
+        for more in ((), ("--apply",)):
+            code = tiersnap(["unblock", *options(broker), *more])
+            said = " ".join(capsys.readouterr().err.split())
+            assert code == 4, said
+            assert "the topic does not say so itself" in said
+            assert own_settings(broker) == set_by_hand
+            assert records_left(tier) == 1
 
-        assert own_settings(broker)["retention.ms"] == before["retention.ms"]
-        assert own_settings(broker).get("local.retention.ms") is None
+
+def test_a_topic_in_doubt_keeps_no_other_from_being_freed(disks, tier, capsys):
+    with Broker(disks, CURRENT_VERSION, tier=tier) as broker:
+        make_stick(broker)
+        create_topic(broker, "other", configs=TOPIC_SETTINGS)
+        plant(broker, tier, "other", {"retention.ms": "1"})
+
+        code, rows = unblock(broker, capsys, "--apply")
+
+        assert (code, [(row["topic"], row["outcome"]) for row in rows]) == (6, [(TOPIC, "FREED")]), rows

@@ -13,14 +13,21 @@ from tiersnap.remote_storage.cluster.begun import Begun, Records, decode_begun
 from tiersnap.remote_storage.cluster.client import Setting
 from tiersnap.remote_storage.cluster.put_aside import (
     as_options,
+    aside_without_mark,
     changed_by_nobody,
     own_values,
     settings_while_off,
     still_aside,
 )
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
-from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests
-from tiersnap.remote_storage.errors import CopyingOnError, UnblockHeldError
+from tiersnap.remote_storage.cluster.toggle import check_mark
+from tiersnap.remote_storage.cluster.topic_checks import (
+    MARK,
+    check_copier_rests,
+    check_copying_was_not_switched_off,
+    check_settings,
+)
+from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
@@ -42,33 +49,73 @@ OF_ITS_OWN = {
 }
 
 
-def test_while_copying_is_off_retention_is_endless_and_no_local_one_is_shorter():
+BEFORE = {COPYING: None, "retention.ms": None, "retention.bytes": "1000", "local.retention.ms": "60000"}
+ASIDE_NOW = OF_ITS_OWN | {
+    COPYING: setting("true"),
+    "retention.ms": setting(MARK),
+    "retention.bytes": setting("-1"),
+    "local.retention.ms": setting("-2"),
+}
+
+
+def test_while_copying_is_off_retention_is_as_good_as_endless_and_no_local_one_is_shorter():
     off = settings_while_off(OF_ITS_OWN)
-    assert off == {COPYING: "true", "retention.ms": "-1", "retention.bytes": "-1", "local.retention.ms": "-2"}
-    before = {COPYING: None, "retention.ms": None, "retention.bytes": "1000", "local.retention.ms": "60000"}
-    assert own_values(OF_ITS_OWN, off) == before
+    assert off == {COPYING: "true", "retention.ms": MARK, "retention.bytes": "-1", "local.retention.ms": "-2"}
+    assert int(MARK) > 10**8 * 365 * 86_400_000, "longer than a hundred million years"
+    assert own_values(OF_ITS_OWN, off) == BEFORE
+    check_settings("orders", {"remote.storage.enable": setting("true"), **ASIDE_NOW})
     endless = {**OF_ITS_OWN, "retention.ms": setting("-1", is_own=False), "retention.bytes": setting("-1")}
-    assert settings_while_off(endless) == {COPYING: "true", "local.retention.ms": "-2"}
-    assert settings_while_off({**endless, "local.retention.ms": setting("-1")}) == {COPYING: "true"}
-    assert settings_while_off({}) == {COPYING: "true"}, "Kafka before tiered storage refuses it itself"
+    assert settings_while_off(endless) == {COPYING: "true", "retention.ms": MARK, "local.retention.ms": "-2"}
+    assert settings_while_off({**endless, "local.retention.ms": setting("-1")}) == {
+        COPYING: "true",
+        "retention.ms": MARK,
+    }
 
 
 def test_what_is_put_back_is_what_still_has_the_value_that_it_was_put_aside_with():
-    before = {COPYING: None, "retention.ms": None, "retention.bytes": "1000", "local.retention.ms": "60000"}
-    aside = {**OF_ITS_OWN, COPYING: setting("true"), "retention.ms": setting("-1"), "retention.bytes": setting("-1")}
-    aside |= {"local.retention.ms": setting("-2")}
-    assert still_aside(aside, before) == changed_by_nobody(aside, before) == before
+    assert still_aside(ASIDE_NOW, BEFORE) == changed_by_nobody(ASIDE_NOW, BEFORE) == BEFORE
 
-    by_hand = {**aside, COPYING: setting("false"), "retention.bytes": setting("500")}
+    by_hand = {**ASIDE_NOW, COPYING: setting("false"), "retention.bytes": setting("500")}
     rest = {"retention.ms": None, "local.retention.ms": "60000"}
-    assert still_aside(by_hand, before) == changed_by_nobody(by_hand, before) == rest
+    assert still_aside(by_hand, BEFORE) == changed_by_nobody(by_hand, BEFORE) == rest
 
     # Another broker does not show yet that they were put aside: nothing is seen, and all of it is sent.
-    assert (still_aside(OF_ITS_OWN, before), changed_by_nobody(OF_ITS_OWN, before)) == ({}, before)
-    # A default that looks like it is nobody's doing, and what was so before is not to be waited for.
-    by_default = {COPYING: setting("true"), "retention.ms": setting("-1", is_own=False)}
-    assert still_aside(by_default, {COPYING: "true", "retention.ms": "1"}) == {}
-    assert changed_by_nobody(by_default, {"retention.ms": "1"}) == {}
+    assert (still_aside(OF_ITS_OWN, BEFORE), changed_by_nobody(OF_ITS_OWN, BEFORE)) == ({}, BEFORE)
+    # What was so before is not to be waited for.
+    assert still_aside(ASIDE_NOW, {COPYING: "true", "retention.ms": "1"}) == {"retention.ms": "1"}
+    assert changed_by_nobody({"retention.ms": setting("-1", is_own=False)}, {"retention.ms": "1"}) == {}
+
+
+@pytest.mark.parametrize("by_default", [False, True])
+def test_of_a_topic_that_does_not_say_that_its_settings_are_aside_nothing_is_put_back(by_default):
+    """Whoever writes to the bucket may write the record, and the topic may have all of this by its owner's choice."""
+    looks = {**ASIDE_NOW, "retention.ms": setting(MARK if by_default else "-1", is_own=not by_default)}
+    before = {**BEFORE, "retention.ms": "1"}
+    assert still_aside(looks, before) == {}
+    doubtful = {name: value for name, value in before.items() if not by_default or name != "retention.ms"}
+    assert aside_without_mark(looks, before) == doubtful
+    with pytest.raises(SettingsAsideError, match="does not say so itself") as caught:
+        check_mark(looks, replace(BEGUN, before=before))
+    assert caught.value.exit_code is ExitCode.GATE_REFUSED
+    assert f"--alter --topic a.b-c{as_options(doubtful)}" in caught.value.hint
+    assert f"claims/a.b-c-{TOPIC_ID}/unblock.json" in caught.value.hint
+    with pytest.raises(CopyingOffError):
+        check_copying_was_not_switched_off("a.b-c", looks, {})
+
+
+def test_a_topic_that_says_it_or_has_everything_again_is_in_no_doubt():
+    check_mark(ASIDE_NOW, replace(BEGUN, before=BEFORE))
+    check_mark(OF_ITS_OWN, replace(BEGUN, before=BEFORE))
+    check_copying_was_not_switched_off("a.b-c", ASIDE_NOW, still_aside(ASIDE_NOW, BEFORE))
+    check_copying_was_not_switched_off("a.b-c", OF_ITS_OWN, {})
+
+
+@pytest.mark.parametrize("copying", ["true", "false"])
+def test_a_topic_that_says_it_while_no_record_is_there_is_refused(copying):
+    """Its mark would be recorded as what it had, and put "back"."""
+    with pytest.raises(SettingsAsideError, match="its record of what they were is gone") as caught:
+        check_copying_was_not_switched_off("a.b-c", {**ASIDE_NOW, COPYING: setting(copying)}, {})
+    assert "kafka-configs --alter --topic a.b-c" in caught.value.hint
 
 
 def test_what_is_still_aside_is_said_as_one_types_it():

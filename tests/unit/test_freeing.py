@@ -193,3 +193,6 @@ def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
     for done in (End.FREED, End.RESTART, End.STUCK_AHEAD):
         assert exit_code_of([for_good, ended(done)]) is ExitCode.PARTIAL
         assert exit_code_of([damaged, for_good, ended(done)]) is ExitCode.DATA_CORRUPT
+    assert exit_code_of([ended(End.FREED)], refused=1) is ExitCode.PARTIAL
+    assert exit_code_of([passing], refused=1) is exit_code_of([], refused=1) is ExitCode.GATE_REFUSED
+    assert exit_code_of([damaged], refused=1) is ExitCode.DATA_CORRUPT
