@@ -24,13 +24,12 @@ def show(
 ) -> None:
     """The result; `segments` were found in remote storage."""
     plans = published.plans
-    refusals = [plan.refusal for plan in plans if plan.refusal is not None]
     output.rows(
         "publish",
         [_row(plan, metadata_topic) for plan in plans],
         columns=COLUMNS,
         summary={"segments": segments, "records_published": published.records},
-        errors=[*refusals, *published.doubts],
+        errors=[*(error for plan in plans for error in plan.errors), *published.doubts],
     )
     for doubt in published.doubts:
         output.warn(doubt.message)
@@ -39,6 +38,7 @@ def show(
 
 
 def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object]:
+    first = next(iter(plan.errors), None)
     others = {action: plan.count(action) for action in PublishAction if action not in _OWN_COLUMN}
     return {
         "topic": plan.partition.topic,
@@ -50,19 +50,19 @@ def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object
         "known": plan.count(PublishAction.KNOWN),
         "others": ", ".join(f"{count} {action}" for action, count in others.items() if count),
         "refused": type(plan.refusal).__name__ if plan.refusal else "",
-        "reason": plan.refusal.message if plan.refusal else "",
-        "hint": plan.refusal.hint if plan.refusal else "",
+        "reason": first.message if first else "",
+        "hint": first.hint if first else "",
     }
 
 
 def _tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> None:
     for plan in plans:
-        if plan.refusal is not None:
-            output.warn(f"refused: {plan.refusal.message}")
-            output.warn(f"  {plan.refusal.hint}")
+        for error in plan.errors:
+            output.warn(f"{'refused' if error is plan.refusal else 'lost'}: {error.message}")
+            output.warn(f"  {error.hint}")
     open_plans = [plan for plan in plans if plan.is_open]
     if not open_plans:
-        output.talk("nothing else to publish" if any(plan.refusal for plan in plans) else "nothing to publish")
+        output.talk("nothing else to publish" if any(plan.errors for plan in plans) else "nothing to publish")
         return
     if not applied:
         output.talk("nothing was published: give --apply")

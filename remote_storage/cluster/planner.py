@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
 from tiersnap.remote_storage.cluster.lineage import Lineage
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition, plan_segments
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.metadata.lineage import outside_lineage
@@ -23,19 +23,18 @@ def plan_publication(
     cluster: Cluster,
     cache: MetadataCache,
     lineage: Lineage,
-    segments: Iterable[RemoteLogSegmentMetadata],
+    wanted: Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]],
     *,
     stuck: Collection[TopicIdPartition] = (),
     whole_of: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
 ) -> list[PartitionPlan]:
-    """Plan every partition that has finished segments; what may not be published is refused, not raised.
+    """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
     A refused partition is left alone as a whole. A topic's settings count only where there is something to publish.
     Copying must be off, but for the partitions that are `stuck`: their copiers finish nothing, and whoever names them
     makes them look again. `whole_of` says which of some segment ids of a partition are whole now; without it copies
     that brokers know are taken to be, and nothing is planned but behind them.
     """
-    wanted = by_partition(segments)
     topics = cluster.topics({partition.topic for partition in wanted})
     settings: dict[str, Mapping[str, Setting]] = {}
     starts = _log_starts(cluster, wanted, topics)
@@ -50,10 +49,9 @@ def plan_publication(
             start = starts[partition.topic, partition.partition]
             answers = lineage.of(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
-            known = cache.segments(partition)
             planned = plan_segments(
                 found,
-                known,
+                cache.by_newest_record(partition),
                 log_start_offset=start,
                 why_outside=why_outside,
                 whole_of=None if whole_of is None else partial(whole_of, partition),

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from tiersnap.remote_storage.cluster.begun import Records
@@ -19,13 +20,16 @@ from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedO
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.presence.finished import Finished
 from tiersnap.remote_storage.presence.whole import whole_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 
 _log = logging.getLogger(__name__)
+
+_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +73,54 @@ class Publish:
     def run(self, finished: Finished, *, apply: bool) -> Published:
         """Plan what is finished by what `__remote_log_metadata` says now, and publish it; nothing of what is damaged.
 
-        Planning a fleet takes minutes, so each topic is planned once more right before its records are written.
+        Planning a fleet takes minutes, so each topic is planned once more right before its records are written. Copies
+        that brokers know and that are lost are looked for in all partitions of the topics.
         """
         damaged = [PartitionPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
         segments = by_partition(finished.segments)
         if not segments:
             return Published(damaged)
         records, doubts = 0, []
-        with self.metadata_topic.read(segments) as reader:
-            plans = {plan.partition: plan for plan in self._plan(reader, finished.segments)}
+        others = [each for each in self._of_topics(segments) if each not in segments and each not in finished.damaged]
+        with self.metadata_topic.read([*segments, *others]) as reader:
+            cache = reader.read_to_end()
+            copied: Segments = {each: [] for each in others if any(cache.in_state(each, _FINISHED))}
+            plans = {plan.partition: plan for plan in self._plan(reader, segments | copied)}
             opened = [plan.partition for plan in plans.values() if apply and plan.is_open]
             for topic, partitions in groupby(opened, key=lambda each: each.topic):
-                again = self._plan(reader, [each for partition in partitions for each in segments[partition]])
+                again = self._plan(reader, {each: segments[each] for each in partitions})
                 plans.update((plan.partition, plan) for plan in again)
                 written = publish_plans(self.metadata_topic, again, self.broker_id)
                 records += written
                 doubt = self._doubt(topic) if written else None
                 doubts += [] if doubt is None else [doubt]
-        return Published([*plans.values(), *damaged], records, doubts)
+        told = [plan for plan in plans.values() if plan.partition in segments or plan.errors]
+        return Published([*told, *damaged], records, doubts)
 
-    def _plan(self, reader: MetadataReader, segments: Iterable[RemoteLogSegmentMetadata]) -> list[PartitionPlan]:
+    def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
+        """All partitions of the topics of some, as far as the cluster has them under the same id."""
+        ids = {(each.topic, each.topic_id) for each in segments}
+        topics = self.cluster.topics(name for name, _ in ids).values()
+        same = [topic for topic in topics if (topic.name, topic.topic_id) in ids]
+        return [TopicIdPartition(topic.name, topic.topic_id, number) for topic in same for number in topic.leaders]
+
+    def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PartitionPlan]:
+        whole = partial(self._whole_of, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
-            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, segments, whole_of=self._whole_of)
+            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, whole_of=whole)
         unblocking = Records(self.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
-    def _whole_of(self, partition: TopicIdPartition, segment_ids: Collection[str]) -> Collection[str]:
+    def _whole_of(
+        self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
+    ) -> Collection[str]:
+        """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
         local = isinstance(self.layout, LocalTieredStorageLayout)
-        return whole_of(self.store, ObjectKeys(), partition, segment_ids, local=local)
+        whole = whole_of(self.store, ObjectKeys(), partition, segment_ids, local=local)
+        if len(whole) == len(segment_ids):
+            return whole
+        finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}
+        return whole.union(each for each in segment_ids if each not in finished)
 
     def _doubt(self, topic: str) -> TiersnapError | None:
         """Why the copier of a topic may not have rested until all was told."""
@@ -141,12 +165,11 @@ def exit_code_of(plans: Sequence[PartitionPlan]) -> ExitCode:
 
     GATE_REFUSED where they ask for different things.
     """
-    refused = [plan.refusal for plan in plans if plan.refusal is not None]
-    if not refused:
+    codes = {error.exit_code for plan in plans for error in plan.errors}
+    if not codes:
         return ExitCode.OK
-    codes = {each.exit_code for each in refused}
     if ExitCode.DATA_CORRUPT in codes:
         return ExitCode.DATA_CORRUPT
-    if len(refused) < len(plans):
+    if any(plan.refusal is None for plan in plans):
         return ExitCode.PARTIAL
     return codes.pop() if len(codes) == 1 else ExitCode.GATE_REFUSED

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.cluster.lost_copies import KnownCopies, WholeOf
+from tiersnap.remote_storage.cluster.lost_copies import KnownCopies, WholeOf, lost_copies
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -29,6 +29,7 @@ class PublishAction(StrEnum):
     DELETED = "DELETED"  # a broker has deleted it since, by retention
     COVERED = "COVERED"  # whole copies that brokers know, or are to be told of, hold its offsets
     OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
+    LOST = "LOST"  # brokers know it, read there, and its objects are not whole; no copy of ours takes its place
     BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
 
 
@@ -60,6 +61,12 @@ class PartitionPlan:
     def count(self, action: PublishAction) -> int:
         """Segments of an action."""
         return Counter(planned.action for planned in self.segments)[action]
+
+    @property
+    def errors(self) -> list[TiersnapError]:
+        """Why it is refused, and what of it is lost, whether the rest is published or not."""
+        lost = [planned.metadata for planned in self.segments if planned.action is PublishAction.LOST]
+        return [*([self.refusal] if self.refusal else []), *([lost_copies(lost)] if lost else [])]
 
     @property
     def is_done(self) -> bool:
@@ -103,39 +110,42 @@ def plan_segments(
     why_outside: WhyOutside,
     whole_of: WholeOf | None = None,
 ) -> tuple[PlannedSegment, ...]:
-    """Plan the finished segments of one partition, ascending; `known` are those of the partition, by segment id.
+    """Plan the finished segments of one partition, ascending, and behind them name what is lost.
 
-    `why_outside` says why a segment is not in the partition's lineage, "" if it is; asked only of what is new, and of
-    the finished segments that it must join. `whole_of` is asked of those that are not among `segments`; without it
+    `known` are those of the partition by segment id, in the order of their newest records. `why_outside` says why a
+    segment is not in the partition's lineage, "" if it is; asked only where something is new or lost, and then of what
+    is new and of the finished segments. `whole_of` is asked of those that are not among `segments`; without it
     whatever lies below the end of the brokers' copies is taken to be in them.
 
     Raises:
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
         LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
             offsets.
-        LostCopyError: no whole copy that brokers know holds a segment's offsets, and it may not stand in.
+        LostCopyError: no whole copy that brokers know holds a segment's offsets, and it may not stand in; or none of
+            their copies is whole.
     """
+    actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
+    finished = _finished(known.values())
+    gone = _gone(finished, segments, log_start_offset, whole_of)
+    if not gone and TO_BE_TOLD.isdisjoint(actions):
+        return tuple(map(PlannedSegment, segments, actions))
+    of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
+    next_offset = _end_of(of_this_log, log_start_offset)
+    copies = KnownCopies(finished, of_this_log, gone, log_start_offset)
     planned: list[PlannedSegment] = []
     outside: list[tuple[RemoteLogSegmentMetadata, str]] = []
-    next_offset, copies = 0, None
-    for segment in segments:
-        action = _without_lineage(segment, known, log_start_offset)
+    for segment, action in zip(segments, actions, strict=True):
         if action in TO_BE_TOLD:
-            if copies is None:
-                of_this_log = list(_of_this_log(known.values(), log_start_offset, why_outside))
-                next_offset = _end_of(of_this_log, log_start_offset)
-                whole = _whole(of_this_log, segments, whole_of)
-                copies = KnownCopies(_finished(known.values()), of_this_log, whole, log_start_offset)
             if segment.end_offset < next_offset and (whole_of is None or copies.hold(segment)):
                 action = PublishAction.COVERED
             elif why := why_outside(segment):
                 action = PublishAction.OTHER_LINEAGE
                 outside.append((segment, why))
+            elif segment.end_offset < next_offset:
+                copies.stand_in(segment)
             else:
-                if segment.end_offset < next_offset:
-                    copies.check_fits(segment)
                 _refuse_hole(segment, next_offset)
-                next_offset = max(next_offset, segment.end_offset + 1)
+                next_offset = segment.end_offset + 1
                 copies.add(segment)
         planned.append(PlannedSegment(segment, action))
     for segment, why in outside:
@@ -145,9 +155,9 @@ def plan_segments(
                 "again",
                 hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
             )
-        if copies is not None and whole_of is not None and not copies.hold(segment):
-            raise copies.lost(segment)
-    return tuple(planned)
+        if whole_of is not None and not copies.hold(segment):
+            raise copies.not_held(segment)
+    return (*planned, *(PlannedSegment(each, PublishAction.LOST) for each in copies.lost()))
 
 
 def first_offset_missing(
@@ -167,15 +177,16 @@ def _of_this_log(
     return (each for each in _finished(known) if each.end_offset >= log_start_offset and not why_outside(each))
 
 
-def _whole(
-    copies: Iterable[RemoteLogSegmentMetadata],
+def _gone(
+    finished: Iterable[RemoteLogSegmentMetadata],
     listed: Iterable[RemoteLogSegmentMetadata],
+    log_start_offset: int,
     whole_of: WholeOf | None,
 ) -> set[str]:
-    """Segment ids of what is whole: what was listed, and those of `copies` that have become whole since."""
-    found = {each.id.segment_id for each in listed}
-    unseen = {each.id.segment_id for each in copies} - found
-    return found | set(whole_of(unseen)) if whole_of is not None and unseen else found
+    """Segment ids of what is not whole: neither listed, nor has it become whole since."""
+    there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
+    unseen = there - {each.id.segment_id for each in listed}
+    return unseen - set(whole_of(unseen)) if unseen and whole_of is not None else set()
 
 
 def _finished(known: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:

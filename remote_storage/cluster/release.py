@@ -19,7 +19,7 @@ from tiersnap.remote_storage.cluster.lineage import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
-from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
 from tiersnap.remote_storage.cluster.put_aside import ASIDE, own_values, settings_while_off, still_aside
 from tiersnap.remote_storage.cluster.toggle import toggle
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
@@ -89,8 +89,8 @@ class ReleaseTopics:
     def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PartitionPlan]:
         """What is to be published of them, by what the records say now."""
         stuck = {each.stuck.partition for each in freeings}
-        segments = [each for each in self.segments if each.id.topic_id_partition in stuck]
-        plans = plan_publication(self.cluster, self.reader.read_to_end(), self.lineage, segments, stuck=stuck)
+        wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
+        plans = plan_publication(self.cluster, self.reader.read_to_end(), self.lineage, wanted, stuck=stuck)
         return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
 
     def run(self, plans: Plans) -> None:

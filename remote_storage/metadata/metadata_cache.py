@@ -49,6 +49,10 @@ class MetadataCache:
         """Segments of a partition by segment id, in the order they were started."""
         return self._segments.get(partition, {})
 
+    def by_newest_record(self, partition: TopicIdPartition) -> dict[str, RemoteLogSegmentMetadata]:
+        """Segments of a partition by segment id as they are now, those last whose newest record came last."""
+        return dict(sorted(self.segments(partition).items(), key=lambda item: self._order[item[0]][1]))
+
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
         """Segments of a partition that are in `state` now."""
         return (segment for segment in self.segments(partition).values() if segment.state is state)

@@ -9,12 +9,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.reference.remote_index import RemoteIndex
-from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PlannedSegment, PublishAction, plan_segments
+from tiersnap.remote_storage.cluster.publish import exit_code_of
+from tiersnap.remote_storage.cluster.publish_plan import (
+    TO_BE_TOLD,
+    PartitionPlan,
+    PlannedSegment,
+    PublishAction,
+    plan_segments,
+)
 from tiersnap.remote_storage.errors import LostCopyError, SegmentHoleError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
+    TopicIdPartition,
     new_segment_id,
 )
 from tiersnap.snapshot.errors import ExitCode
@@ -22,6 +30,8 @@ from tiersnap.snapshot.errors import ExitCode
 pytestmark = pytest.mark.unit
 
 PUBLISH, KNOWN, COVERED = PublishAction.PUBLISH, PublishAction.KNOWN, PublishAction.COVERED
+LOST = PublishAction.LOST
+PARTITION = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3)
 
 
 def segment(start: int, end: int, epochs: Sequence[tuple[int, int]] = ((0, 0),)) -> RemoteLogSegmentMetadata:
@@ -121,6 +131,96 @@ def test_a_copy_that_brokers_might_not_read_there_is_refused_as_damage(ours, kno
     assert lost is None or lost.id.segment_id in caught.value.message
 
 
+def test_a_lost_copy_that_begins_in_a_whole_one_hides_what_it_holds_itself():
+    """Brokers look for the nearest start at or below an offset, and look no further."""
+    whole, lost = segment(0, 199), segment(100, 249)
+    with pytest.raises(LostCopyError, match=lost.id.segment_id):
+        plan([segment(150, 199)], [whole, lost, segment(250, 299)], lost=[lost])
+    planned = plan([segment(0, 99)], [whole, lost, segment(250, 299)], lost=[lost])
+    assert sorted(actions(planned)) == [COVERED, KNOWN, KNOWN, LOST]
+
+
+def test_behind_the_end_of_a_lost_copy_nothing_of_a_whole_one_is_found_and_ours_is():
+    whole, lost = segment(0, 199), segment(100, 149)
+    assert actions(plan([segment(150, 199)], [whole, lost], lost=[lost])) == [KNOWN, PUBLISH, LOST]
+    assert actions(plan([segment(100, 149)], [whole, lost], lost=[lost])) == [KNOWN, PUBLISH]
+
+
+def test_of_two_with_the_same_start_the_one_that_was_finished_last_is_read():
+    whole, lost = segment(100, 199), segment(100, 199)
+    ours = segment(100, 199)
+    assert sorted(actions(plan([ours], [A, whole, lost, C], lost=[lost]))) == [KNOWN, KNOWN, KNOWN, PUBLISH]
+    assert sorted(actions(plan([ours], [A, lost, whole, C], lost=[lost]))) == [COVERED, KNOWN, KNOWN, KNOWN]
+
+
+def test_what_a_later_copy_superseded_is_read_by_nobody_and_not_missed():
+    lost, whole = segment(10, 89), segment(5, 99)
+    assert actions(plan([segment(10, 89)], [segment(0, 9), lost, whole], lost=[lost])) == [KNOWN, KNOWN, COVERED]
+    assert actions(plan([], [segment(0, 9), lost, whole], lost=[lost])) == [KNOWN, KNOWN]
+
+
+@pytest.mark.parametrize("lost", [A, B, C], ids=["at the start", "in the middle", "at the end"])
+def test_a_lost_copy_is_named_though_none_of_ours_is_near_and_the_rest_is_published(lost):
+    ours = segment(300, 399)
+    planned = plan([ours], [A, B, C], lost=[lost])
+    assert actions(planned) == [KNOWN, KNOWN, PUBLISH, LOST]
+    told = PartitionPlan(lost.id.topic_id_partition, tuple(planned), leader=1)
+    assert [record.id for record in list(told.records(broker_id=None, now=7))[1:]] == [ours.id]
+    (error,) = told.errors
+    assert isinstance(error, LostCopyError)
+    assert lost.id.segment_id in error.message
+    assert "local.retention.ms" in error.hint
+    assert exit_code_of([told]) is exit_code_of([told, PartitionPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
+
+
+def test_what_is_lost_in_part_below_the_log_start_is_named_and_what_is_wholly_is_not():
+    assert actions(plan([], [A, B, C], lost=[A, B], log_start=150)) == [KNOWN, LOST]
+    assert actions(plan([], [A, B, C], lost=[A, B], log_start=200)) == [KNOWN]
+
+
+def test_a_copy_of_another_log_that_is_lost_is_not_named():
+    other = segment(100, 249, [(7, 0)])
+    known = {each.id.segment_id: each for each in (A, other, B)}
+    planned = plan_segments(
+        [A, B],
+        known,
+        log_start_offset=0,
+        why_outside=lambda each: "another log" if each == other else "",
+        whole_of=lambda _: set(),
+    )
+    assert actions(planned) == [KNOWN, KNOWN]
+
+
+def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_listed():
+    asked: list[object] = []
+
+    def ask(of: object) -> str:
+        asked.append(of)
+        return ""
+
+    def whole_of(ids: Collection[str]) -> Collection[str]:
+        asked.append(ids)
+        return ids
+
+    def planned(listed: Sequence[RemoteLogSegmentMetadata], *, log_start: int) -> list[PublishAction]:
+        known = {each.id.segment_id: each for each in (A, B)}
+        return actions(plan_segments(listed, known, log_start_offset=log_start, why_outside=ask, whole_of=whole_of))
+
+    assert planned([A, B], log_start=0) == [KNOWN, KNOWN]
+    assert planned([B], log_start=100) == [KNOWN]
+    assert asked == []
+    assert planned([B], log_start=0) == [KNOWN]
+    assert asked == [{A.id.segment_id}], "it has become whole since: no leader is asked"
+
+
+def test_where_nothing_is_whole_and_nothing_of_ours_is_there_it_may_be_another_place():
+    with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
+        plan([segment(200, 299)], [A, B], lost=[A, B])
+    assert "is --remote" in caught.value.hint
+    with pytest.raises(LostCopyError, match=B.id.segment_id):
+        plan([], [A, B], lost=[A, B])
+
+
 def test_where_no_copy_of_theirs_is_there_it_may_be_another_place():
     with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
         plan([segment(0, 99)], [A, B], lost=[A, B])
@@ -141,28 +241,44 @@ ENDS = st.tuples(st.integers(0, 11), st.integers(0, 11)).map(sorted)
 LINEAGES = st.sets(st.integers(1, 11), max_size=2).map(lambda starts: list(enumerate([0, *sorted(starts)])))
 
 
-@given(st.lists(st.tuples(ENDS, st.booleans()), max_size=5), st.lists(ENDS, min_size=1, max_size=3), LINEAGES)
-def test_brokers_read_what_is_told_of_and_lose_nothing_that_they_could_read(theirs, ours, lineage):
-    """By their look-up, whatever they know, whatever is lost, and whatever we have."""
+@given(
+    st.lists(st.tuples(ENDS, st.booleans()), max_size=5),
+    st.lists(ENDS, max_size=3),
+    LINEAGES,
+    st.integers(0, 6),
+)
+def test_brokers_read_what_is_told_of_and_lose_nothing_that_they_could_read(theirs, ours, lineage, log_start):
+    """By their look-up, whatever they know, whatever is lost, and whatever we have; what they miss is named."""
     known = [segment(*ends, lineage) for ends, _ in theirs]
     lost = [each for each, (_, is_lost) in zip(known, theirs, strict=True) if is_lost]
     copies = [segment(*ends, lineage) for ends in ours]
     try:
-        planned = plan(copies, known, lost=lost)
+        planned = plan(copies, known, lost=lost, log_start=log_start)
     except (LostCopyError, SegmentHoleError):
         assume(False)
     told = [each.metadata for each in planned if each.action in TO_BE_TOLD]
     index = RemoteIndex()
     for each in known:
         index.finish(each)
-    before = {offset for offset in range(12) if is_read(index, offset, lineage, lost)}
+    offsets = range(log_start, 12)
+    before = {offset for offset in offsets if is_read(index, offset, lineage, lost)}
     for each in told:
         index.finish(each)
-    after = {offset for offset in range(12) if is_read(index, offset, lineage, lost)}
-    assert after >= before | {offset for each in told for offset in range(each.start_offset, each.end_offset + 1)}
+    after = {offset for offset in offsets if is_read(index, offset, lineage, lost)}
+    covered = [each.metadata for each in planned if each.action in TO_BE_TOLD | {COVERED}]
+    promised = {offset for each in covered for offset in offsets if each.start_offset <= offset <= each.end_offset}
+    assert after >= before | promised
+    named = {each.metadata.id for each in planned if each.action is LOST}
+    found = [look_up(index, offset, lineage) for offset in offsets]
+    assert named == {each.id for each in found if each is not None and each in lost}
+
+
+def look_up(index: RemoteIndex, offset: int, lineage: Sequence[tuple[int, int]]) -> RemoteLogSegmentMetadata | None:
+    """What a broker finds for an offset of this log."""
+    return index.find(max(epoch for epoch, start in lineage if start <= offset), offset)
 
 
 def is_read(index: RemoteIndex, offset: int, lineage: Sequence[tuple[int, int]], lost: Collection[object]) -> bool:
     """Whether a consumer that has no local file gets the record."""
-    found = index.find(max(epoch for epoch, start in lineage if start <= offset), offset)
+    found = look_up(index, offset, lineage)
     return found is not None and found not in lost
