@@ -10,6 +10,7 @@ import pytest
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.damage import segment_bases
 from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.reading import read_all
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION, TOPIC
@@ -18,6 +19,7 @@ from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.remote_storage.cluster.client import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
@@ -81,10 +83,69 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         wait_until(lambda: not tier.segments(TOPIC), "retention goes past what is left of the lost ones", seconds=30)
 
 
+def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_takes_meanwhile_is_not_lost(
+    tmp_path, capsys, monkeypatch
+):
+    """One of a partition that goes on, and all of another."""
+    tier = LocalTier(tmp_path / "tier")
+    disks = kraft_disks(tmp_path / "disks", CURRENT_VERSION)
+    with Broker(disks, CURRENT_VERSION, tier=tier, settings=QUICK) as broker:
+        create_topic(broker, TOPIC, partitions=2, configs=TOPIC_SETTINGS)
+        write_segments(broker, TOPIC, CLOSED + 1)
+        write_segments(broker, TOPIC, 2, partition=1, name="one-")
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED + 1, "it is tiered", seconds=30)
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
+        write_segments(broker, TOPIC, CLOSED + 2, name="later-")
+        remote = ["--remote", str(tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
+        command = ["-q", "tier", str(disks.log_dir), *remote, "--apply"]
+
+        def tiered() -> bool:
+            assert tiersnap(command) == 0
+            return len(tier.complete_bases(TOPIC)) == CLOSED + 1
+
+        wait_until(tiered, "the high watermark is checkpointed", seconds=30, every=1)
+        lost = tier.segments(TOPIC)[1]
+        for path in (*lost.files.values(), *tier.segments(TOPIC, 1)[0].files.values()):
+            path.unlink()
+
+        code, rows, said = publish_all(broker, tier, capsys)
+        assert (code, rows[0]["publish"], rows[0]["known"], rows[0]["others"]) == (5, 1, CLOSED - 1, "1 LOST")
+        assert (rows[0]["refused"], rows[1]["refused"]) == ("", "LostCopyError")
+        assert f"lost: {TOPIC}-0: copies that brokers know are not whole there ({lost.base_offset}-" in said
+        assert f"refused: {TOPIC}-1: copies that brokers know are not whole there (0-" in said
+        assert "nor is any other of this partition" in said
+        assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED + 2, "what could be published was"
+        code, rows, said = publish_all(broker, tier, capsys)
+        assert (code, rows[0]["known"], rows[0]["others"], len(rows)) == (5, CLOSED, "1 LOST", 2)
+        assert "nothing else to publish" in said
+
+        def take_all() -> None:
+            alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "retention.bytes": "1"})
+            begun = 2 * (CLOSED + 2)
+            wait_until(lambda: deletions(broker) == begun, "retention takes all of it", seconds=30)
+
+        after_the_first(monkeypatch, Cluster, "log_offsets", take_all)
+        code, rows, said = publish_all(broker, tier, capsys)
+        assert (code, rows[0]["others"], len(rows)) == (0, "", 1)
+        assert "nothing to publish" in said
+
+
+def deletions(broker: Broker) -> int:
+    """Records of copies that brokers begin to delete, or have deleted."""
+    told = states(broker, TOPIC)
+    return told["DELETE_SEGMENT_STARTED"] + told["DELETE_SEGMENT_FINISHED"]
+
+
 def publish(broker: Broker, place: LocalTier, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict, str]:
-    """`tiersnap publish --apply` of what is in `place`: exit code, the one row, and what was said."""
+    """See publish_all, of a topic with one partition."""
+    code, (row,), said = publish_all(broker, place, capsys)
+    return code, row, said
+
+
+def publish_all(broker: Broker, place: LocalTier, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict], str]:
+    """`tiersnap publish --apply` of what is in `place`: exit code, the rows, and what was said."""
     capsys.readouterr()
     remote = ["--remote", str(place.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
     code = tiersnap(["--output", "json", "publish", "--bootstrap-server", broker.bootstrap, *remote, "--apply"])
     said = capsys.readouterr()
-    return code, json.loads(said.out)["result"]["rows"][0], said.err
+    return code, json.loads(said.out)["result"]["rows"], said.err

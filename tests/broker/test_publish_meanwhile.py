@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.remote_log_metadata import states
 from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
@@ -145,17 +146,3 @@ def test_beside_a_copier_that_was_switched_on_after_the_plan_nothing_of_its_topi
         assert "held: copying is on" in said
         assert states(broker, "held") == {"COPY_SEGMENT_STARTED": 1, "COPY_SEGMENT_FINISHED": 1}
         assert states(broker, "orders") == TOLD
-
-
-def after_the_first(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[[], None]) -> None:
-    """Let somebody else do something right behind the first call of what `owner` has as `name`."""
-    real = getattr(owner, name)
-    pending = [act]
-
-    def then(*args: object, **options: object) -> object:
-        result = real(*args, **options)
-        if pending:
-            pending.pop()()
-        return result
-
-    monkeypatch.setattr(owner, name, then)
