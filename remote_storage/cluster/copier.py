@@ -1,9 +1,11 @@
 """What a partition's copier does, as far as `__remote_log_metadata` tells it.
 
 Each attempt at a segment begins with a COPY_SEGMENT_STARTED of a new id. Where a snapshot is missing the attempt ends
-there, and the next one follows after the task interval: two attempts at what is not in remote storage yet, with no
-finished copy behind them, are a copier that is stuck. One that goes on beginning what others have finished has not
-looked since; whether it still does so takes watching, as such attempts stay in the topic for good.
+there, and the next one follows after the task interval. Records of attempts stay in the topic for good, and nothing
+tells that one has failed: uploads that timed out leave the same before Kafka 3.9, those of a leader that died in all
+releases, and the newest may be under way. So what was begun twice raises a suspicion, and watching decides: a copier is
+stuck that twice begins what remote storage lacks, and finishes nothing. One that goes on beginning what others have
+finished has not looked since.
 """
 
 from __future__ import annotations
@@ -69,8 +71,16 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
     return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
 
 
-def quiet_seconds(cluster: Cluster, leaders: Iterable[int]) -> float:
-    """How long a copier must make no attempt before it counts as quiet: two task intervals of the slowest leader."""
+def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
+    """What to watch of a partition whose copier may be stuck by the records of before; None where it is not."""
+    begun = attempts(cache, partition, next_offset), blind_attempts(cache, partition)
+    if max(map(len, begun)) < STUCK_AFTER:
+        return None
+    return Watched(partition, next_offset, frozenset(cache.segments(partition)))
+
+
+def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
+    """How long a copier must make no attempt before it counts as quiet: task intervals of the slowest leader."""
     longest = 0
     for leader in sorted(set(leaders)):
         try:
@@ -78,7 +88,7 @@ def quiet_seconds(cluster: Cluster, leaders: Iterable[int]) -> float:
         except ClusterRefusedError:  # no right to describe brokers
             value = _DEFAULT_INTERVAL_MS
         longest = max(longest, int(value))
-    return 2 * longest / 1000 + _MARGIN_SECONDS
+    return intervals * longest / 1000 + _MARGIN_SECONDS
 
 
 def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> Mapping[TopicIdPartition, Progress]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
 from tiersnap.remote_storage.cluster.copier import (
-    STUCK_AFTER,
     Progress,
     Watched,
     attempts,
     blind_attempts,
     quiet_seconds,
+    suspected,
     watch,
 )
 from tiersnap.remote_storage.cluster.lineage import Lineage
@@ -93,33 +93,35 @@ def find_stuck(
     lineage: Lineage,
     candidates: Mapping[TopicIdPartition, int],
     resumed: Iterable[TopicIdPartition],
+    talk: Callable[[str], None],
 ) -> list[StuckPartition]:
     """Of `candidates`, whose values are leaders, those that are stuck or `resumed`.
 
-    Takes two task intervals where a copier may, or may not, be beginning what is finished.
+    Takes up to three task intervals where a copier may be stuck.
     """
     cache = reader.read_to_end()
     offsets = cluster.log_offsets((each.topic, each.partition) for each in candidates)
-    ends: dict[TopicIdPartition, int] = {}
-    for each, leader in candidates.items():
-        start, _ = offsets[each.topic, each.partition]
-        why_outside = partial(outside_lineage, end_offset_for=lineage.of(each, leader), log_start_offset=start)
-        ends[each] = first_offset_missing(cache.segments(each).values(), start, why_outside)
-    blind = {each: len(blind_attempts(cache, each)) for each in candidates}
-    still_failing = _still_failing(cluster, reader, candidates, ends, blind)
-    not_looked = still_failing.union(resumed)
+
+    def end_of(partition: TopicIdPartition) -> int:
+        start, _ = offsets[partition.topic, partition.partition]
+        answers = lineage.of(partition, candidates[partition])
+        why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
+        return first_offset_missing(cache.segments(partition).values(), start, why_outside)
+
+    suspects = [suspect for each in candidates if (suspect := suspected(cache, each, end_of(each))) is not None]
+    failing = _failing(cluster, reader, candidates, suspects, talk)
+    not_looked = {each for each, progress in failing.items() if progress is Progress.FAILING}.union(resumed)
     found = []
     for each, leader in candidates.items():
-        failed = len(attempts(cache, each, ends[each]))
-        if each in not_looked or failed >= STUCK_AFTER:
-            is_failing = each in still_failing or failed >= STUCK_AFTER
-            begun = cache.in_state(each, SegmentState.COPY_SEGMENT_STARTED) if is_failing else ()
+        if each in failing or each in not_looked:
+            end = end_of(each)
+            begun = cache.in_state(each, SegmentState.COPY_SEGMENT_STARTED) if each in failing else ()
             found.append(
                 StuckPartition(
                     each,
                     leader,
-                    ends[each],
-                    failed + blind[each],
+                    end,
+                    len(attempts(cache, each, end)) + len(blind_attempts(cache, each)),
                     each in not_looked,
                     frozenset(segment.start_offset for segment in begun),
                     frozenset(cache.segments(each)),
@@ -128,16 +130,18 @@ def find_stuck(
     return found
 
 
-def _still_failing(
+def _failing(
     cluster: Cluster,
     reader: MetadataReader,
     leaders: Mapping[TopicIdPartition, int],
-    ends: Mapping[TopicIdPartition, int],
-    blind: Mapping[TopicIdPartition, int],
-) -> set[TopicIdPartition]:
-    suspected = [each for each, count in blind.items() if count >= STUCK_AFTER]
-    if not suspected:
-        return set()
-    watched = [Watched(each, ends[each], frozenset(reader.cache.segments(each))) for each in suspected]
-    found = watch(reader, watched, quiet_seconds(cluster, [leaders[each] for each in suspected]))
-    return {each for each, progress in found.items() if progress is Progress.FAILING}
+    suspects: Sequence[Watched],
+    talk: Callable[[str], None],
+) -> dict[TopicIdPartition, Progress]:
+    """Those that are seen to fail, at what is in remote storage or at what comes next."""
+    if not suspects:
+        return {}
+    # Two attempts must begin, and one may have begun just now.
+    seconds = quiet_seconds(cluster, [leaders[each.partition] for each in suspects], intervals=3)
+    talk(f"waiting up to {seconds:.0f} s to see which copiers fail")
+    found = watch(reader, suspects, seconds)
+    return {each: how for each, how in found.items() if how in (Progress.FAILING, Progress.STUCK_AHEAD)}

@@ -100,7 +100,7 @@ class Unblock:
         }
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
         with self._metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
-            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed)
+            stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed, self.talk)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))

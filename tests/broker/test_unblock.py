@@ -21,12 +21,21 @@ from tests.broker.harness.scenarios import (
     TOPIC,
     UPGRADED_VERSION,
 )
-from tests.broker.harness.tiering import LocalTier
-from tests.broker.harness.topics import wait_for_leader
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import alter_topic, wait_for_leader
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
 from tiersnap.snapshot.formats.snapshot_file import decode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -97,6 +106,40 @@ def test_a_producer_that_is_known_in_remote_storage_alone_is_in_the_snapshots_th
     assert last_heard.min() < bases[4], "one producer wrote nothing to the segments that are left here"
     for base, data in copied.items():
         assert decode(data).tolist() == decode(brokers_own[ends[base]]).tolist(), base
+
+
+def test_uploads_that_timed_out_are_no_stuck_copier_where_another_may_be_under_way(
+    current_disks, copy_of, tmp_path, capsys
+):
+    """Brokers before 3.9 leave the record of an upload that failed; the next one may take longer than an interval."""
+    disks = copy_of(current_disks)
+    bases = segment_bases(disks.partition(TOPIC))
+    with Broker(disks, CURRENT_VERSION, tier=LocalTier(tmp_path / "tier")) as broker:
+        wait_for_leader(broker, TOPIC)
+        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
+        copied = len(bases) - 1
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == copied, "it is tiered", seconds=30)
+        cluster = Cluster(broker.bootstrap)
+        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
+        begun = [
+            RemoteLogSegmentMetadata(
+                id=RemoteLogSegmentId(TOPIC, topic_id, 0, new_segment_id()),
+                start_offset=bases[-1],
+                end_offset=bases[-1] + 9,
+                broker_id=1,
+                max_timestamp=1,
+                event_timestamp=1,
+                segment_leader_epochs=((0, bases[-1]),),
+                segment_size=1,
+                state=SegmentState.COPY_SEGMENT_STARTED,
+            )
+            for _ in range(3)
+        ]
+        at = TopicIdPartition(TOPIC, topic_id, 0)
+        assert MetadataTopic.of(cluster).publish((at, SegmentRecord(each)) for each in begun) == len(begun)
+
+        assert unblock(broker, capsys, "--apply") == (0, [])
+        assert states(broker, TOPIC) == {"COPY_SEGMENT_STARTED": copied + 3, "COPY_SEGMENT_FINISHED": copied}
 
 
 def test_killed_while_copying_is_off_the_next_run_puts_everything_back_and_finishes(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of
+from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of, suspected
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -163,6 +163,20 @@ def test_attempts_are_those_at_what_remote_storage_lacks():
     unaware = segment(100, 199)
     apply(cache, (unaware, STARTED))
     assert [each.id for each in blind_attempts(cache, PARTITION)] == [unaware.id]
+
+
+def test_uploads_that_timed_out_beside_one_that_is_under_way_are_no_stuck_copier():
+    under_way = segment(100, 199)
+    cache = cache_of((A, STARTED), (A, FINISHED), (segment(100, 199), STARTED))
+    assert suspected(cache, PARTITION, 100) is None
+    apply(cache, (segment(100, 199), STARTED), (under_way, STARTED))
+    watched = suspected(cache, PARTITION, 100)
+    assert watched is not None
+    assert progress_of(cache, watched) is None, "what was begun before may be under way"
+    apply(cache, (under_way, FINISHED), (segment(200, 299), STARTED))
+    assert progress_of(cache, watched) is None
+    apply(cache, (segment(200, 299), STARTED))
+    assert progress_of(cache, watched) is Progress.STUCK_AHEAD, "it is seen to begin again what it began"
 
 
 def test_a_copier_is_failing_moving_on_or_stuck_ahead():
