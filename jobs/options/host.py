@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostTier
-from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.paced_store import in_shares
-from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__

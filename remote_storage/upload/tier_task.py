@@ -16,7 +16,8 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
 from tiersnap.remote_storage.upload.source_file import SourceFile
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict

@@ -21,7 +21,8 @@ from tiersnap.remote_storage.presence.finished import finished_of
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject
 
 KEYS = ObjectKeys()

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.tier_host import ready_rows
-from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.tables import schemas

@@ -10,7 +10,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.unfinished import unfinished
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 
 pytestmark = pytest.mark.s3
 ANY_AGE = -1

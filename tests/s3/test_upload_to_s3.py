@@ -19,7 +19,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,

@@ -25,7 +25,8 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE

@@ -32,7 +32,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_
 from tiersnap.remote_storage.orphans.stored import list_stored
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import ExitCode
 
 pytestmark = pytest.mark.unit

@@ -20,7 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.gate.coverage import CopyFacts, coverage_of
 

@@ -31,7 +31,7 @@ from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
-from tiersnap.remote_storage.upload.tier_partition import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir

@@ -36,7 +36,8 @@ from tiersnap.remote_storage.presence import partition as presence_module
 from tiersnap.remote_storage.presence.partition import Presence, look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.tier_partition import Tierer, tier_partition
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.uploader import fetch_index
 from tiersnap.snapshot.errors import TransientError

@@ -1,0 +1,76 @@
+"""Segments whose copies are in remote storage already; those of attempts that were killed just before they could say
+that they had finished are finished here, and not copied again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.partition import Presence
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.remote_storage.upload.tier_rows import Row
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.gate.coverage import coverage_of
+
+_log = logging.getLogger(__name__)
+
+
+def is_covered(segment: PlannedSegment, presence: Presence) -> bool:
+    """Whether copies of the lineage hold all of a segment."""
+    bounds = (segment.base_offset, segment.next_base_offset)
+    # What nobody finished can be finished only by who has the same segment.
+    counts = (each for each in presence.copies if not each.is_unfinished or each.bounds == bounds)
+    facts = (copy.facts for copy in counts)
+    coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
+    return coverage.covers(segment.base_offset, segment.next_base_offset)
+
+
+def row_of_covered(job: TierJob, segment: PlannedSegment, presence: Presence) -> Row | None:
+    """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now.
+
+    None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
+    """
+    bounds = (segment.base_offset, segment.next_base_offset)
+    same = [copy for copy in presence.copies if copy.bounds == bounds]
+    claimed_segment = job.claimed_segment(segment)
+    if not same or claimed_segment not in presence.claimed:
+        return job.row(segment, segment_id=same[-1].segment_id if same else None)
+    try:
+        found = claims.read_claim_and_age(job.store, job.keys, claimed_segment)
+        holder = None if found is None else found[0].holder.segment_id
+        if found is None or holder not in {copy.segment_id for copy in same}:
+            return job.row(segment, segment_id=same[-1].segment_id)
+        if found[0].finished is None and not _finish(job, segment, *found):
+            return None
+    except TiersnapError as error:
+        return job.row(segment, error=error)
+    return job.row(segment, segment_id=holder, state=SegmentState.COPY_SEGMENT_FINISHED)
+
+
+def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:
+    """Finish the copy of an attempt that is over, if it has the snapshot that would go up now."""
+    if claims.may_take_over(held, job.new_attempt(), age, claims.STALE_AFTER_MS) is None:
+        return False
+    ready = segment.ready(job.store)
+    metadata = job.metadata(ready, held.holder)
+    stored = job.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
+    if stored != ready.producer_snapshot.data:
+        _log.info("copied again: %s has another snapshot than is right now", metadata.id)
+        return False
+    claims.finish(job.store, job.keys, held, claimed_snapshot(ready))
+    _log.info("finished the copy of an attempt that is over: %s", metadata.id)
+    return True
+
+
+def claimed_snapshot(ready: ReadySegment) -> ClaimedSnapshot:
+    """What the claim of a finished copy says of its snapshot."""
+    snapshot = ready.producer_snapshot
+    return ClaimedSnapshot(
+        crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.comparison or snapshot.verdict or "")
+    )

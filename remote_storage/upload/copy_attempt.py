@@ -1,0 +1,149 @@
+"""One attempt to copy a segment: claim, delete what earlier ones left, copy and prove, make visible, finish the claim.
+
+The order is that of claims.protocol. Whoever is killed anywhere leaves its id in the claim, and the next attempt
+deletes what it left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import Claim
+from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.other_layout import check_layout
+from tiersnap.remote_storage.presence.partition import Presence
+from tiersnap.remote_storage.upload.already_there import claimed_snapshot, is_covered, row_of_covered
+from tiersnap.remote_storage.upload.earlier_attempts import delete_earlier
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.tier_job import TierJob
+from tiersnap.remote_storage.upload.tier_rows import Row, started
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
+from tiersnap.snapshot.errors import TiersnapError
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another attempt has the claim; `seconds` is how long this one had copied, 0 where it never had the claim."""
+
+    error: TiersnapError
+    seconds: float
+
+
+def attempt(job: TierJob, segment: PlannedSegment, ready: ReadySegment) -> Generator[Row, None, Lost | None]:
+    """Claim and copy; returns how the claim was lost, None where the segment is settled."""
+    began = time.monotonic()
+    try:
+        claimed = _claim(job, segment)
+        if claimed is None:
+            yield row_of_covered(job, segment, job.look(segment.base_offset)) or job.row(segment)
+            return None
+    except ClaimedError as error:
+        return Lost(error, 0.0)
+    except TiersnapError as error:
+        yield job.row(segment, error=error)
+        return None
+    taken = yield from _copy(job, segment, ready, claimed)
+    return None if taken is None else Lost(taken, time.monotonic() - began)
+
+
+def check_not_expired(segment: PlannedSegment, presence: Presence) -> None:
+    """See that `tiersnap expire` has not deleted a segment, which nobody wants back.
+
+    Raises:
+        ExpiredError: it has.
+    """
+    if segment.next_base_offset <= presence.expired_to:
+        raise ExpiredError(
+            f"tiersnap expire deleted what lies below {presence.expired_to} in remote storage since it was planned",
+            hint="run the same command again: it sees what is there now",
+        )
+
+
+def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
+    """The segment claimed for a new attempt, None if another has finished it and its copy is there."""
+    new = job.new_attempt()
+    claimed = claims.claim(job.store, job.keys, job.claimed_segment(segment), new)
+    if claimed.finished is None:
+        return claimed
+    presence = job.look(segment.base_offset)
+    if is_covered(segment, presence):
+        return None
+    # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
+    check_not_expired(segment, presence)
+    is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
+    if not is_whole:
+        check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
+    return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)
+
+
+def _copy(
+    job: TierJob, segment: PlannedSegment, ready: ReadySegment, claimed: Claim
+) -> Generator[Row, None, TiersnapError | None]:
+    """Copy for the holder of `claimed`; returns how it lost the claim, None if it did not."""
+    metadata = job.metadata(ready, claimed.holder)
+    segment_id = metadata.id.segment_id
+    yield started(metadata, segment)
+    try:
+        delete_earlier(job, metadata, claimed)
+        copied = copy_segment(
+            job.store,
+            job.layout,
+            ready,
+            metadata,
+            timeout=job.tierer.timeout,
+            before_visible=lambda: _check_ours(job, claimed),
+        )
+    except TiersnapError as error:
+        left = bool(error.attrs.get("left_behind"))
+        if _is_lost(job, claimed, error):
+            yield from _undone(job, segment, segment_id, None, left=left)
+            return error
+        if not left:
+            with suppress(TiersnapError):
+                claims.release(job.store, job.keys, claimed)
+        yield from _undone(job, segment, segment_id, error, left=left)
+        return None
+    try:
+        claims.finish(job.store, job.keys, claimed, claimed_snapshot(ready))
+    except ObjectChangedError as error:
+        left = bool(delete_copy(job.store, job.layout, metadata))
+        yield from _undone(job, segment, segment_id, None, left=left)
+        return error
+    except TiersnapError as error:  # whether it is finished nobody knows; the copy is, and the next run looks
+        yield job.row(segment, segment_id=segment_id, error=error)
+        return None
+    done = job.row(segment, segment_id=segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+    yield {**done, "bytes": copied.bytes, "rebuilt_indexes": copied.rebuilt_indexes}
+    return None
+
+
+def _undone(
+    job: TierJob, segment: PlannedSegment, segment_id: str, error: TiersnapError | None, *, left: bool
+) -> Iterator[Row]:
+    """The states of an attempt whose objects were deleted; if something is `left`, the claim names it."""
+    steps = [SegmentState.DELETE_SEGMENT_STARTED] + ([] if left else [SegmentState.DELETE_SEGMENT_FINISHED])
+    for state in steps:
+        yield job.row(segment, segment_id=segment_id, state=state, error=error if state is steps[-1] else None)
+
+
+def _is_lost(job: TierJob, claimed: Claim, error: TiersnapError) -> bool:
+    """Whether `error` came of another attempt, which deletes what it finds of those whose claim it took."""
+    if isinstance(error, ClaimLostError):
+        return True
+    try:
+        return not claims.is_still_ours(job.store, job.keys, claimed)
+    except TiersnapError:
+        return False
+
+
+def _check_ours(job: TierJob, claimed: Claim) -> None:
+    if not claims.is_still_ours(job.store, job.keys, claimed):
+        raise ClaimLostError(
+            f"{claimed.segment}: another attempt took over the claim of {claimed.holder.segment_id}",
+            hint="run the same command again: it finds the other attempt's copy",
+        )

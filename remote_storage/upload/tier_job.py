@@ -1,0 +1,106 @@
+"""Who tiers what, and where to: what all steps of tiering one partition have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, this_process
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
+from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, Presence, look
+from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.tier_rows import Row, row_of
+from tiersnap.snapshot.errors import IncompleteBundleError, TiersnapError
+
+
+@dataclass(frozen=True, slots=True)
+class Tierer:
+    """Who tiers: the same for all attempts of one task, also of a repeated or speculative one.
+
+    Attributes:
+        run_id, warehouse, process: see claims.Attempt.
+        now: ms, the run's time; nothing here reads the host's clock.
+        broker_id: for the metadata.
+        timeout: seconds for one segment, None for no limit.
+        wait: seconds, at least, for another attempt's copy to appear before this one tries again or gives up.
+        copy_grace: ms, by the store's clock, for which an unfinished copy of somebody else counts as under way.
+        pause: waits so many seconds.
+    """
+
+    run_id: str
+    now: int
+    warehouse: str | None = None
+    process: Process = field(default_factory=this_process)
+    broker_id: int = -1
+    timeout: float | None = DEFAULT_UPLOAD_SECONDS
+    wait: float = 30.0
+    copy_grace: int = COPY_GRACE_MS
+    pause: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class TierJob:
+    """One partition to tier: its place in remote storage, and who tiers it."""
+
+    store: ObjectStore
+    layout: Layout
+    keys: ObjectKeys
+    partition: TopicIdPartition
+    tierer: Tierer
+
+    @property
+    def is_local(self) -> bool:
+        """Whether copies lie as LocalTieredStorage lays them."""
+        return isinstance(self.layout, LocalTieredStorageLayout)
+
+    def look(self, local_start: int) -> Presence:
+        """What is there of the partition now; `local_start` is the base offset of the first local segment."""
+        return look(self.store, self.keys, self.partition, local=self.is_local, local_start=local_start)
+
+    def new_attempt(self) -> Attempt:
+        """An attempt with a segment id of its own."""
+        return Attempt(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
+
+    def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
+        """What is claimed of a segment.
+
+        Raises:
+            IncompleteBundleError: it has no leader epoch.
+        """
+        epochs = epochs_in_range(segment.leader_epochs, segment.base_offset, segment.next_base_offset)
+        if not epochs:
+            raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch began below its end")
+        return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
+
+    def metadata(self, ready: ReadySegment, attempt: Attempt) -> RemoteLogSegmentMetadata:
+        """COPY_SEGMENT_STARTED of one attempt."""
+        partition = self.partition
+        segment_id = RemoteLogSegmentId(
+            partition.topic, partition.topic_id or "", partition.partition, attempt.segment_id
+        )
+        return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
+
+    def row(
+        self,
+        segment: PlannedSegment,
+        *,
+        segment_id: str | None = None,
+        state: SegmentState | None = None,
+        error: TiersnapError | None = None,
+    ) -> Row:
+        """A row of tier_rows.TIERED."""
+        now = self.tierer.now
+        return row_of(self.partition, segment, now=now, segment_id=segment_id, state=state, error=error)
