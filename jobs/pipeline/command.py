@@ -18,6 +18,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.jobs.tell.failures import tell_failures
+from tiersnap.jobs.tell.finished_copies import tell_finished_copies
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -167,6 +168,8 @@ def tell(
         )
     if not settings.apply:
         output.talk("nothing was written to remote storage: give --apply")
+    elif outcome.copies_finished:
+        tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
         output.talk("nothing to do: no object was written and no Delta version committed")
 

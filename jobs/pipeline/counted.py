@@ -106,10 +106,12 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
     finished, has_failed = F.col("state") == SegmentState.COPY_SEGMENT_FINISHED.name, F.col("error").isNotNull()
     counts = rows.agg(
         F.count_if(finished & (F.col("bytes") > 0)).alias("segments"),
+        F.count_if(finished & (F.col("bytes") == 0)).alias("finished"),
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
         *_failures(has_failed),
     ).collect()[0]
     outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes
+    outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
         outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]

@@ -19,6 +19,7 @@ class RunOutcome:
         ready_elsewhere: READY segments of collected sources, by the log directory where their bytes lie and from which
             alone they can be tiered.
         counts: of what the run did.
+        copies_finished: copies that other attempts had made, and that count since; nothing was sent for them.
         seconds: by stage.
         unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
@@ -30,6 +31,7 @@ class RunOutcome:
     segments: int = 0
     partitions_carried: int = 0
     counts: RunCounts = field(default_factory=RunCounts)
+    copies_finished: int = 0
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
     unknown_topics: tuple[str, ...] = ()

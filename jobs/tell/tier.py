@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.failures import tell_failures
+from tiersnap.jobs.tell.finished_copies import tell_finished_copies
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
@@ -35,6 +36,8 @@ def show(
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
         output.talk("nothing was written to remote storage: give --apply")
+    elif done.copies_finished:
+        tell_finished_copies(output, done.copies_finished)
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
         output.talk("no object was written" if done.errors else "nothing to do: no object was written")
 

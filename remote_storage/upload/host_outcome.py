@@ -44,8 +44,13 @@ class HostOutcome:
         return [row for each in self.partitions for row in each.tiered if row["state"] == "COPY_SEGMENT_FINISHED"]
 
     @property
+    def copies_finished(self) -> int:
+        """Copies that other attempts had made, and that count since: nothing was sent for them."""
+        return sum(not row["bytes"] for row in self.copied)
+
+    @property
     def counts(self) -> RunCounts:
-        """What was written by this run; an attempt of an earlier run that was finished without a byte is none."""
+        """What was written by this run; a copy that was finished without a byte is none."""
         sent = [row["bytes"] for row in self.copied if row["bytes"]]
         written = sum(each.snapshots_written for each in self.partitions)
         return RunCounts(snapshots_written=written, segments_tiered=len(sent), bytes_tiered=sum(sent))

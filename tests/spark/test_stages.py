@@ -24,7 +24,7 @@ from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.jobs.pipeline.command import exit_code
-from tiersnap.jobs.pipeline.counted import count_listed, count_unled
+from tiersnap.jobs.pipeline.counted import count_listed, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -315,6 +315,9 @@ def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(spark: SparkSes
         stages.listed.unpersist()
         assert (ran.errors, len(ran.ready), ran.commits > 0) == ([], ready, ready > 0)
         assert [(row["state"], row["is_ours"]) for row in found] == [("COPY_SEGMENT_STARTED", True)] * (ready > 0)
+        outcome = RunOutcome()
+        count_tiered(outcome, stages.table(runner.tables, "remote_log_segments"), before.next_run())
+        assert (outcome.copies_finished, outcome.counts.segments_tiered) == (ready // 2, ready // 2)
 
 
 def lose_a_snapshot_and_a_copy(runner: Runner) -> None:

@@ -1,0 +1,64 @@
+"""Copies that killed attempts left whole: what `tier` and `run` say once they have finished them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import Ran, tiersnap
+from tests.reference.log_builder import data_batch, write_partition
+from tests.reference.no_finish import NoFinish
+from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.pipeline.command import tell
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.claims import this_process
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.tier_host import HostTier
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.report import RunCounts
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
+GONE = replace(this_process(), start=this_process().start + "0")
+FINISHED = "1 copy is finished now that other attempts had made"
+
+
+def tier(source: Path, remote: Path) -> Ran:
+    return tiersnap("tier", source, "--remote", remote, "--now", "2026-11-21T13:00:00Z", "--apply")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path, more: int) -> None:
+    source, remote = tmp_path / "logs", tmp_path / "remote"
+    segments = {base: [data_batch(base, 10, 1, 0, base)] for base in range(0, 20 + 10 * more, 10)}
+    write_partition(source, "orders", 0, segments, high_watermark=20 + 10 * more, indexes=True)
+    store = NoFinish(DirectoryStore(remote), 1)
+    killed = HostTier(store, AivenLayout(), CarryOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
+    log_dir = open_log_dir(str(source))
+    list(killed.partitions(log_dir, str(source), log_dir.partitions()))
+
+    ran = tier(source, remote)
+
+    assert (ran.exit_code, json.loads(ran.out)["result"]["segments_tiered"]) == (0, more), ran.err
+    assert FINISHED in ran.err
+    assert "nothing to do" not in ran.err
+    again = tier(source, remote)
+    assert FINISHED not in again.err
+    assert "nothing to do: no object was written" in again.err
+
+
+@pytest.mark.parametrize(("finished", "said"), [(0, ""), (1, FINISHED), (2, "2 copies are finished now")])
+def test_a_run_on_spark_says_it_alike(capsys: pytest.CaptureFixture[str], finished: int, said: str) -> None:
+    outcome = RunOutcome(copies_finished=finished, counts=RunCounts(delta_commits=1))
+    tell(Output(Format.TABLE), "run", outcome, RunSettings(("logs",), "remote", "warehouse", apply=True))
+    told = capsys.readouterr().err
+    assert said in told
+    assert ("finished" in told) is bool(finished)
