@@ -124,9 +124,11 @@ def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate,
         return Fate.REMOVE, superseded if finished else TOPIC_DELETED
     published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
     if finished is None and copy.end_offset > published:
+        # What nobody finished publish passes by.
+        first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
         return (
             Fate.LEAVE,
-            f"not published yet, and the cluster's remote log ends at {published}: tiersnap publish",
+            f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish",
         )
     if others.hold(copy, finished):
         return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"

@@ -110,6 +110,17 @@ def test_what_may_still_be_published_is_left_and_named(store, layout, tmp_path):
     assert all("tiersnap publish" in each.reason for each in found)
 
 
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_a_copy_that_nobody_finished_is_left_and_tiered_before_it_is_published(store, layout, tmp_path, is_overtaken):
+    ids = [each.id.segment_id for each in tier(write_log(tmp_path / "logs"), store, layout=layout)[:1]]
+    for segment_id in [*ids, new_segment_id()][: 1 + is_overtaken]:
+        claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1"))
+    make_old(store)
+    ((action, reason),) = [(each.action, each.reason) for each in orphans(store, known()) if each.segment_id in ids]
+    assert action is Fate.LEAVE
+    assert reason.index("tiersnap tier --apply") < reason.index("tiersnap publish")
+
+
 def test_a_copy_of_a_newer_leader_epoch_is_not_covered_by_what_was_published_before_the_election(
     store, layout, tmp_path
 ):
