@@ -162,23 +162,26 @@ def read_claim_and_age(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSeg
 
 def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
     """Segments of a partition that have a claim, by base offset; listed, without a look into the claims."""
-    for found in list_beside_claims(store, keys, partition):
-        if isinstance(found, ClaimedSegment):
-            yield found
+    yield from list_beside_claims(store, keys, partition)[0]
 
 
 def list_beside_claims(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition
-) -> Iterator[ClaimedSegment | KeyKind]:
-    """What lies beside the claims of a partition: the claimed segments, by base offset, and kinds of others."""
+) -> tuple[dict[ClaimedSegment, int], frozenset[KeyKind]]:
+    """When each claim of a partition was last changed (ms, by the store's clock), by base offset; and what kinds of
+    other objects lie beside them.
+    """
+    claimed: dict[ClaimedSegment, int] = {}
+    kinds = set()
     for found in store.list(keys.partition_claims(partition)):
         parsed = keys.recognise(found.key)
         if parsed is None:
             continue
         if parsed.kind is not KeyKind.CLAIM:
-            yield parsed.kind
+            kinds.add(parsed.kind)
         elif parsed.offset is not None and parsed.leader_epoch is not None:
-            yield ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)
+            claimed[ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)] = found.modified
+    return claimed, frozenset(kinds)
 
 
 def list_claims(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[Claim]:

@@ -80,6 +80,10 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     local = isinstance(layout, LocalTieredStorageLayout)
     presence = look(store, keys, partition, local=local)
     gone = {left.segment_id for left in presence.superseded}
+    for copy in presence.uncounted:
+        _log.warning(
+            "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
+        )
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
         if copy.segment_id in gone or not _is_settled(store, keys, presence, copy, local=local):

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.presence.partition import FoundCopy, look
 from tiersnap.remote_storage.presence.starts import brokers_own, find_start, read_start
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
@@ -32,23 +32,10 @@ class Observe:
             local=isinstance(self.layout, LocalTieredStorageLayout),
             local_start=partition.segments[0].base_offset,
         )
-        rows: list[dict[str, Any]] = [
-            {
-                "segment_id": copy.segment_id,
-                "start_offset": copy.start_offset,
-                "end_offset": copy.end_offset - 1,
-                "segment_size_bytes": copy.size,
-                "max_timestamp": copy.max_timestamp,
-                "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
-                # Of ours that nobody finished: it is not done, and no copier is at it; who tiers it finishes it.
-                "state": (
-                    SegmentState.COPY_SEGMENT_STARTED if copy.is_unfinished else SegmentState.COPY_SEGMENT_FINISHED
-                ).name,
-                "event_timestamp": copy.written_at,
-                "is_ours": copy.is_unfinished,
-            }
-            for copy in found.copies
-        ]
+        # Of ours that nobody finished, or that another attempt has the claim of: it is not done, and no copier is at
+        # it; who tiers it finishes it or makes it again.
+        rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.copies]
+        rows += [_row(copy, is_done=False) for copy in found.uncounted]
         in_flight = found.in_flight()
         rows += [
             {
@@ -78,6 +65,22 @@ class Observe:
     def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
         """See RemoteLook."""
         return read_start(self.store, self.layout, _name(partition), start)
+
+
+def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
+    """A row of listed.COPY."""
+    state = SegmentState.COPY_SEGMENT_FINISHED if is_done else SegmentState.COPY_SEGMENT_STARTED
+    return {
+        "segment_id": copy.segment_id,
+        "start_offset": copy.start_offset,
+        "end_offset": copy.end_offset - 1,
+        "segment_size_bytes": copy.size,
+        "max_timestamp": copy.max_timestamp,
+        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
+        "state": state.name,
+        "event_timestamp": copy.written_at,
+        "is_ours": not is_done,
+    }
 
 
 def _name(partition: Partition) -> TopicIdPartition:

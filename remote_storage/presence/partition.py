@@ -2,8 +2,9 @@
 
 Facts alone: which copies count for a log, and what that means for its segments, says snapshot.gate.coverage. At most
 two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
-wholly below the log that is asked for. The claim of the newest copy is read: who tiers finishes each before the next,
-so no other can have been left unfinished by an attempt that was killed.
+wholly below the log that is asked for. Of the claims that of the newest copy is read, since who tiers finishes each
+before the next; and those that were last changed at another time than right behind their copy: somebody else may have
+been at them, or nobody has finished them, and another replica's host went on behind.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from tiersnap.snapshot.gate.coverage import CopyFacts
 REQUESTS_AT_ONCE = 8
 COPY_GRACE_MS = 900_000
 """A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
+_FINISHED_WITHIN_MS = 10_000
+"""Who has made a copy visible finishes its claim with the next request."""
 _ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
 _OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
 
@@ -43,8 +46,8 @@ class FoundCopy:
         max_timestamp: ms, as its manifest tells; -1 where it has none.
         written_at: ms, by the store's clock.
         keys: of its objects, what makes it visible first.
-        claim: of ours that names the attempt; looked for only where several copies begin at one offset, and of the
-            newest copies up to one that is finished.
+        claim: of ours that names the attempt; looked for only where several copies begin at one offset, where it was
+            not changed right behind the copy, and of the newest copies up to one that is finished.
     """
 
     segment_id: str
@@ -107,6 +110,7 @@ class Presence:
         problems: of claims that could not be read: their segments are nobody's until somebody looks.
         looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
         expired_to: exclusive; copies below it `tiersnap expire` has deleted, or begun to delete; 0 where it never did.
+        uncounted: whole copies of ours among the leftovers: another attempt has their claim, and no copy.
     """
 
     partition: TopicIdPartition
@@ -116,6 +120,7 @@ class Presence:
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
     looked_at: int = 0
     expired_to: int = 0
+    uncounted: tuple[FoundCopy, ...] = ()
 
     @property
     def superseded(self) -> tuple[FoundCopy | Leftover, ...]:
@@ -151,7 +156,7 @@ def look(
     """
     listed = store.list(keys.partition_segments(partition, local=local))
     grouped = group(keys, listed, local=local).get(partition, ())
-    beside = frozenset(list_beside_claims(store, keys, partition))
+    changed, beside = list_beside_claims(store, keys, partition)
     record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
     going = {each.segment_id for each in record.deleting}
     attempts = [attempt for attempt in grouped if attempt.segment_id not in going]
@@ -160,7 +165,7 @@ def look(
     # What lacks an object needs no request.
     lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
     unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
-    claimed = frozenset(each for each in beside if isinstance(each, ClaimedSegment))
+    claimed = frozenset(changed)
     starts = Counter(copy.start_offset for copy in found)
     several = {offset for offset, count in starts.items() if count > 1}
     doubtful = several | {each.start_offset for each in unusable}
@@ -168,7 +173,13 @@ def look(
     for segment in claimed:
         if segment.base_offset in doubtful:
             claims.read(segment)
-    claims.read_unfinished(sorted(claimed & {_segment_of(partition, each) for each in found}, key=_age, reverse=True))
+    segments = {_segment_of(partition, each): by_id[each.segment_id].modified for each in found}
+    claims.read_unfinished(sorted(claimed & segments.keys(), key=_age, reverse=True))
+    claims.read_all(
+        segment
+        for segment in claimed & segments.keys()
+        if not 0 <= changed[segment] - segments[segment] <= _FINISHED_WITHIN_MS
+    )
     copies = [_found_copy(each, by_id[each.segment_id], claims.named) for each in found]
     whole = {copy.segment_id for copy in copies}
     absent = {over for each in copies if (over := _finished_without(each)) and over not in whole}
@@ -180,6 +191,7 @@ def look(
         for each in copies
         if each.segment_id in alone
     ]
+    uncounted = [each for each in copies if each.segment_id in alone]
     copies = [each for each in copies if each.segment_id not in alone]
     leftovers = [_leftover(each, by_id[each.segment_id], claims.named) for each in unusable]
     return Presence(
@@ -190,6 +202,7 @@ def look(
         claimed,
         store.now() if any(each.is_somebodys for each in leftovers) else 0,
         record.log_start_offset,
+        tuple(uncounted),
     )
 
 
@@ -234,6 +247,11 @@ class _Claims:
             if claim is not None:
                 self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
         return self.found[segment]
+
+    def read_all(self, segments: Iterable[ClaimedSegment]) -> None:
+        """Read these claims, several at once."""
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            list(pool.map(self.read, segments))
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
         """Read claims up to one that is finished."""

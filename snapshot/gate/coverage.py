@@ -40,12 +40,18 @@ class RemoteCoverage:
         highest: exclusive; the broker's highest remote offset + 1, 0 without one. It copies nothing below.
         in_flight: base offsets of segments that somebody is copying now.
         expired_to: exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did.
+        unfinished: [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
     """
 
     covered: tuple[Interval, ...] = ()
     highest: int = 0
     in_flight: frozenset[int] = frozenset()
     expired_to: int = 0
+    unfinished: tuple[Interval, ...] = ()
+
+    def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
+        """Whether something of [start, exclusive end) is."""
+        return any(start < end_offset and start_offset < end for start, end in self.unfinished)
 
     def covers(self, start_offset: int, end_offset: int) -> bool:
         """Whether every offset of [start, exclusive end) is covered; so it is where there is none."""
@@ -64,18 +70,19 @@ def coverage_of(
     *,
     in_flight: Iterable[int] = (),
     expired_to: int = 0,
+    unfinished: Iterable[Interval] = (),
 ) -> RemoteCoverage:
     """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
-        in_flight, expired_to: see RemoteCoverage.
+        in_flight, expired_to, unfinished: see RemoteCoverage.
     """
     complete = [copy for copy in copies if copy.is_complete]
     agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
     highest = _highest(complete, lineage, log_end_offset)
-    return RemoteCoverage(tuple(joined(agreed)), highest, frozenset(in_flight), expired_to)
+    return RemoteCoverage(tuple(joined(agreed)), highest, frozenset(in_flight), expired_to, tuple(unfinished))
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

@@ -122,7 +122,7 @@ def judge(
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
         readiness = Readiness(segment.base_offset, verdict, reason)
-        if blocked_by is None and verdict not in _LETS_PASS:
+        if blocked_by is None and verdict not in _LETS_PASS and not _is_to_finish(segment, coverage):
             blocked_by = readiness
         yield readiness
 
@@ -131,7 +131,7 @@ def _in_remote(
     partition: PartitionFacts, segment: SegmentFacts, coverage: RemoteCoverage
 ) -> tuple[Verdict, str] | None:
     base, end = segment.base_offset, segment.next_base_offset
-    is_below = end is not None and end <= coverage.highest
+    is_below = _is_below(segment, coverage)
     # Records below the log start offset are deleted, and so may their remote copies be.
     if is_below and coverage.covers(max(base, partition.log_start_offset), end or 0):
         return Verdict.ALREADY_TIERED, "in remote storage"
@@ -141,12 +141,22 @@ def _in_remote(
         return Verdict.EXPIRED, (
             f"tiersnap expire deleted it from remote storage, where the log begins at {coverage.expired_to} now"
         )
-    if is_below:
+    if is_below and not _is_to_finish(segment, coverage):
         return Verdict.GAP_IN_REMOTE, (
             f"remote storage reaches up to {coverage.highest}, and its copies of this log do not hold all of it: "
             "a broker passes it by; remote retention deleted it, or it was lost"
         )
     return None
+
+
+def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
+    return segment.next_base_offset is not None and segment.next_base_offset <= coverage.highest
+
+
+def _is_to_finish(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
+    """Whether it would be a gap but for a copy of ours, which counts once it is tiered again."""
+    end = segment.next_base_offset or 0
+    return _is_below(segment, coverage) and coverage.is_unfinished(segment.base_offset, end)
 
 
 def _local(

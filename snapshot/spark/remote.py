@@ -52,6 +52,8 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     states = known.select(*ATTEMPT_KEY, F.col("state").alias("_known"))
     is_new = F.col("_known").isNull() | (F.col("_known") == DELETE_FINISHED)
     is_new |= (F.col("_known") == COPY_STARTED) & (F.col("state") == COPY_FINISHED)
+    # It counted while nobody knew that another attempt has its claim.
+    is_new |= (F.col("_known") == COPY_FINISHED) & (F.col("state") == COPY_STARTED) & F.col("is_ours")
     came = found.join(states, on=list(ATTEMPT_KEY), how="left").where(is_new)
     looked_at = listed.where("topic_id is not null and remote_error is null and size(segments) > 0").select(
         *TOPIC_PARTITION, F.col("segments")[0]["base_offset"].alias("_local_start")

@@ -154,7 +154,12 @@ def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) ->
         copies: rows of `remote_log_segments`.
     """
     found = list(copies)
-    in_flight = [row["start_offset"] for row in found if row["state"] == COPY_STARTED and not row["is_ours"]]
-    lineage = to_leader_epochs(carried["leader_epochs"])
-    log_end, expired_to = carried["log_end_offset"], carried["expired_to"] or 0
-    return coverage_of(finished_copies(found), lineage, log_end, in_flight=in_flight, expired_to=expired_to)
+    begun = [row for row in found if row["state"] == COPY_STARTED]
+    return coverage_of(
+        finished_copies(found),
+        to_leader_epochs(carried["leader_epochs"]),
+        carried["log_end_offset"],
+        in_flight=[row["start_offset"] for row in begun if not row["is_ours"]],
+        expired_to=carried["expired_to"] or 0,
+        unfinished=[(row["start_offset"], row["end_offset"] + 1) for row in begun if row["is_ours"]],
+    )

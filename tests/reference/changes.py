@@ -272,7 +272,8 @@ def differences(listed: Iterable[Row], remote_log_segments: list[Row], *, run: i
         for copy in partition["copies"]:
             before = known.get((*place, copy["segment_id"]))
             is_new = before is None or before["state"] == STATES[3] or (before["state"], copy["state"]) == STATES[:2]
-            if is_new:
+            is_none_any_more = before is not None and (copy["state"], before["state"]) == STATES[:2] and copy["is_ours"]
+            if is_new or is_none_any_more:
                 rows.append({**of_it, **copy, **nothing, "bytes": 0, "run": run})
         if partition["remote_error"] is None and partition["segments"]:
             local_start = partition["segments"][0]["base_offset"]

@@ -299,12 +299,17 @@ def test_copies_are_those_of_the_topic_also_where_another_one_was_given_its_id(
     stages.check_verdicts(runner.runs)
 
 
-def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("was_counted", [False, True])
+def test_a_copy_that_nobody_finished_is_ready_and_finished_alike(
+    spark: SparkSession, tmp_path: Path, was_counted: bool
+) -> None:
     batches = {base: [data_batch(base, 10, base, 0, 0)] for base in (0, 10, 20)}
     write_partition(tmp_path / "logs", "orders", 0, batches, high_watermark=30, indexes=True)
     runner = Runner(tmp_path, tmp_path / "logs")
     runner(store=NoFinish(runner.store, 1))  # type: ignore[arg-type]
-    runner.tables.remote_log_segments.clear()  # as of a run that was killed before its commit
+    rows = runner.tables.remote_log_segments
+    finished = [{**row, "state": "COPY_SEGMENT_FINISHED"} for row in rows if row["state"] == "COPY_SEGMENT_STARTED"]
+    rows[:] = finished if was_counted else []  # as of a run that was killed before its commit
     for ready in (2, 0):
         before = copy.deepcopy(runner.tables)
         ran = runner()

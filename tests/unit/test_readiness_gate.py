@@ -153,6 +153,9 @@ SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
         (RemoteCoverage(((10, 30),), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
         (RemoteCoverage(((0, 5), (10, 30)), 30), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
         (RemoteCoverage(((0, 5), (8, 12)), 12), "GAP_IN_REMOTE READY READY READY"),
+        # Unless a copy of ours lies there that counts once it is tiered again.
+        (RemoteCoverage(((10, 30),), 30, unfinished=((5, 15),)), "READY ALREADY_TIERED ALREADY_TIERED READY"),
+        (RemoteCoverage(((10, 30),), 30, unfinished=((10, 20),)), "GAP_IN_REMOTE ALREADY_TIERED ALREADY_TIERED READY"),
         # Covered, but above the highest offset of the newest epoch that is there: the broker copies it again.
         (RemoteCoverage(((0, 40),), 0), "READY READY READY READY"),
         (RemoteCoverage(expired_to=20), "EXPIRED EXPIRED READY READY"),
@@ -163,6 +166,13 @@ SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
 )
 def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str) -> None:
     assert " ".join(verdicts(PARTITION, *SEGMENTS, coverage=coverage)) == expected
+
+
+def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:
+    damaged = [replace(SEGMENTS[0], damage="BAD_CRC"), *SEGMENTS[1:]]
+    coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
+    expected = [Verdict.CORRUPT_SEGMENT, Verdict.ALREADY_TIERED, Verdict.ALREADY_TIERED, Verdict.READY]
+    assert verdicts(PARTITION, *damaged, coverage=coverage) == expected
 
 
 def test_records_below_the_log_start_need_no_copy() -> None:
