@@ -12,7 +12,7 @@ from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.tell.doctor import show
 from tiersnap.remote_storage.probe.store import exit_code_of, probe_store
-from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.host import Host
@@ -37,7 +37,7 @@ def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3
     """
     if not log_dirs and remote is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
-    answers = [] if remote is None else list(probe_store(open_store(remote, s3)))
+    answers = [] if remote is None else list(probe_store(open_existing_store(remote, s3)))
     host = _look(output, log_dirs) if log_dirs else Host(())
     show(output, host, answers)
     return host.exit_code or exit_code_of(answers)

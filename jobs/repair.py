@@ -45,7 +45,7 @@ def repair(
     opened, selection = open_log_dirs(log_dirs), asked.selection
     if asked.out is not None and (name := twice(opened, selection)):
         raise UsageError(f"{name} is in two of the log directories: --out has one place for it", hint="repair each")
-    if asked.apply and (name := twice(opened, Selection())):
+    if asked.out is None and (name := twice(opened, Selection())):
         raise UsageError(
             f"{name} is in two of the log directories: no broker starts with both",
             hint="delete the one that is behind; tiersnap doctor LOGDIR... names them",

@@ -88,7 +88,7 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
             else knows may be theirs.
 
     Raises:
-        UsageError: no such file, not YAML, or a key that no command knows; it names the key.
+        UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
     """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -111,15 +111,31 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
             _require(str(key), all_options | set(commands), path, said_once)
         for name, options in known.items():
             if key in options:
-                defaults[name][str(options[key].name)] = value
+                defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))
     for name in commands.keys() & found.keys():
         section = found[name]
         if not isinstance(section, dict):
             raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
         for key, value in section.items():
             _require(str(key), set(known[name]), path, _said_once(commands[name]), section=name)
-            defaults[name][str(known[name][key].name)] = value
+            defaults[name][str(known[name][key].name)] = _value(value, known[name][key], path, str(key), section=name)
     return _nested(defaults)
+
+
+def _value(value: object, option: click.Option, path: Path, key: str, *, section: str = "") -> object:
+    """A value as it is typed on a command line, so that its option says the same of it; YAML has made numbers of some.
+
+    Raises:
+        UsageError: there is none, or a truth value for what is no flag.
+    """
+    where = f" of {section}" if section else ""
+    if value is None:
+        raise UsageError(f"{path}: {key}{where} has no value", hint="give it one, or leave the line out")
+    if isinstance(value, list):
+        return [_value(each, option, path, key, section=section) for each in value]
+    if isinstance(value, bool) and not option.is_flag:
+        raise UsageError(f"{path}: {key}{where} is no flag", hint="a value that reads yes, no, on, off wants quotes")
+    return value if isinstance(value, (bool, dict)) else str(value)
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:

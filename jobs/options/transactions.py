@@ -12,6 +12,7 @@ import click
 
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.common import Decorator, Time
+from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.places import each_once
@@ -33,7 +34,7 @@ as_of_option: Decorator = click.option(
     default="now",
     help="Count times up to this one: for disks that were copied long ago.  [default: the clock]",
 )
-partition_option: Decorator = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+partition_option: Decorator = once("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
 class Question(StrEnum):

@@ -87,7 +87,7 @@ def _row(each: Examined) -> dict[str, object]:
 
 
 def _broker(host: Host) -> Iterator[str]:
-    known = {(each.meta.node_id, each.meta.cluster_id, each.meta.is_kraft) for each in host.log_dirs if each.meta}
+    known = host.brokers
     for node, cluster, is_kraft in sorted(known, key=str):
         yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
     if not known:

@@ -137,8 +137,21 @@ class Host:
         meta = next((each.meta for each in self.log_dirs if each.meta), None)
         return at_least(meta, has_topic_ids=any(each.listed.has_topic_ids for each in self.log_dirs))
 
+    @property
+    def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:
+        """Directories by the broker that they are of: node id, cluster id, whether it is in KRaft mode."""
+        found: dict[tuple[int | None, str, bool], list[str]] = {}
+        for each in self.log_dirs:
+            if each.meta is not None:
+                found.setdefault((each.meta.node_id, each.meta.cluster_id, each.meta.is_kraft), []).append(each.uri)
+        return found
+
     def next_steps(self) -> Iterator[str]:
-        """What to do, line by line."""
+        """What to do, line by line; each broker by itself where the directories are of several."""
+        if len(self.brokers) > 1:
+            for uris in self.brokers.values():
+                yield f"tiersnap doctor {shlex.join(uris)}"
+            return
         is_running = any(each.holder is not None for each in self.log_dirs)
         if self.lost_below_log_start:
             yield (

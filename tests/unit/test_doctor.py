@@ -137,6 +137,9 @@ def test_disks_of_two_brokers_are_noticed(log_dir: Path, tmp_path: Path) -> None
     ran = tiersnap("doctor", log_dir, other, output="table")
     assert "MORE THAN ONE BROKER" in ran.out
     assert "node 8 of cluster 8ocGbyB_RSCBc6V9xA_tOw (ZooKeeper)" in ran.out
+    for disk in (log_dir, other):
+        assert f"tiersnap doctor {disk}\n" in ran.out, "each by itself"
+    assert "--apply" not in ran.out
 
 
 @pytest.mark.parametrize("name", ["tiersnap-restore.0123456789abcdef.0123456789abcdef", "lost+found"])
@@ -156,7 +159,8 @@ def test_a_partition_on_two_disks_is_named_and_not_repaired(log_dir: Path, tmp_p
     ran = tiersnap("doctor", log_dir, other, output="table")
     assert ran.exit_code == 5
     assert "no broker starts with both" in ran.out
-    assert_said(tiersnap("repair", log_dir, other, "--apply"), 2, f"{folder.name} is in two of the log directories")
+    for more in ((), ("--apply",)):
+        assert_said(tiersnap("repair", log_dir, other, *more), 2, f"{folder.name} is in two of the log directories")
 
 
 def test_damage_is_said_and_ends_with_5(log_dir: Path) -> None:

@@ -76,6 +76,9 @@ def test_clocks_are_compared(there, verdict):
 
 def test_a_directory_is_asked_and_left_as_it_was(tmp_path: Path):
     remote = tmp_path / "remote"
+    assert_said(tiersnap("doctor", "--remote", remote), 2, "no such directory")
+    assert not remote.exists(), "a mistyped path"
+    remote.mkdir()
     ran = tiersnap("doctor", "--remote", remote)
     assert_said(ran, 0)
     answered = json.loads(ran.out)["result"]["remote"]

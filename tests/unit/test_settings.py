@@ -58,6 +58,10 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("repair:\n  replace: true\n", "--replace is said on the command line, each time"),
         ("expire:\n  topic: .*\n", "--topic is said on the command line, each time"),
         ("unmanaged: true\n", "--unmanaged is said on the command line, each time"),
+        ("partition: churn-0\n", "--partition is said on the command line, each time"),
+        ("topic:\n", "topic has no value"),
+        ("repair:\n  topic:\n", "topic of repair has no value"),
+        ("topic: yes\n", "topic is no flag"),
         ("- a\n", "expected `setting: value`"),
         ("a: [\n", "not YAML"),
         ("repair: 7\n", "repair: expected `setting: value`"),
@@ -90,6 +94,44 @@ def test_a_value_that_cannot_be_parsed_names_the_option(tmp_path: Path, capsys: 
     path.write_text("expiration: soon\n")
     assert tiersnap(["--config", str(path), "repair", "tests/data/ledger-2.7.2/logs"]) == 2
     assert "--expiration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["1", "-5", "0x10", "12:30:00", "1.5"])
+def test_a_number_that_yaml_reads_is_no_duration_without_a_unit(number: str, tmp_path: Path, capsys: Capture) -> None:
+    """Nor is it one in the environment; a second is no place to forget a producer at."""
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text(f"producer-expiration: {number}\n")
+    assert tiersnap(["--config", str(path), "scan", "tests/data/ledger-2.7.2/logs"]) == 2
+    assert "'--producer-expiration'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["remote:", "from:", "warehouse:", "layout:", "checksums:"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tier", "tests/data/ledger-2.7.2/logs"),
+        ("fetch", "--topic", "ledger", "--partition", "0", "--offset", "1"),
+        ("restore", "--topic", "ledger", "--to", "restored"),
+        ("report",),
+        ("runs", "list"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_line_without_a_value_is_named_by_every_command(
+    line: str, command: tuple[str, ...], tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text(f"{line}\n")
+    assert tiersnap(["--config", str(path), *command]) == 2
+    assert f"{line.removesuffix(':')} has no value" in capsys.readouterr().err
+
+
+def test_numbers_and_flags_of_a_file_are_taken_as_they_are_typed(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text("repair:\n  check-crc: no\n  topic: 2024\n")
+    found = settings(capsys, "--config", str(path))
+    assert found["repair", "check-crc"] == ("False", "file")
+    assert found["repair", "topic"] == ("2024", "file")
 
 
 def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
