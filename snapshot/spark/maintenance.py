@@ -12,14 +12,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.spark.remote import order
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.units import format_duration
 
 _log = logging.getLogger(__name__)
 
+_LEAST_HOURS = 168
+_DELTA_CHECKS = "spark.databricks.delta.retentionDurationCheck.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
@@ -88,9 +92,19 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
 
     Args:
-        vacuum_after_hours: files of older versions go after that long; Delta refuses less than 168 without a setting
-            of its own, because a reader or a writer may still be at them.
+        vacuum_after_hours: files of older versions go after that long; less than 168 needs a setting of Delta's own,
+            because a reader or a writer may still be at them.
+
+    Raises:
+        UsageError: it is less without that setting; nothing was done.
     """
+    is_checked = warehouse.spark.conf.get(_DELTA_CHECKS, "true") != "false"
+    if vacuum_after_hours < _LEAST_HOURS and is_checked:
+        raise UsageError(
+            f"--vacuum-after {format_duration(round(vacuum_after_hours * 3_600_000))}: readers and writers of a table "
+            "may be at its older versions for 7d",
+            hint=f"if nobody else is: --spark-conf {_DELTA_CHECKS}=false",
+        )
     if not warehouse.exists("partitions"):
         return
     partitions = warehouse.read("partitions")

@@ -16,6 +16,7 @@ from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner
 from tests.reference.schemas import assert_follows_schema
 from tiersnap.remote_storage.errors import LeaseLostError
+from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.spark.maintenance import maintain, superseded_segments
 from tiersnap.snapshot.spark.remote import current
 from tiersnap.snapshot.spark.schemas import of_arrow
@@ -100,6 +101,23 @@ def test_files_that_a_killed_commit_left_go_once_nobody_can_be_at_them(spark: Sp
     list(maintain(warehouse, apply=True))
     assert set(folder.glob("*.parquet")) == committed | young
     assert sorted(repr(row) for row in warehouse.read("partitions").collect()) == before
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_a_time_in_which_readers_may_be_at_files_is_refused_before_anything_is_done(
+    spark: SparkSession, tmp_path: Path, apply: bool
+) -> None:
+    log = LivingLog(tmp_path / "logs", 3)
+    runner = Runner(tmp_path, log.log_dir)
+    runner(apply=False)
+    runner(apply=False)
+    warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
+    warehouse.append("partitions", frame(spark, runner.tables.partitions, "partitions"), run_id="run")
+    before = sorted((tmp_path / "warehouse").rglob("*"))
+    with pytest.raises(UsageError, match="--vacuum-after 1d") as caught:
+        list(maintain(warehouse, apply=apply, vacuum_after_hours=24))
+    assert "retentionDurationCheck" in caught.value.hint
+    assert sorted((tmp_path / "warehouse").rglob("*")) == before
 
 
 def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, tmp_path: Path) -> None:
