@@ -61,4 +61,7 @@ TARGETS = (
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
+    Target("remote_storage/presence/whole.py", ("test_whole_copies.py",)),
+    Target("remote_storage/presence/other_layout.py", ("test_whole_copies.py",)),
+    Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

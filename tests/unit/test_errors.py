@@ -1,0 +1,90 @@
+"""Errors as tables and tasks keep them: what was recorded of one gives one of the same kind again."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tiersnap.remote_storage.errors import ClaimedError, CorruptSegmentError, OtherLayoutError
+from tiersnap.snapshot.errors import (
+    RECORDED,
+    CorruptDataError,
+    GateError,
+    NewerFormatError,
+    TiersnapError,
+    TransientError,
+    UnfinishedError,
+    UsageError,
+    failure,
+    names_of_damage,
+    names_of_refusals,
+    recorded,
+)
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ClaimedError("held", hint="later"), TransientError),
+        (TransientError("no answer", hint="again"), TransientError),
+        (CorruptSegmentError("torn", hint="look"), CorruptDataError),
+        (CorruptDataError("damaged", hint="look"), CorruptDataError),
+        (OtherLayoutError("refused", hint="the other"), GateError),
+        (GateError("refused", hint="the other"), GateError),
+        (UsageError("no such place", hint="name another"), UnfinishedError),
+        (NewerFormatError("of a newer tiersnap", hint="update"), UnfinishedError),
+    ],
+)
+def test_what_was_recorded_of_an_error_gives_one_of_its_kind_with_the_same_words(
+    error: TiersnapError, kind: type[TiersnapError]
+) -> None:
+    kept = recorded(error)
+    assert kept == {"is_transient": kind is TransientError, "error_type": type(error).__name__, "hint": error.hint}
+    again = failure(error.message, **kept)
+    assert (type(again), again.message, again.hint) == (kind, error.message, error.hint)
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "hint"),
+    [
+        ({"is_transient": True}, TransientError, "run the same command again"),
+        ({"is_transient": False, "error_type": "CorruptSnapshotError"}, CorruptDataError, "exit code 5"),
+        ({"is_transient": False, "error_type": "GateError"}, GateError, "exit code 4"),
+        ({"is_transient": False, "error_type": "KeyError"}, UnfinishedError, "exit code 6"),
+        ({"is_transient": False}, UnfinishedError, "exit code 6"),
+    ],
+)
+def test_an_error_without_a_hint_is_given_where_to_read_on(
+    told: dict[str, object], kind: type[TiersnapError], hint: str
+) -> None:
+    error = failure("it failed", **told)  # type: ignore[arg-type]
+    assert type(error) is kind
+    assert hint in error.hint
+
+
+def test_of_no_error_nothing_is_recorded_and_it_does_not_pass_by_itself() -> None:
+    assert recorded(None) == {"is_transient": False, "error_type": None, "hint": None}
+    assert tuple(recorded(None)) == RECORDED == tuple(recorded(TiersnapError("wrong")))
+
+
+def test_names_of_a_kind_are_those_that_end_with_its_exit_code_however_far_below() -> None:
+    damage, refusals = names_of_damage(), names_of_refusals()
+    assert {"CorruptDataError", "CorruptSnapshotError", "CorruptSegmentError", "LostCopyError"} <= damage
+    assert "NewerFormatError" not in damage
+    assert {"GateError", "MissingProducerSnapshotError", "OtherLayoutError", "SegmentHoleError"} <= refusals
+    assert damage.isdisjoint(refusals)
+
+
+def test_an_error_comes_through_a_process_pool_with_all_that_it_says() -> None:
+    error = ClaimedError("held", hint="later", key="claims/1", age=3)
+    again = pickle.loads(pickle.dumps(error))
+    assert again.as_dict() == error.as_dict()
+    assert again.as_dict() == {
+        "type": "ClaimedError",
+        "message": "held",
+        "hint": "later",
+        "attrs": {"key": "claims/1", "age": 3},
+    }

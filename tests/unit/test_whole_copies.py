@@ -1,0 +1,97 @@
+"""Which copies are whole, in the layout that is asked for and in the other one, whatever claims say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference.flaky_store import FlakyStore
+from tests.reference.planned import PARTITION, write_log
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.claims import Attempt, Claim, ClaimedSegment, claim, finish
+from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
+from tiersnap.remote_storage.presence.other_layout import check_layout, whole_in_other_layout
+from tiersnap.remote_storage.presence.whole import whole_of
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import ExitCode
+
+pytestmark = pytest.mark.unit
+
+KEYS = ObjectKeys()
+OTHER_PARTITION = TopicIdPartition(PARTITION.topic, PARTITION.topic_id, 1)
+LOCAL = "local-tiered-storage"
+
+
+@pytest.fixture(params=sorted(LAYOUTS))
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def tiered(store: DirectoryStore, tmp_path: Path, name: str) -> list[str]:
+    """Segment ids of the three copies of a partition."""
+    copies = tier(write_log(tmp_path / "logs"), store, layout=open_layout(name))
+    return [each.id.segment_id for each in copies]
+
+
+def test_of_the_copies_that_are_asked_for_those_are_whole_whose_objects_are_all_there(store, name, tiered):
+    damaged, *rest = tiered
+    whole = whole_of(store, KEYS, PARTITION, tiered, local=name == LOCAL)
+    store.delete([next(info.key for info in store.list() if damaged in info.key)])
+    asked = [damaged, rest[0], new_segment_id()]
+    left = whole_of(store, KEYS, PARTITION, asked, local=name == LOCAL)
+    assert (whole, left) == (frozenset(tiered), {rest[0]})
+    assert whole_of(store, KEYS, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
+
+
+def test_only_those_that_are_asked_for_are_looked_into(store, name, tiered):
+    watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
+    assert whole_of(watched, KEYS, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
+    one = len(watched.calls)
+    watched.calls.clear()
+    assert len(whole_of(watched, KEYS, PARTITION, tiered, local=name == LOCAL)) == 3
+    assert len(watched.calls) - 1 == 3 * (one - 1) > 0
+
+
+def test_a_copy_lies_in_the_other_layout_or_in_this_one_and_never_in_both(store, name, tiered):
+    wrong = name != LOCAL
+    assert whole_in_other_layout(store, KEYS, PARTITION, tiered, local=wrong) == frozenset(tiered)
+    assert whole_in_other_layout(store, KEYS, PARTITION, tiered, local=not wrong) == frozenset()
+
+
+def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
+    watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
+    assert whole_in_other_layout(watched, KEYS, PARTITION, set(), local=True) == frozenset()
+    assert watched.calls == []
+
+
+def finished_claim(store: DirectoryStore, segment_id: str) -> Claim:
+    return finish(store, KEYS, claim(store, KEYS, ClaimedSegment(PARTITION, 0, 0), Attempt(segment_id, "run-1")))
+
+
+def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_named(store, name, tiered):
+    (wrong,) = LAYOUTS.keys() - {name}
+    claimed = finished_claim(store, tiered[0])
+    check_layout(store, KEYS, claimed, name, local=name == LOCAL)
+    with pytest.raises(OtherLayoutError, match=f"in the layout {name}, and this one is {wrong}") as caught:
+        check_layout(store, KEYS, claimed, wrong, local=wrong == LOCAL)
+    assert caught.value.exit_code is ExitCode.GATE_REFUSED
+    assert caught.value.hint.startswith(f"--layout {name};")
+
+
+def test_a_claim_that_is_not_finished_and_a_finished_copy_that_is_gone_refuse_nothing(store, name, tiered):
+    (wrong,) = LAYOUTS.keys() - {name}
+    held = claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(tiered[1], "run-1"))
+    check_layout(store, KEYS, held, wrong, local=wrong == LOCAL)
+    claimed = finished_claim(store, tiered[0])
+    store.delete([info.key for info in store.list() if tiered[0] in info.key])
+    check_layout(store, KEYS, claimed, wrong, local=wrong == LOCAL)
