@@ -67,6 +67,19 @@ def test_a_warehouse_whose_server_went_away_behind_the_lease_is_transient(spark:
     assert_said(ran, ExitCode.TRANSIENT, "no answer", "Connection refused")
 
 
+def test_a_run_of_which_every_failure_was_a_refusal_ends_as_the_gate_refuses(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What is tiered in one layout is not tiered in another beside it: the upload of each partition refuses that."""
+    logs, remote = write_fleet(tmp_path / "logs", partitions=2), tmp_path / "remote"
+    assert_said(tiersnap(*words(logs, tmp_path / "warehouse")), ExitCode.OK)
+    before = {path: path.read_bytes() for path in remote.rglob("*") if path.is_file()}
+    ran = tiersnap(*words(logs, tmp_path / "another"), "--layout", "local-tiered-storage")
+    assert_said(ran, ExitCode.GATE_REFUSED, "in the layout aiven", "--layout aiven")
+    assert ran.err.count("failed: ") == 2
+    assert {path: path.read_bytes() for path in remote.rglob("*") if path.is_file()} == before
+
+
 def test_a_run_that_lost_its_lease_commits_nothing(
     spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
