@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.claims import (
+    STALE_AFTER_MS,
     Attempt,
     Claim,
     ClaimedSegment,
@@ -23,10 +25,12 @@ from tiersnap.remote_storage.claims import (
     is_still_ours,
     list_claims,
     read_claim,
+    read_claim_and_age,
     release,
     reopen,
     this_process,
 )
+from tiersnap.remote_storage.claims.protocol import may_take_over
 from tiersnap.remote_storage.claims.record import MAX_ATTEMPTS, MAX_BYTES
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -210,6 +214,19 @@ def test_a_claim_is_stale_by_the_clock_of_the_store_alone(store, monkeypatch):
     assert claim(store, KEYS, SEGMENT, attempt("r2"), stale_after_ms=60_000).holder.run_id == "r2"
 
 
+def test_a_claim_is_stale_once_more_time_has_passed_than_any_upload_may_take():
+    held = Claim(SEGMENT, (attempt("r1"),))
+    reasons = [may_take_over(held, attempt("r2"), age, 100, lambda _: False) for age in (99, 100, 101)]
+    assert reasons == [None, None, "it is stale"]
+
+
+def test_the_age_of_a_claim_is_what_the_store_says_since_its_last_change(store):
+    held = claim(store, KEYS, SEGMENT, attempt("r1"))
+    os.utime(store.root / KEY, (1, 1))
+    found, age = read_claim_and_age(store, KEYS, SEGMENT)
+    assert (found, age > STALE_AFTER_MS) == (held, True)
+
+
 def test_a_claim_that_was_taken_over_is_young_again(store):
     claim(store, KEYS, SEGMENT, attempt("r1"))
     os.utime(store.root / KEY, (1, 1))
@@ -350,3 +367,36 @@ def test_what_cannot_be_seen_from_here_is_not_said_to_be_gone(change):
         "unknown": replace(here, start=""),
     }
     assert not is_gone(replace(elsewhere[change], pid=2**22 + 1))
+
+
+def status_file(proc: Path, fields: int) -> None:
+    """A process as /proc shows it: a name with a bracket in it, then so many fields."""
+    behind = ["S", *map(str, range(1, fields))]
+    (proc / str(os.getpid())).mkdir(parents=True)
+    (proc / str(os.getpid()) / "stat").write_bytes(f"{os.getpid()} (a) b) {' '.join(behind)}".encode())
+
+
+@pytest.mark.parametrize("said", ["nothing", "no boot", "no start"])
+def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_gone(monkeypatch, tmp_path, said):
+    here = this_process()
+    proc = tmp_path / "proc"
+    if said != "nothing":
+        status_file(proc, 19 if said == "no start" else 20)
+    if said == "no start":
+        show_boot(proc)
+    monkeypatch.setattr("tiersnap.remote_storage.claims.process._PROC", proc)
+    assert this_process().start == ""
+    assert not is_gone(replace(here, pid=2**22 + 1))
+
+
+def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):
+    status_file(tmp_path, 20)
+    show_boot(tmp_path)
+    monkeypatch.setattr("tiersnap.remote_storage.claims.process._PROC", tmp_path)
+    assert this_process().start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
+
+
+def show_boot(proc: Path) -> None:
+    for name, content in {"sys/kernel/random/boot_id": "some-boot\n", "self/ns/pid": ""}.items():
+        (proc / name).parent.mkdir(parents=True, exist_ok=True)
+        (proc / name).write_text(content)

@@ -12,14 +12,14 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, make_old, put_snapshots, tier_ours
-from tests.reference.log_builder import TIMESTAMP
+from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, claim
+from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, Process, claim
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.expire.delete import delete_expired
-from tiersnap.remote_storage.expire.in_use import PartitionInUseError
+from tiersnap.remote_storage.expire.in_use import PartitionInUseError, in_use
 from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
 from tiersnap.remote_storage.expire.outcome import carry_out, errors_of, exit_code_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
@@ -30,7 +30,7 @@ from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.orphans.stored import list_stored
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -191,8 +191,35 @@ def test_what_is_locked_and_all_behind_it_stays(archive, layout):
     assert actions == [ExpireAction.DELETE, ExpireAction.LOCKED, ExpireAction.WAIT]
     assert found.segments[1].reason == "locked until 2027-01-01T00:00:00Z"
     assert found.log_start_offset == 5
+    later = plan(Locking(archive, 10), log_start_offset=15)
+    assert [each.action for each in later.segments] == [ExpireAction.DELETE, ExpireAction.DELETE, ExpireAction.LOCKED]
+    assert later.log_start_offset == 10
     list(delete_expired(archive, KEYS, found))
     assert left_of(archive, layout) == [5, 10]
+
+
+def test_a_copy_that_lost_an_election_does_not_take_the_log_start_into_what_is_locked(store, layout, tmp_path):
+    (tmp_path / "lost").mkdir()
+    tier(write_log(tmp_path / "right", epoch=2), store, layout=layout)
+    segments = {
+        3: [data_batch(3, 2, 7, 0, 0), data_batch(5, 2, 7, 0, 2, leader_epoch=1)],
+        7: [data_batch(7, 1, 7, 0, 4, leader_epoch=1)],
+    }
+    epochs = [(0, 3), (1, 5)]
+    lost = write_partition(
+        tmp_path / "lost", "orders", 0, segments, high_watermark=8, topic_id=PARTITION.topic_id, leader_epochs=epochs
+    )
+    tier(lost, store, layout=layout, bases={3})
+    make_old(store)
+    free, locked = (plan(each, log_start_offset=10) for each in (store, Locking(store, 5)))
+    assert [(each.start_offset, each.breach) for each in free.segments] == [
+        (0, Breach.LOG_START),
+        (3, Breach.OUTSIDE_LINEAGE),
+        (5, Breach.LOG_START),
+    ]
+    assert (free.log_start_offset, len(free.going)) == (10, 3)
+    assert [each.action for each in locked.segments] == [ExpireAction.DELETE, ExpireAction.WAIT, ExpireAction.LOCKED]
+    assert locked.log_start_offset == 5
 
 
 def test_what_is_half_gone_and_locked_since_stays_recorded(archive, layout):
@@ -289,6 +316,25 @@ def test_a_copy_under_way_that_nobody_claimed_keeps_the_partition(archive, layou
     assert plan(archive, log_start_offset=10).action is ExpireAction.IN_USE
     make_old(archive)
     assert plan(archive, log_start_offset=10).action is ExpireAction.DELETE
+
+
+def test_a_claim_and_a_copy_under_way_keep_it_to_the_last_millisecond_that_they_may_take(archive, layout):
+    claimed, mine = ClaimedSegment(PARTITION, 15, 0), new_segment_id()
+    claim(archive, KEYS, claimed, Attempt(mine, "run-2", process=ELSEWHERE))
+    stored = list_stored(archive, KEYS, PARTITION)
+    last = stored.claims[claimed].modified + STALE_AFTER_MS
+    assert "run-2" in in_use(archive, KEYS, stored, set(), last)
+    assert in_use(archive, KEYS, stored, set(), last + 1) == ""
+
+    archive.delete([KEYS.claim(PARTITION, 15, 0)])
+    assert in_use(archive, KEYS, stored, set(), last) == "", "who had claimed it has gone meanwhile"
+    folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    archive.put_if_absent(f"{folder}{15:020d}-{mine}.log", b"half")
+    stored = list_stored(archive, KEYS, PARTITION)
+    (copy,) = (each for each in stored.attempts if each.segment_id == mine)
+    assert mine in in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS)
+    assert in_use(archive, KEYS, stored, {mine}, copy.modified + COPY_GRACE_MS) == "", "expire has begun with it"
+    assert in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS + 1) == ""
 
 
 def test_copies_of_a_broker_go_like_ours(store, layout, tmp_path):

@@ -93,6 +93,12 @@ def test_a_second_copy_of_the_whole_log_makes_nothing_go_and_goes_with_the_first
     assert gone(log, Retention(NOW, size=200)) == [(0, Breach.SIZE)] * 2
 
 
+def test_copies_that_overlap_by_one_offset_count_once_and_those_that_only_meet_count_both():
+    overlapping, meeting = ([segment(0, 10), segment(10, end), segment(19, 30)] for end in (20, 19))
+    assert gone(overlapping, Retention(NOW, size=101)) == []
+    assert gone(meeting, Retention(NOW, size=150)) == [(0, Breach.SIZE)]
+
+
 def test_a_young_segment_protects_older_times_behind_it():
     log = [segment(0, 10, at=0), segment(10, 20, at=NOW), segment(20, 30, at=0)]
     assert gone(log, Retention(NOW, 500)) == [(0, Breach.TIME)]
@@ -128,3 +134,25 @@ def test_segments_below_the_first_leader_epoch_of_the_lineage_are_the_oldest_of_
     log = [segment(0, 10, at=NOW), segment(10, 20, at=NOW, epochs=((3, 10),))]
     assert gone(log, Retention(NOW, 500), ((3, 10),)) == [], "a broker would delete the first unasked"
     assert gone(log, Retention(NOW, None, 100), ((3, 10),)) == [(0, Breach.SIZE)]
+
+
+def test_a_copy_that_is_not_of_the_log_goes_where_it_ends_with_what_goes_and_stays_where_it_ends_behind():
+    lineage = ((0, 0), (2, 10), (3, 30))
+    log = [segment(0, 10), segment(10, 30, epochs=((2, 10),)), segment(30, 40, at=NOW, epochs=((3, 30),))]
+    lost = {end: segment(10, end, epochs=((1, 10),)) for end in (29, 30, 31)}
+    for end, goes in {29: True, 30: True, 31: False}.items():
+        found = gone([*log, lost[end]], Retention(NOW, 500), lineage)
+        assert ((10, Breach.OUTSIDE_LINEAGE) in found) is goes, end
+
+
+def test_where_nothing_goes_a_copy_that_is_not_of_the_log_stays_though_it_has_the_first_offset_alone():
+    log = [segment(0, 1, epochs=((1, 0),)), segment(0, 10, at=NOW, epochs=((0, 0), (2, 1)))]
+    assert gone(log, Retention(NOW, 500), ((0, 0), (2, 1))) == []
+
+
+def test_a_copy_that_is_not_of_the_log_stays_where_its_leader_epoch_is_newer_than_that_of_the_log_start():
+    lineage = ((0, 0), (2, 10), (3, 20))
+    log = [segment(0, 10), segment(10, 30, at=NOW, epochs=((2, 10), (3, 20)))]
+    for epoch, goes in {1: True, 2: True, 3: False}.items():
+        found = gone([*log, segment(5, 10, epochs=((0, 5), (epoch, 8)))], Retention(NOW, 500), lineage)
+        assert ((5, Breach.OUTSIDE_LINEAGE) in found) is goes, epoch

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,14 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.finished import finished_of, finished_segments
+from tiersnap.remote_storage.presence.finished import finished_of, finished_segments, largest_timestamp
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -68,7 +70,7 @@ def test_each_complete_copy_is_told_with_all_that_the_brokers_need(store, layout
     assert [
         replace(each, broker_id=1, max_timestamp=0, event_timestamp=0, state=tiered[0].state) for each in found
     ] == [replace(each, max_timestamp=0, event_timestamp=0) for each in tiered]
-    assert {each.state for each in found} == {SegmentState.COPY_SEGMENT_FINISHED}
+    assert {(each.state, each.broker_id) for each in found} == {(SegmentState.COPY_SEGMENT_FINISHED, -1)}
     assert published(store, layout, "other") == []
     assert finished_of(store, layout, PARTITION) == found
 
@@ -88,6 +90,13 @@ def test_a_damaged_record_of_expire_leaves_out_its_partition_alone(store, layout
     refused = PartitionPlan(partition, refusal=error)
     assert exit_code_of([refused]) is ExitCode.DATA_CORRUPT
     assert exit_code_of([refused, PartitionPlan(PARTITION)]) is ExitCode.DATA_CORRUPT
+
+
+def test_a_damaged_record_of_expire_is_none_of_ours_where_no_copy_is_there(store, layout, folder):
+    tier(folder, store, layout=layout)
+    store.put_if_absent(KEYS.expire(OTHER), b"{")
+    found = finished_segments(store, layout, lambda _: True)
+    assert (len(found.segments), found.damaged) == (3, {})
 
 
 def tier_other(folder: Path, store: DirectoryStore, layout: Layout) -> list[str]:
@@ -168,14 +177,20 @@ def test_a_manifest_of_somebody_that_says_no_timestamp_is_not_believed(store, fo
     assert [each.max_timestamp for each in published(store, layout)] == [WRITTEN]
 
 
-def test_what_another_attempt_has_finished_without_is_left_out(store, layout, folder):
+def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store):
+    assert [largest_timestamp(store, told, 0, (), WRITTEN) for told in (-1, 0, 1)] == [WRITTEN, 0, 1]
+
+
+def test_what_another_attempt_has_finished_without_is_left_out(store, layout, folder, caplog):
     first, second = (tier(folder, store, layout=layout, bases={5})[0] for _ in range(2))
     segment = ClaimedSegment(PARTITION, 5, 0)
     claim(store, KEYS, segment, Attempt(first.id.segment_id, "run"))
     taken = claim(store, KEYS, segment, Attempt(second.id.segment_id, "run"))
     assert published(store, layout) == [], "which of them will count is not decided"
     finish(store, KEYS, taken)
+    caplog.clear()
     assert [each.id for each in published(store, layout)] == [second.id]
+    assert caplog.text == "", "nothing has to be tiered again"
 
 
 def test_a_copy_whose_attempt_was_killed_before_it_said_so_waits_for_the_next_run(store, layout, folder, caplog):
@@ -195,3 +210,31 @@ def test_a_copy_of_a_broker_counts_whatever_attempts_of_ours_are_at_the_segment(
     store.replace(KEYS.claim(PARTITION, 5, 0), b"{")
     assert published(store, layout) == [], "whose it is nobody knows"
     assert "not a claim" in caplog.text
+
+
+class Forgetful(DirectoryStore):
+    """A store in which each claim is deleted between the listing that shows it and the look at it."""
+
+    def read(self, key: str, *args: Any, **more: Any) -> Any:
+        if key.startswith("claims/"):
+            raise ObjectNotFoundError(key)
+        return super().read(key, *args, **more)
+
+
+def test_a_copy_whose_claim_goes_while_it_is_asked_for_is_as_one_that_nobody_claimed(store, layout, folder):
+    (copy,) = tier(folder, store, layout=layout, bases={5})
+    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(copy.id.segment_id, "run"))
+    assert [each.id for each in published(Forgetful(store.root), layout)] == [copy.id]
+
+
+def test_an_older_copy_without_which_another_attempt_finished_is_none_though_that_attempts_copy_is_gone(
+    store, layout, folder, caplog
+):
+    """Of a partition's claims those are read that are newer than the first finished one; of the others one by one."""
+    older, newer = tier(folder, store, layout=layout, bases={5, 10})
+    finish(store, KEYS, claim(store, KEYS, ClaimedSegment(PARTITION, 10, 0), Attempt(newer.id.segment_id, "run")))
+    segment = ClaimedSegment(PARTITION, 5, 0)
+    claim(store, KEYS, segment, Attempt(older.id.segment_id, "run"))
+    finish(store, KEYS, claim(store, KEYS, segment, Attempt(new_segment_id(), "run")))
+    assert [each.id for each in published(store, layout)] == [newer.id]
+    assert "tier it again" in caplog.text

@@ -1,0 +1,124 @@
+"""A carry may start from the snapshot of a copy whose claim vouches for it, and of a broker's own copy; of no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.planned import PARTITION, write_log
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, ClaimedSnapshot, claim, finish
+from tiersnap.remote_storage.errors import SnapshotChangedError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
+from tiersnap.remote_storage.presence.starts import brokers_own, find_start, read_start
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+
+pytestmark = pytest.mark.unit
+
+KEYS = ObjectKeys()
+COMPUTED = ClaimedSnapshot(0xAB, Provenance.COMPUTED, "")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+def row(segment_id: str, start: int = 0, *epochs: int) -> dict[str, Any]:
+    """A row of listed.COPY of five offsets, as far as it is asked; leader epochs from `start` on, one an offset."""
+    told = [{"epoch": epoch, "start_offset": start + number} for number, epoch in enumerate(epochs or (0,))]
+    return {"segment_id": segment_id, "start_offset": start, "end_offset": start + 4, "leader_epochs": told}
+
+
+def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: ClaimedSnapshot | None = COMPUTED) -> str:
+    """The segment id of a copy whose claim is finished."""
+    segment_id = new_segment_id()
+    held = claim(store, KEYS, ClaimedSegment(PARTITION, start, epoch), Attempt(segment_id, "run-1"))
+    finish(store, KEYS, held, snapshot)
+    return segment_id
+
+
+def test_the_first_copy_whose_claim_vouches_for_its_snapshot_gives_the_start(store):
+    without, first, second = finished(store, 0, snapshot=None), finished(store, 5), finished(store, 10)
+    copies = [row(without, 0), row(first, 5), row(second, 10)]
+    assert find_start(store, PARTITION, copies) == {
+        "offset": 10,
+        "segment_id": first,
+        "segment_start_offset": 5,
+        "crc32c": 0xAB,
+        "provenance": "COMPUTED",
+    }
+    assert find_start(store, PARTITION, copies[:1]) is None
+
+
+def test_the_claim_is_that_of_the_newest_leader_epoch_of_the_copy(store):
+    ours = finished(store, 0, epoch=3)
+    assert find_start(store, PARTITION, [row(ours, 0, 1, 2)]) is None
+    assert find_start(store, PARTITION, [row(ours, 0, 1, 3)]) is not None
+
+
+def test_a_copy_that_the_claim_does_not_say_is_finished_gives_none(store):
+    segment = ClaimedSegment(PARTITION, 0, 0)
+    held = claim(store, KEYS, segment, Attempt(new_segment_id(), "run-1"))
+    assert find_start(store, PARTITION, [row(held.holder.segment_id)]) is None
+    finish(store, KEYS, held, COMPUTED)
+    assert find_start(store, PARTITION, [row(new_segment_id())]) is None
+
+
+def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store):
+    store.put_if_absent(KEYS.claim(PARTITION, 0, 0), b"{")
+    second = finished(store, 5)
+    assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)])["segment_id"] == second
+    assert list(brokers_own(store, PARTITION, [row(new_segment_id()), row(second, 5)])) == []
+
+
+@pytest.mark.parametrize("verdict", ["", *SnapshotVerdict])
+@pytest.mark.parametrize("provenance", Provenance)
+def test_a_state_starts_from_what_was_computed_whole_or_compared_strictly_and_from_nothing_else(
+    store, provenance, verdict
+):
+    ours = finished(store, snapshot=ClaimedSnapshot(1, provenance, verdict))
+    is_computed = provenance in ("COMPUTED", "COMPUTED_FROM_LOG_START", "COMPUTED_FROM_SNAPSHOT")
+    is_compared = provenance == "BROKER" and verdict in ("MATCHES", "EXTENDS")
+    assert (find_start(store, PARTITION, [row(ours)]) is not None) is (is_computed or is_compared)
+
+
+def test_a_copy_is_a_brokers_own_where_no_attempt_of_its_claim_has_its_id(store):
+    ours, theirs = finished(store, 5), new_segment_id()
+    held = claim(store, KEYS, ClaimedSegment(PARTITION, 10, 0), Attempt(new_segment_id(), "run-1"))
+    copies = [row(theirs, 0), row(ours, 5), row(theirs, 5), row(held.holder.segment_id, 10)]
+    assert list(brokers_own(store, PARTITION, copies)) == [copies[0], copies[2]]
+
+
+def start_of(copy: RemoteLogSegmentMetadata, crc: int | None) -> dict[str, Any]:
+    return {
+        "offset": copy.end_offset + 1,
+        "segment_id": copy.id.segment_id,
+        "segment_start_offset": copy.start_offset,
+        "crc32c": crc,
+        "provenance": "COMPUTED",
+    }
+
+
+@pytest.mark.parametrize("layout", [AivenLayout(), LocalTieredStorageLayout()], ids=["aiven", "local"])
+def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(store, layout, tmp_path):
+    empty, right = bytes.fromhex("0001 48674bc7 00000000"), {10: bytes.fromhex("0001 48674bc7 00000000")}
+    _, copy, _ = tier(write_log(tmp_path / "logs"), store, layout=layout, snapshots=right)
+    for crc in (None, crc32c(empty)):
+        assert read_start(store, layout, PARTITION, start_of(copy, crc)) == empty
+    with pytest.raises(SnapshotChangedError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab") as caught:
+        read_start(store, layout, PARTITION, start_of(copy, 0xAB))
+    assert (caught.value.attrs["offset"], caught.value.attrs["at"]) == (10, "")
+
+    store.delete(info.key for info in list(store.list()) if copy.id.segment_id in info.key)
+    assert read_start(store, layout, PARTITION, start_of(copy, None)) == b""
+    with pytest.raises(SnapshotChangedError, match=f"{copy.id.segment_id}") as caught:
+        read_start(store, layout, PARTITION, start_of(copy, crc32c(empty)))
+    assert "has CRC" not in caught.value.message
