@@ -15,7 +15,7 @@ from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, ma
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, Process, claim
+from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, Process, claim, this_process
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
 from tiersnap.remote_storage.expire.delete import delete_expired
@@ -335,6 +335,15 @@ def test_a_claim_and_a_copy_under_way_keep_it_to_the_last_millisecond_that_they_
     assert mine in in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS)
     assert in_use(archive, KEYS, stored, {mine}, copy.modified + COPY_GRACE_MS) == "", "expire has begun with it"
     assert in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS + 1) == ""
+
+
+@pytest.mark.parametrize(("ended", "is_gone"), [(True, False), (False, True), (False, False)])
+def test_a_claim_whose_holder_gave_up_or_whose_process_is_gone_keeps_nothing(archive, ended, is_gone):
+    process = replace(this_process(), pid=2**22 + 1) if is_gone else ELSEWHERE
+    held = Attempt(new_segment_id(), "run-2", process=process, ended=ended)
+    claim(archive, KEYS, ClaimedSegment(PARTITION, 15, 0), held)
+    expected = ExpireAction.DELETE if ended or is_gone else ExpireAction.IN_USE
+    assert plan(archive, log_start_offset=10).action is expected
 
 
 def test_copies_of_a_broker_go_like_ours(store, layout, tmp_path):
