@@ -48,7 +48,10 @@ _LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE}
 
 _READ = "read it as the user that runs the broker"
 _COMPARE = f"{_READ}; if its log begins in remote storage, tiersnap repair LOGDIR says what is missing there"
-_REPLACE = "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply"
+_REPLACE = (
+    "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply, "
+    "or if its log begins in remote storage: tiersnap repair LOGDIR --from REMOTE --replace --apply"
+)
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
     Verdict.COPY_IN_FLIGHT: "wait for the copy that is under way, then look again",

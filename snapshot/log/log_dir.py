@@ -151,6 +151,11 @@ class Partition:
         return self.log_start_checkpoint is not None and self.log_start_checkpoint < self.first_base_offset
 
     @property
+    def may_begin_in_remote_storage(self) -> bool:
+        """Likewise, or no checkpoint speaks of it: then only the copies tell (remote_start.is_continued)."""
+        return self.begins_in_remote_storage or (self.log_start_checkpoint is None and self.first_base_offset > 0)
+
+    @property
     def unloaded_below(self) -> int:
         """A broker deletes snapshots at this offset and below unread when it opens the partition."""
         return self.log_start_offset if self.log_start_checkpoint is None else self.log_start_checkpoint

@@ -30,7 +30,7 @@ class HostRepair:
     """Repairs partition by partition, and adds up what it finds.
 
     Attributes:
-        find_beginning: asks remote storage of a log that goes back further than its files; None where it is not asked.
+        find_beginning: asks remote storage of a log that may go back further than its files; None to ask nothing.
         actions: boundaries by what happens to them.
         needed: bytes that the new files take on disk, by log directory.
         findings: what is damaged or may not be read.
@@ -79,13 +79,13 @@ class HostRepair:
             yield each, examination.partition, planner.planned
 
     def _beginning(self, partition: Partition) -> Beginning:
-        if self.find_beginning is None or not partition.begins_in_remote_storage or never_tiered_reason(partition):
+        if self.find_beginning is None or not partition.may_begin_in_remote_storage or never_tiered_reason(partition):
             return NOT_LOOKED
         try:
-            found = Beginning(why=self.away, may_pass=True) if self.away else self.find_beginning(partition)
+            found = Beginning(True, why=self.away, may_pass=True) if self.away else self.find_beginning(partition)
         except (TransientError, RemoteStorageError) as error:
             self.away = error.message
-            found = Beginning(why=self.away, may_pass=True)
+            found = Beginning(True, why=self.away, may_pass=True)
         if found.why:
             self.unknown[partition.name] = found.why
         self.may_pass |= found.may_pass

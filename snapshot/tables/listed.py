@@ -165,7 +165,7 @@ def chains(partition: Partition) -> Iterator[str]:
     """For each segment the digest of what a state at its base offset is made of."""
     origin: tuple[object, ...] = (partition.topic_id, partition.cleaner_offset)
     first = partition.first_base_offset
-    if partition.begins_in_remote_storage or (first > 0 and partition.log_start_checkpoint is None):
+    if partition.may_begin_in_remote_storage:
         origin += ("may begin in remote storage",)
     if orphans := [offset for offset in partition.orphan_indexes if offset > first]:
         origin += ("indexes without a log file", *orphans)

@@ -37,18 +37,20 @@ def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partitio
 
     It is asked for a listing, for the copy's claim and for its snapshot. A copy that a claim names counts only if the
     claim vouches for its snapshot; one that ends behind the first file only if it `believes` how the files before that
-    compare with it. Nothing found is no proof that a log begins at its files.
+    compare with it. Nothing found is no proof that a log begins at its files, but where no checkpoint speaks of it, and
+    no copy holds the offset before them (`is_continued`).
 
     Raises:
         TransientError: remote storage does not answer.
         RemoteStorageError: it refuses.
     """
     if partition.topic_id is None:
-        return Beginning(why="its topic id is not known here")
+        return Beginning(True, why="its topic id is not known here")
     try:
-        ending = copies_up_to(
-            {segment.base_offset for segment in partition.segments}, look(partition)["copies"], partition
-        )
+        copies = look(partition)["copies"]
+        if not (partition.begins_in_remote_storage or is_continued(partition, copies)):
+            return Beginning(False)
+        ending = copies_up_to({segment.base_offset for segment in partition.segments}, copies, partition)
         first = min((copy["end_offset"] for copy in ending), default=None)
         ending = [copy for copy in ending if copy["end_offset"] == first]
         # Of a log that begins at 0, or nobody knows where, a snapshot folded from a later beginning lacks something.
@@ -57,14 +59,14 @@ def beginning(look: RemoteLook, believes: Callable[[Comparison], bool], partitio
     except (TransientError, RemoteStorageError):
         raise
     except TiersnapError as error:
-        return Beginning(why=error.message)
+        return Beginning(True, why=error.message)
     if start is None:
         why = "no claim vouches for the copy that ends" if ending else "no copy of this log ends"
-        return Beginning(why=f"its files begin at {partition.first_base_offset}, and {why} there")
+        return Beginning(True, why=f"its files begin at {partition.first_base_offset}, and {why} there")
     try:
         entries = snapshot_file.decode(look.read_start(partition, start))
     except TiersnapError as error:
-        return Beginning(why=error.message, may_pass=isinstance(error, TransientError))
+        return Beginning(True, why=error.message, may_pass=isinstance(error, TransientError))
     if start["offset"] > partition.first_base_offset:
         return Beginning(True, copy=CopyState(start["offset"], entries, believes))
     return Beginning(True, start_state(partition, start, entries))

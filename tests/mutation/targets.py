@@ -56,7 +56,14 @@ TARGETS = (
     Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py", "test_several_log_dirs.py")),
     Target("snapshot/repair/plan.py", ("test_repair.py", "test_log_begins_in_remote_storage.py")),
     Target("snapshot/repair/files.py", ("test_atomic_file.py", "test_repair.py", "test_repair_killed.py")),
-    Target("snapshot/tasks/remote_start.py", ("test_remote_start.py", "test_log_begins_in_remote_storage.py")),
+    Target(
+        "snapshot/tasks/remote_start.py",
+        (
+            "test_remote_start.py",
+            "test_log_begins_in_remote_storage.py",
+            "test_repair_without_a_log_start.py",
+        ),
+    ),
     Target("remote_storage/cluster/lost_copies.py", ("test_lost_copies.py",)),
     Target("remote_storage/cluster/put_aside.py", ("test_cluster_settings.py",)),
     Target("remote_storage/metadata/remote_index.py", ("test_lost_copies.py",)),

@@ -35,6 +35,11 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/"
             [
                 Step("", f"{RUN_IT} --replace --apply", True),
                 Step("or on the host:", "tiersnap repair /data --replace --apply", True),
+                Step(
+                    "or if its log begins in remote storage:",
+                    "tiersnap repair /data --from s3://tier/ --replace --apply",
+                    True,
+                ),
             ],
         ),
         (
