@@ -63,6 +63,7 @@ def test_while_copying_is_off_retention_is_as_good_as_endless_and_no_local_one_i
     assert off == {COPYING: "true", "retention.ms": MARK, "retention.bytes": "-1", "local.retention.ms": "-2"}
     assert int(MARK) > 10**8 * 365 * 86_400_000, "longer than a hundred million years"
     assert own_values(OF_ITS_OWN, off) == BEFORE
+    assert own_values({}, off) == dict.fromkeys(off), "Kafka before tiered storage"
     check_settings("orders", {"remote.storage.enable": setting("true"), **ASIDE_NOW})
     endless = {**OF_ITS_OWN, "retention.ms": setting("-1", is_own=False), "retention.bytes": setting("-1")}
     assert settings_while_off(endless) == {COPYING: "true", "retention.ms": MARK, "local.retention.ms": "-2"}

@@ -146,6 +146,32 @@ def test_behind_the_end_of_a_lost_copy_nothing_of_a_whole_one_is_found_and_ours_
     assert actions(plan([segment(100, 149)], [whole, lost], lost=[lost])) == [KNOWN, PUBLISH]
 
 
+def test_what_lies_in_several_whole_copies_is_covered_and_a_single_offset_between_them_is_not():
+    assert actions(plan([segment(0, 299)], [A, B, C])) == [COVERED, KNOWN, KNOWN, KNOWN]
+    with pytest.raises(LostCopyError, match="brokers find no whole copy"):
+        plan([segment(50, 150)], [A, segment(101, 199), C])
+
+
+def test_a_copy_of_which_brokers_would_not_find_all_takes_no_place():
+    """Behind the end of a whole copy that begins in it they find nothing."""
+    with pytest.raises(LostCopyError, match="cannot take their place"):
+        plan([segment(100, 199)], [A, B, segment(150, 160), C], lost=[B])
+
+
+def test_a_lost_copy_that_is_all_that_brokers_know_has_its_place_taken_by_none():
+    with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
+        plan([segment(0, 99)], [A], lost=[A])
+    assert "--remote" in caught.value.hint
+
+
+@pytest.mark.parametrize(("count", "said"), [(5, ")"), (6, ", 1 more)")])
+def test_of_many_lost_copies_the_first_are_named_and_the_rest_counted(count, said):
+    lost = [segment(100 * at, 100 * at + 99) for at in range(count)]
+    planned = plan([], [*lost, segment(1000, 1099)], lost=lost)
+    (error,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    assert f"{lost[4].start_offset}-{lost[4].id.segment_id}{said}" in error.message
+
+
 def test_of_two_with_the_same_start_the_one_that_was_finished_last_is_read():
     whole, lost = segment(100, 199), segment(100, 199)
     ours = segment(100, 199)
