@@ -26,8 +26,12 @@ restore_options = as_one(
         help="keep in the same cluster. Into another one this has to be chosen: empty (but for the holders of open "
         "transactions), or keep where no ids collide.",
     ),
-    once("--log-start", type=int, help="First offset wanted; as the tier tells by default."),
-    once("--until", type=int, help="End the log below this offset; asked for where newer segments are not usable."),
+    once("--log-start", type=int, help="First offset wanted, of one partition; as the tier tells by default."),
+    once(
+        "--until",
+        type=int,
+        help="End the log of one partition below this offset; asked for where newer segments are not usable.",
+    ),
     once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out."),
     params.producer_expiration_option,
     params.now_option,

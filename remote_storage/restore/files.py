@@ -92,6 +92,7 @@ def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, 
 def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
     """Copy the batches of [start offset, end offset)."""
     copy = piece.copy
+    of = copy.metadata.id.topic_id_partition
     scan = SegmentScan(
         fs.LocalFileSystem(),
         str(folder.path / source),
@@ -113,16 +114,18 @@ def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
         if across.size:
             first = int(across["base_offset"][0])
             behind = first + int(across["last_offset_delta"][0]) + 1
-            ends = f"--until {first} or {behind}" if first > piece.start_offset else f"--until {behind}"
+            ends = f"--until {behind} --partition {of.partition}"
+            if first > piece.start_offset:
+                ends += f", or {first}"
             raise CorruptDataError(
-                f"segment {copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
+                f"{of}: segment {copy.segment_id}: the batch at {first} lies across [{piece.start_offset}, "
                 f"{piece.end_offset})",
                 hint=f"a log ends between batches: {ends}; without --until the copies are not of one log: leave one of "
                 "them out with --without SEGMENT_ID",
             )
     if begin is None or scan.end.finding is not None or scan.end.legacy_count:
         raise CorruptDataError(
-            f"segment {copy.segment_id}: [{piece.start_offset}, {piece.end_offset}) cannot be cut out: "
+            f"{of}: segment {copy.segment_id}: [{piece.start_offset}, {piece.end_offset}) cannot be cut out: "
             f"{scan.end.finding or 'no batch of it is there, or entries of magic 0 or 1'}",
             hint="leave it out with --without SEGMENT_ID",
         )

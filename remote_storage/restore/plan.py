@@ -142,7 +142,8 @@ def plan_pieces(
         if is_of_disk:
             error.hint = (
                 f"that the log starts at {wanted} says the {LOG_START_OFFSETS} of the log directory: if it is of an "
-                f"older log, --log-start {lineage[0][1]} goes before it. {error.hint or ''}"
+                f"older log, --log-start {lineage[0][1]} --partition {listed.partition.partition} goes before it. "
+                f"{error.hint or ''}"
             ).rstrip()
         raise
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingTailError, ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -102,6 +103,7 @@ def plan_chain(
     """Lay the copies end to end.
 
     Args:
+        copies: of one partition, at least one.
         lineage: leader epochs of the newest copy.
         unusable: attempts that are no copies, to be named where they would be needed.
         log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
@@ -112,14 +114,15 @@ def plan_chain(
         MissingTailError: a newer segment is not usable; or the copies end below `until`.
         RemoteGapError: offsets in between are in no copy of this lineage; or those at a given log start.
     """
+    of = copies[0].metadata.id.topic_id_partition
     intervals = _up_to(until, [interval for copy in copies for interval in _agreed(copy, lineage)])
     wanted = lineage[0][1] if log_start_offset is None else log_start_offset
     ahead = [interval for interval in intervals if interval.end_offset > wanted]
     if not ahead:
-        raise ObjectNotFoundError(f"no complete copy of a segment holds offset {wanted} or a later one")
+        raise ObjectNotFoundError(f"{of}: no complete copy of a segment holds offset {wanted} or a later one")
     first = min(interval.start_offset for interval in ahead)
     if first > wanted and log_start_offset is not None:
-        raise _gap_error([(wanted, first)], unusable)
+        raise _gap_error(of, [(wanted, first)], unusable)
     log_start = max(wanted, first)
     pieces = [max((each for each in ahead if each.start_offset <= log_start), key=lambda each: _preference(each, -1))]
     gaps: list[tuple[int, int]] = []
@@ -134,8 +137,8 @@ def plan_chain(
         chosen = max((each for each in following if each.start_offset <= at), key=lambda each: _preference(each, at))
         pieces.append(Piece(chosen.copy, at, chosen.end_offset))
     if gaps:
-        raise _gap_error(gaps, unusable)
-    _check_tail(pieces[-1].end_offset, unusable, until)
+        raise _gap_error(of, gaps, unusable)
+    _check_tail(of, pieces[-1].end_offset, unusable, until)
     return Chain(
         tuple(pieces),
         log_start,
@@ -166,11 +169,12 @@ def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:
     ]
 
 
-def _check_tail(end_offset: int, unusable: Sequence[UnusableCopy], until: int | None) -> None:
+def _check_tail(of: TopicIdPartition, end_offset: int, unusable: Sequence[UnusableCopy], until: int | None) -> None:
     if until is not None:
         if end_offset < until:
             raise MissingTailError(
-                f"the usable copies end at offset {end_offset}, before {until}", hint=f"--until {end_offset}, or less"
+                f"{of}: the usable copies end at offset {end_offset}, before {until}",
+                hint=f"--until {end_offset} --partition {of.partition}, or less",
             )
         return
     newer = sorted((each for each in unusable if each.start_offset >= end_offset), key=lambda each: each.start_offset)
@@ -180,9 +184,10 @@ def _check_tail(end_offset: int, unusable: Sequence[UnusableCopy], until: int | 
             for each in newer[:_MOST_GAPS_NAMED]
         )
         raise MissingTailError(
-            f"the log would end at offset {end_offset}, and "
+            f"{of}: the log would end at offset {end_offset}, and "
             f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {named}",
-            hint=f"bring their objects back; or say that the log is to end there: --until {end_offset}",
+            hint="bring their objects back; or say that the log is to end there: "
+            f"--until {end_offset} --partition {of.partition}",
         )
 
 
@@ -237,7 +242,9 @@ def _left_out(
         yield LeftOut(attempt.segment_id, attempt.start_offset, None, attempt.problem)
 
 
-def _gap_error(gaps: Sequence[tuple[int, int]], unusable: Iterable[UnusableCopy]) -> RemoteGapError:
+def _gap_error(
+    of: TopicIdPartition, gaps: Sequence[tuple[int, int]], unusable: Iterable[UnusableCopy]
+) -> RemoteGapError:
     named = ", ".join(f"{start} to {end - 1}" for start, end in gaps[:_MOST_GAPS_NAMED])
     more = f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more" if len(gaps) > _MOST_GAPS_NAMED else ""
     broken = [
@@ -246,8 +253,8 @@ def _gap_error(gaps: Sequence[tuple[int, int]], unusable: Iterable[UnusableCopy]
         if any(start <= attempt.start_offset < end for start, end in gaps)
     ]
     return RemoteGapError(
-        "; ".join([f"offsets {named}{more} are in no complete remote segment of this log", *broken]),
+        "; ".join([f"{of}: offsets {named}{more} are in no complete remote segment of this log", *broken]),
         hint="a log with a hole is never restored: bring the missing objects back, "
-        f"or begin behind the hole with --log-start {gaps[-1][1]}",
+        f"or begin behind the hole with --log-start {gaps[-1][1]} --partition {of.partition}",
         gaps=[list(gap) for gap in gaps],
     )

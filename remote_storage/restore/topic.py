@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -21,6 +21,9 @@ from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import Target, choose_destination
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.units import count_of
+
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,23 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     """What remote storage has of the topic.
 
     Raises:
-        ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded.
+        ObjectNotFoundError, UsageError: see `find_partitions`; or another cluster was named than the one recorded; or
+            an offset was given for several partitions.
     """
     listed = find_in_layout(store, asked.topic, asked.topic_id, asked.partitions, asked.layout)
+    _check_offsets(listed, asked)
     return [FoundPartition(each, _source_cluster(store, each, asked.cluster_id)) for each in listed]
+
+
+def _check_offsets(listed: Sequence[ListedPartition], asked: RestoreRequest) -> None:
+    """An offset means something in one partition only."""
+    for option, offset in (("--log-start", asked.log_start), ("--until", asked.until)):
+        if offset is not None and len(listed) > 1:
+            named = ", ".join(str(each.partition) for each in listed[:_MOST_NAMED])
+            raise UsageError(
+                f"{option} {offset} for {count_of(len(listed), 'partition')}: {named}",
+                hint=f"name one: {option} {offset} --partition {listed[0].partition.partition}",
+            )
 
 
 def find_in_layout(

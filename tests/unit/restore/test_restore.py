@@ -183,7 +183,7 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     assert "says the log-start-offset-checkpoint of the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err
-    assert "--log-start 0 goes before it" in refused.err
+    assert "--log-start 0 --partition 0 goes before it" in refused.err
 
 
 def test_a_transaction_that_began_below_the_log_start_is_known_by_the_tier_alone(tmp_path, disk):
