@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
 import os
 import secrets
@@ -90,7 +92,14 @@ class RemoteFile:
             UsageError: its directory is not there, or something that is no file lies in its place.
             ObjectExistsError: it is there with other content, and `replace` is not given.
             ObjectNotFoundError, CorruptDataError: as `to_stream`.
+            UsageError, TransientError: it cannot be written; see `cannot_write`.
         """
+        try:
+            return self._to_file(path, replace=replace)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def _to_file(self, path: Path, *, replace: bool) -> bool:
         if not path.parent.is_dir():
             raise UsageError(f"--out {path}: no such directory")
         if path.exists() and not path.is_file():
@@ -105,7 +114,10 @@ class RemoteFile:
         return True
 
     def _log_to_file(self, path: Path, *, replace: bool) -> bool:
-        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
+        parts = _parts_of(path)
+        for killed in path.parent.glob(f"{parts}*{PART}"):
+            _remove(killed)
+        part = path.with_name(f"{parts}{secrets.token_hex(8)}{PART}")
         try:
             _fetch_verified(self.store, self.copy, part)
             if path.exists() and not replace:
@@ -115,11 +127,19 @@ class RemoteFile:
             part.replace(path)
             sync_directory(path.parent)
             _log.info("wrote %s", path)
-        except OSError as error:
-            raise cannot_write(path, error) from error
         finally:
-            part.unlink(missing_ok=True)
+            _remove(part)
         return True
+
+
+def _parts_of(path: Path) -> str:
+    """What unfinished files for this target begin with, and no others do: short, however long its own name is."""
+    return f".tiersnap-fetch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.kill_steps import every_kill, killed_at
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -91,6 +92,48 @@ def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
         assert again.exit_code == 0
         assert "already" in again.err
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out"]
+
+
+def test_a_fetch_killed_anywhere_leaves_no_more_than_one_part_and_the_next_one_removes_it(store, tmp_path):
+    place = tmp_path / "place"
+    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3")
+
+    def new_place() -> tuple[str | Path, ...]:
+        if place.exists():
+            (place / "out").unlink(missing_ok=True)
+        place.mkdir(exist_ok=True)
+        (place / ".another.part").write_bytes(b"mine")
+        return *words, "--out", place / "out", "--apply"
+
+    parts = 0
+    for _ in every_kill(new_place):
+        left = {path.name for path in place.iterdir()} - {"out", ".another.part"}
+        assert len(left) <= 1, "what the kills before left is gone"
+        parts += len(left)
+    assert parts > 0
+    assert sorted(path.name for path in place.iterdir()) == [".another.part", "out"]
+
+
+def test_of_two_targets_in_one_directory_each_keeps_its_own_part(store, tmp_path):
+    (tmp_path / "one").touch()
+    killed = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
+    assert killed_at(1, *killed, "--out", tmp_path / "other")
+    (part,) = tmp_path.glob(".*.part")
+    assert fetch(store, 3, "--out", tmp_path / "one", "--replace", "--apply").exit_code == 0
+    assert part.exists()
+    assert fetch(store, 3, "--out", tmp_path / "other", "--apply").exit_code == 0
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("index", [(), ("--index", "offset")], ids=["log", "index"])
+def test_a_name_as_long_as_names_may_be_is_written_and_a_longer_one_is_said(store, tmp_path, index):
+    longest = tmp_path / ("a" * 250)
+    done = fetch(store, 3, "--out", longest, "--apply", *index)
+    assert done.exit_code == 0, done.err
+    assert longest.stat().st_size > 0
+    too_long = fetch(store, 3, "--out", tmp_path / ("a" * 300), "--apply", *index)
+    assert_said(too_long, 2, "cannot write", "File name too long")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [longest.name, "remote"]
 
 
 def test_damage_is_found_before_anything_comes_out(store, tmp_path):
