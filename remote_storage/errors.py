@@ -86,6 +86,10 @@ class MissingTailError(GateError):
     """Raised when remote storage has newer segments of a log than those that can be restored."""
 
 
+class MissingHeadError(GateError):
+    """Raised when remote storage has older segments of a log than those that can be restored."""
+
+
 class EncryptedSegmentError(RemoteStorageError):
     """Raised when a segment was encrypted by the plugin, whose key tiersnap does not have."""
 

@@ -44,6 +44,10 @@ class ExpireRecord:
     deleting: tuple[Deleting, ...] = ()
     etag: str | None = field(default=None, compare=False)
 
+    def has_taken(self, segment_id: str, start_offset: int) -> bool:
+        """Whether a copy that is not whole is missed by nobody: it is being deleted, or begins below the log start."""
+        return start_offset < self.log_start_offset or any(each.segment_id == segment_id for each in self.deleting)
+
     def encode(self) -> bytes:
         """One line of JSON."""
         rows = [

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, partial
 
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.expire.record import read_record
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.presence.copies import UnusableCopy
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import Published, as_published
 from tiersnap.remote_storage.restore.remote_copies import (
@@ -114,7 +119,8 @@ def plan_pieces(
 
     Raises:
         UnknownToClusterError, DeletedByClusterError: see `as_published`.
-        ObjectNotFoundError, RemoteGapError, MissingTailError, CorruptDataError: see `plan_chain` and `read_lineage`.
+        ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
+        CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
     """
     remote = read_copies(store, listed)
     if published is not None:
@@ -137,7 +143,14 @@ def plan_pieces(
     is_of_disk = log_start_offset is None and known_log_start > lineage[0][1]
     wanted = known_log_start if is_of_disk else log_start_offset
     try:
-        return remote, plan_chain(copies, lineage, unusable=unusable, log_start_offset=wanted, until=until)
+        return remote, plan_chain(
+            copies,
+            lineage,
+            unusable=unusable,
+            is_expired=_expired(store, listed.partition),
+            log_start_offset=wanted,
+            until=until,
+        )
     except (ObjectNotFoundError, RemoteGapError) as error:
         if is_of_disk:
             error.hint = (
@@ -146,6 +159,12 @@ def plan_pieces(
                 f"{error.hint or ''}"
             ).rstrip()
         raise
+
+
+def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[UnusableCopy], bool]:
+    """Whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
+    record = cache(partial(read_record, store, ObjectKeys(), partition))
+    return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
 
 
 def plan_restore(

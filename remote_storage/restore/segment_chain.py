@@ -15,10 +15,10 @@ those of snapshot.log.lineage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import MissingTailError, ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
@@ -97,6 +97,7 @@ def plan_chain(
     lineage: LeaderEpochs,
     *,
     unusable: Sequence[UnusableCopy] = (),
+    is_expired: Callable[[UnusableCopy], bool] = lambda _: False,
     log_start_offset: int | None = None,
     until: int | None = None,
 ) -> Chain:
@@ -106,11 +107,13 @@ def plan_chain(
         copies: of one partition, at least one.
         lineage: leader epochs of the newest copy.
         unusable: attempts that are no copies, to be named where they would be needed.
+        is_expired: whether such an attempt is none for `tiersnap expire` took it; asked where a head would be lost.
         log_start_offset: first offset wanted; by default where the lineage begins, or the first copy after that.
         until: exclusive end wanted; by default all that there is, which must then be usable.
 
     Raises:
         ObjectNotFoundError: no copy holds an offset from there on.
+        MissingHeadError: no log start is given, and an older segment is not usable.
         MissingTailError: a newer segment is not usable; or the copies end below `until`.
         RemoteGapError: offsets in between are in no copy of this lineage; or those at a given log start.
     """
@@ -123,6 +126,8 @@ def plan_chain(
     first = min(interval.start_offset for interval in ahead)
     if first > wanted and log_start_offset is not None:
         raise _gap_error(of, [(wanted, first)], unusable)
+    if first > wanted:
+        _check_head(of, first, [each for each in unusable if each.start_offset < first and not is_expired(each)])
     log_start = max(wanted, first)
     pieces = [max((each for each in ahead if each.start_offset <= log_start), key=lambda each: _preference(each, -1))]
     gaps: list[tuple[int, int]] = []
@@ -169,6 +174,17 @@ def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:
     ]
 
 
+def _check_head(of: TopicIdPartition, first: int, older: Sequence[UnusableCopy]) -> None:
+    """Retention leaves nothing of a segment; what is left of one says that it was lost, or never finished."""
+    if older:
+        raise MissingHeadError(
+            f"{of}: the log would begin at offset {first}, and "
+            f"{count_of(len(older), 'older segment is', 'older segments are')} not usable: {_named(older)}",
+            hint="bring their objects back; or say that the log is to begin there: "
+            f"--log-start {first} --partition {of.partition}",
+        )
+
+
 def _check_tail(of: TopicIdPartition, end_offset: int, unusable: Sequence[UnusableCopy], until: int | None) -> None:
     if until is not None:
         if end_offset < until:
@@ -177,18 +193,21 @@ def _check_tail(of: TopicIdPartition, end_offset: int, unusable: Sequence[Unusab
                 hint=f"--until {end_offset} --partition {of.partition}, or less",
             )
         return
-    newer = sorted((each for each in unusable if each.start_offset >= end_offset), key=lambda each: each.start_offset)
+    newer = [each for each in unusable if each.start_offset >= end_offset]
     if newer:
-        named = "; ".join(
-            f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}"
-            for each in newer[:_MOST_GAPS_NAMED]
-        )
         raise MissingTailError(
             f"{of}: the log would end at offset {end_offset}, and "
-            f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {named}",
+            f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {_named(newer)}",
             hint="bring their objects back; or say that the log is to end there: "
             f"--until {end_offset} --partition {of.partition}",
         )
+
+
+def _named(attempts: Sequence[UnusableCopy]) -> str:
+    return "; ".join(
+        f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}"
+        for each in sorted(attempts, key=lambda each: each.start_offset)[:_MOST_GAPS_NAMED]
+    )
 
 
 def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:

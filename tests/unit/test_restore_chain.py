@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
-from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.errors import MissingHeadError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -89,6 +89,19 @@ def test_what_retention_took_from_the_beginning_is_no_gap_unless_it_was_asked_fo
     assert chain.leader_epochs == ((0, 100),)
     with pytest.raises(RemoteGapError, match="50 to 99"):
         plan_chain(copies, ((0, 0),), log_start_offset=50)
+
+
+def test_a_head_that_is_not_usable_is_no_retention_unless_it_is_being_deleted():
+    copies = [copy_of(100, 110), copy_of(110, 120)]
+    broken = [UnusableCopy("brokenbrokenbrokenbrok", 40, "no .log")]
+    said = r"t-0: the log would begin at offset 100, and 1 older segment is not usable: .*brokenbroken.* 40: no \.log"
+    with pytest.raises(MissingHeadError, match=said) as raised:
+        plan_chain(copies, ((0, 0),), unusable=broken)
+    assert raised.value.exit_code == 4
+    assert "--log-start 100 --partition 0" in raised.value.hint
+    assert bounds(plan_chain(copies, ((0, 0),), unusable=broken, log_start_offset=100))[0] == (100, 110)
+    assert plan_chain(copies, ((0, 0),), unusable=broken, is_expired=lambda _: True).missing_below == 100
+    assert plan_chain(copies, ((0, 100),), unusable=broken).missing_below is None, "the log began behind it"
 
 
 def test_the_log_starts_where_the_lineage_does_inside_a_segment():

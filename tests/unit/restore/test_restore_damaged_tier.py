@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.reference.command import tiersnap
+from tests.reference.command import assert_said, tiersnap
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.restoring import (
     CLUSTER,
@@ -33,8 +33,9 @@ def test_a_gap_is_refused_and_nothing_is_written(store, disk, tmp_path):
     assert planned.exit_code == 4
     assert "0 to 694" in planned.err
     assert "no .rsm-manifest" in planned.err
-    late = restore(store, disk, "--apply")
-    assert late.rows[0]["log_start_offset"] == 695, "not told where it began, the tier begins there"
+    assert [path.name for path in disk.iterdir()] == ["meta.properties"]
+    late = restore(store, disk, "--log-start", "695", "--apply")
+    assert late.rows[0]["log_start_offset"] == 695
     assert "log-start-offset-checkpoint" in {path.name for path in disk.iterdir()}
 
 
@@ -55,6 +56,18 @@ def test_a_newest_copy_with_a_short_or_missing_object_is_asked_about(store, disk
     (left,) = planned.rows[0]["left_out"]
     assert left["start_offset"] == 695
     assert "is left out" in planned.err
+
+
+@pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
+def test_an_oldest_copy_that_lost_an_object_is_asked_about(store, disk, suffix):
+    (path,) = store.root.rglob(f"{0:020d}-*.{suffix}")
+    path.unlink()
+    refused = restore(store, disk, "--apply")
+    assert_said(refused, 4, f"{TOPIC}-0: the log would begin at offset 695", "1 older segment is not usable")
+    assert "--log-start 695 --partition 0" in refused.err
+    assert [path.name for path in disk.iterdir()] == ["meta.properties"]
+    planned = restore(store, disk, "--log-start", "695", "--partition", "0")
+    assert planned.rows[0]["log_start_offset"] == 695
 
 
 @pytest.mark.parametrize("position", [21, 30, 500, -1])
