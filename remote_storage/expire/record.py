@@ -15,7 +15,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import below, has_version, parse_object, text, whole
@@ -96,6 +96,16 @@ def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
     except ObjectNotFoundError:
         return ExpireRecord()
     return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
+
+
+def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:
+    """What is recorded of each partition of a topic, whatever its id. Raises as read_record."""
+    found = (keys.recognise(info.key) for info in store.list(keys.topic_claims(topic)))
+    return {
+        key.partition: read_record(store, keys, key.partition)
+        for key in found
+        if key is not None and key.kind is KeyKind.EXPIRE and key.partition.topic == topic
+    }
 
 
 def write_record(

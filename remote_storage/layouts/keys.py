@@ -220,6 +220,10 @@ class ObjectKeys:
         """What the keys of all snapshots of a topic begin with, whatever its id; those of other topics may as well."""
         return f"{self.prefix}{SNAPSHOTS}/{topic}-"
 
+    def topic_claims(self, topic: str) -> str:
+        """What the keys of all claims of a topic begin with, whatever its id; those of other topics may as well."""
+        return f"{self.prefix}{CLAIMS}/{topic}-"
+
     def format(self, key: ParsedKey) -> str:
         """The inverse of `parse`."""
         if key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:

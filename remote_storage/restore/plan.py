@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.expire.record import read_record
+from tiersnap.remote_storage.expire.record import read_record, read_records
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -72,6 +72,7 @@ def find_partitions(
     Raises:
         ObjectNotFoundError: nothing, or not all that was asked for.
         UsageError: more than one topic id or layout.
+        CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
     """
     only = next(iter(partitions)) if len(partitions) == 1 else None
     listed = list_partitions(store, topic, topic_id=topic_id, partition=only, local=local)
@@ -81,11 +82,7 @@ def find_partitions(
         by_id[each.partition.topic_id].append(each)
     missing = set(partitions) - {each.partition.partition for each in listed}
     if not listed or missing:
-        what = f"{topic}, partition {min(missing)}" if missing else topic
-        raise ObjectNotFoundError(
-            f"{store.uri}: no remote segment of {what}",
-            hint="--from names the place that --remote named when it was tiered, the plugin's key.prefix included",
-        )
+        raise _none_found(store, topic, topic_id, min(missing, default=None))
     if len(by_id) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments under {len(by_id)} topic ids: {_named(map(str, by_id))}",
@@ -97,6 +94,24 @@ def find_partitions(
             hint="say which: --layout aiven or --layout local-tiered-storage",
         )
     return list(listed)
+
+
+def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition: int | None) -> ObjectNotFoundError:
+    """That there is no segment, and that `tiersnap expire` took them where it recorded so."""
+    what = f"{store.uri}: no remote segment of {topic}" + ("" if partition is None else f", partition {partition}")
+    taken = [
+        f"{at} ({at.topic_id}) below offset {record.log_start_offset}"
+        for at, record in sorted(read_records(store, ObjectKeys(), topic).items(), key=lambda item: str(item[0]))
+        if record.log_start_offset and topic_id in (None, at.topic_id) and partition in (None, at.partition)
+    ]
+    if taken:
+        return ObjectNotFoundError(
+            f"{what}: tiersnap expire deleted {_named(taken)}",
+            hint="what it deleted is gone, unless the bucket keeps old versions",
+        )
+    return ObjectNotFoundError(
+        what, hint="--from names the place that --remote named when it was tiered, the plugin's key.prefix included"
+    )
 
 
 def plan_pieces(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reference.command import assert_said
-from tests.reference.restoring import ORIGINAL, restore
-from tests.reference.tiered import LOCAL
+from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.restoring import END, ORIGINAL, TOPIC, restore
+from tests.reference.tiered import LOCAL, age
 from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 pytestmark = pytest.mark.unit
+
+DAY = 86_400_000
 
 
 def partition() -> TopicIdPartition:
@@ -29,6 +31,13 @@ def lose_oldest_log(store) -> str:
 
 def record(store, **said: object) -> None:
     write_record(store, ObjectKeys(), partition(), ExpireRecord(**said))
+
+
+def expire_all(store) -> Ran:
+    for info in list(store.list()):
+        age(store, info.key, 2 * DAY)
+    words = ("--topic", TOPIC, "--log-start", str(END), "--unmanaged", "--apply")
+    return tiersnap("expire", "--remote", store.root, *words)
 
 
 def test_a_head_that_expire_is_deleting_is_not_lost(store, disk):
@@ -49,3 +58,20 @@ def test_a_head_that_expire_did_not_take_is_lost_whatever_else_it_took(store, di
     lose_oldest_log(store)
     record(store, log_start_offset=0, deleting=(Deleting("BBBBBBBBBBBBBBBBBBBBBQ", 0, 5),))
     assert_said(restore(store, disk), 4, "the log would begin at offset 695")
+
+
+def test_where_expire_took_everything_that_is_said_and_not_that_the_place_is_wrong(store, disk):
+    taken = expire_all(store)
+    assert taken.exit_code == 0, taken.err
+    said = f"tiersnap expire deleted {TOPIC}-0 ({partition().topic_id}) below offset {END}"
+    fetch = ("fetch", "--from", store.root, "--topic", TOPIC, "--partition", "0", "--offset", "3")
+    for refused in (restore(store, disk), restore(store, disk, "--partition", "0"), tiersnap(*fetch)):
+        assert_said(refused, 2, "no remote segment of", said, "old versions")
+        assert "--from names" not in refused.err
+    for other in (("--partition", "1"), ("--topic-id", "BBBBBBBBBBBBBBBBBBBBBQ")):
+        assert_said(restore(store, disk, *other), 2, "--from names the place")
+
+
+def test_a_topic_whose_name_only_begins_alike_was_not_expired(store, disk):
+    assert expire_all(store).exit_code == 0
+    assert_said(restore(store, disk, topic=TOPIC[:-1]), 2, "--from names the place")
