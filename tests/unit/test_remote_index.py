@@ -1,0 +1,66 @@
+"""Of which copy each offset is read, held against Kafka's rule written down as plainly as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reference.remote_index import RemoteIndex as Reference
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    new_segment_id,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def copy(start: int, end: int, epochs: Sequence[tuple[int, int]]) -> RemoteLogSegmentMetadata:
+    """Offsets `start` to `end`, both inclusive, written under these (epoch, start offset)."""
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3, new_segment_id()),
+        start_offset=start,
+        end_offset=end,
+        broker_id=1,
+        max_timestamp=7,
+        event_timestamp=8,
+        segment_leader_epochs=tuple(epochs),
+        segment_size=9,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
+    start = draw(st.integers(0, 11))
+    end = draw(st.integers(start, 12))
+    later = draw(st.lists(st.integers(start + 1, 12), max_size=2, unique=True)) if start < 12 else []
+    offsets = [start, *sorted(each for each in later if each <= end)]
+    first_epoch = draw(st.integers(0, 2))
+    return copy(start, end, [(first_epoch + number, offset) for number, offset in enumerate(offsets)])
+
+
+def epoch_of(segment: RemoteLogSegmentMetadata, offset: int) -> int:
+    return max(epoch for epoch, start in segment.segment_leader_epochs if start <= offset)
+
+
+@given(st.lists(copies(), max_size=6), copies())
+def test_each_offset_is_read_where_a_broker_finds_it(
+    finished: list[RemoteLogSegmentMetadata], asked: RemoteLogSegmentMetadata
+) -> None:
+    reference = Reference()
+    for each in finished:
+        reference.finish(each)
+
+    ranges = list(RemoteIndex(finished).read(asked))
+
+    offsets = [offset for first, last, _ in ranges for offset in range(first, last + 1)]
+    assert offsets == list(range(asked.start_offset, asked.end_offset + 1)), "each once, ascending"
+    for first, last, found in ranges:
+        for offset in range(first, last + 1):
+            assert found is reference.find(epoch_of(asked, offset), offset), offset
