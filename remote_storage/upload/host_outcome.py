@@ -71,7 +71,8 @@ class HostOutcome:
 
         An active segment has its verdict whatever lies in its place, so what cannot be read there is asked for here.
         """
-        if any(each.kind is FindingKind.UNREADABLE_FILE and each.path.endswith(".log") for each in self.findings):
+        unread = (each for each in self.findings if each.kind is FindingKind.UNREADABLE_FILE and not each.is_gone)
+        if any(each.path.endswith(".log") for each in unread):
             return ExitCode.DATA_CORRUPT
         if self.errors:
             return exit_code_of_failures({each.exit_code for each in self.errors})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,6 +60,11 @@ class Finding:
     def __str__(self) -> str:
         where = self.path if self.position < 0 else f"{self.path} at byte {self.position}"
         return f"{self.kind}: {where}: {self.message}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the file was deleted since it was listed, as retention does at any time: no damage."""
+        return self.kind is FindingKind.UNREADABLE_FILE and self.message == os.strerror(errno.ENOENT)
 
     def as_dict(self) -> dict[str, object]:
         """The finding as plain data."""

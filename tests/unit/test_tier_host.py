@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
@@ -34,6 +35,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
@@ -191,6 +193,25 @@ def test_damage_of_the_directory_itself_is_said(tmp_path: Path) -> None:
     logs = shutil.copytree(LOGS, tmp_path / "logs")
     (logs / "replication-offset-checkpoint").write_text("0\n7\n")
     assert "CORRUPT_CHECKPOINT" in tier(logs, tmp_path / "remote", "--topic", "orders").err
+
+
+def test_a_segment_that_retention_deletes_meanwhile_is_no_damage_and_the_next_run_tiers_the_rest(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = segment_scan.open_windows
+
+    def delete_first(filesystem: fs.FileSystem, path: str, **more: object) -> object:
+        if path.endswith(f"{0:020d}.log"):
+            for each in Path(path).parent.glob(f"{0:020d}.*"):
+                each.unlink(missing_ok=True)
+        return opened(filesystem, path, **more)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_scan, "open_windows", delete_first)
+        ran = tier(source, tmp_path / "remote", "--apply")
+    assert_said(ran, 3, "was deleted while the run was at work", "run the same command again")
+    assert_said(tier(source, tmp_path / "remote", "--apply"), 0)
+    assert {base for _, base in copies(tmp_path / "remote")} == {10, 20}
 
 
 def host(store: ObjectStore, run_id: str, **more: object) -> HostTier:
