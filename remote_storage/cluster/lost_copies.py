@@ -8,11 +8,12 @@ be their remote storage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from tiersnap.remote_storage.errors import LostCopyError
 from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.snapshot.log.lineage import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
 """Those of some segment ids whose objects are all there now."""
@@ -41,19 +42,19 @@ class KnownCopies:
         self._gone = gone
         self._log_start = log_start_offset
         self._is_their_storage = any(each.id.segment_id not in gone for each in of_this_log)
-        self._held: list[tuple[int, int]] | None = None
+        self._held: list[Interval] | None = None
 
     def hold(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Whether brokers find whole copies for all its offsets from the log start on."""
         if self._held is None:
-            self._held = _joined(
-                (first, last)
+            self._held = joined(
+                (first, last + 1)
                 for copy in self._of_this_log
                 for first, last, found in self._read(copy)
                 if found is not None and not self._is_gone(found)
             )
         start = max(segment.start_offset, self._log_start)
-        return any(first <= start and segment.end_offset <= last for first, last in self._held)
+        return any(first <= start and segment.end_offset < end for first, end in self._held)
 
     def add(self, segment: RemoteLogSegmentMetadata) -> None:
         """Brokers are to be told of it."""
@@ -125,14 +126,3 @@ def _not_whole(copies: Sequence[RemoteLogSegmentMetadata]) -> str:
 def _place(segment: RemoteLogSegmentMetadata) -> tuple[object, ...]:
     """Where brokers find it."""
     return segment.start_offset, segment.end_offset, segment.segment_leader_epochs
-
-
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of offsets without a gap; both ends inclusive, ascending."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
-        else:
-            found.append((first, last))
-    return found

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.reference.remote_index import RemoteIndex
+from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import (
     TO_BE_TOLD,
@@ -19,11 +20,7 @@ from tiersnap.remote_storage.cluster.publish_plan import (
 )
 from tiersnap.remote_storage.errors import LostCopyError, SegmentHoleError
 from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
-    SegmentState,
-    TopicIdPartition,
-    new_segment_id,
 )
 from tiersnap.snapshot.errors import ExitCode
 
@@ -31,24 +28,13 @@ pytestmark = pytest.mark.unit
 
 PUBLISH, KNOWN, COVERED = PublishAction.PUBLISH, PublishAction.KNOWN, PublishAction.COVERED
 LOST = PublishAction.LOST
-PARTITION = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3)
 
 
 def segment(start: int, end: int, epochs: Sequence[tuple[int, int]] = ((0, 0),)) -> RemoteLogSegmentMetadata:
     """A new segment with offsets `start` to `end`, both inclusive, of a log with these (epoch, start offset)."""
     inside = [(epoch, max(first, start)) for epoch, first in epochs if first <= end]
     reached = [entry for entry, after in zip(inside, [*inside[1:], (0, end + 1)], strict=True) if entry[1] < after[1]]
-    return RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3, new_segment_id()),
-        start_offset=start,
-        end_offset=end,
-        broker_id=1,
-        max_timestamp=7,
-        event_timestamp=8,
-        segment_leader_epochs=tuple(reached),
-        segment_size=9,
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
+    return remote_segment(start, end, reached)
 
 
 def plan(

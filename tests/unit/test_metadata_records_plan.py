@@ -6,39 +6,26 @@ from dataclasses import replace
 
 import pytest
 
+from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of, suspected
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
-    TopicIdPartition,
-    new_segment_id,
 )
 
 pytestmark = pytest.mark.unit
 
 STARTED, FINISHED = SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED
 DELETING, DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
-PARTITION = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3)
 
 
 def segment(start: int, end: int, state: SegmentState = FINISHED) -> RemoteLogSegmentMetadata:
     """A new segment with offsets `start` to `end`, both inclusive."""
-    return RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3, new_segment_id()),
-        start_offset=start,
-        end_offset=end,
-        broker_id=1,
-        max_timestamp=7,
-        event_timestamp=8,
-        segment_leader_epochs=((0, start),),
-        segment_size=9,
-        state=state,
-    )
+    return remote_segment(start, end, [(0, start)], state)
 
 
 def plan(segments, known=(), *, log_start=0, outside=()) -> list[PublishAction]:

@@ -14,6 +14,7 @@ from tests.reference.changes import judge_input, key_of
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
+from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -357,15 +358,7 @@ def test_a_compacted_topic_gets_no_snapshots_unless_every_boundary_is_wanted(run
 def test_a_segment_that_retention_deletes_during_the_run_is_no_damage(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = segment_scan.open_windows
-
-    def delete_first(filesystem: fs.FileSystem, path: str, **more: object) -> object:
-        if path.endswith(f"{0:020d}.log"):
-            for each in Path(path).parent.glob(f"{0:020d}.*"):
-                each.unlink(missing_ok=True)
-        return opened(filesystem, path, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(segment_scan, "open_windows", delete_first)
+    delete_when_read(monkeypatch, 0)
     outcome = runner()
     assert outcome.is_transient
     assert len(outcome.errors) == 1

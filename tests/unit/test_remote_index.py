@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.remote_index import RemoteIndex as Reference
+from tests.reference.remote_segments import remote_segment
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
-from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    SegmentState,
-    new_segment_id,
-)
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 
 pytestmark = pytest.mark.unit
-
-
-def copy(start: int, end: int, epochs: Sequence[tuple[int, int]]) -> RemoteLogSegmentMetadata:
-    """Offsets `start` to `end`, both inclusive, written under these (epoch, start offset)."""
-    return RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3, new_segment_id()),
-        start_offset=start,
-        end_offset=end,
-        broker_id=1,
-        max_timestamp=7,
-        event_timestamp=8,
-        segment_leader_epochs=tuple(epochs),
-        segment_size=9,
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
 
 
 @st.composite
@@ -42,7 +21,7 @@ def copies(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
     later = draw(st.lists(st.integers(start + 1, 12), max_size=2, unique=True)) if start < 12 else []
     offsets = [start, *sorted(each for each in later if each <= end)]
     first_epoch = draw(st.integers(0, 2))
-    return copy(start, end, [(first_epoch + number, offset) for number, offset in enumerate(offsets)])
+    return remote_segment(start, end, [(first_epoch + number, offset) for number, offset in enumerate(offsets)])
 
 
 def epoch_of(segment: RemoteLogSegmentMetadata, offset: int) -> int:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
@@ -21,6 +20,7 @@ from tests.reference.log_builder import data_batch, marker, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
+from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.remote_storage import claims
 from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, this_process
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -35,7 +35,6 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
@@ -198,16 +197,8 @@ def test_damage_of_the_directory_itself_is_said(tmp_path: Path) -> None:
 def test_a_segment_that_retention_deletes_meanwhile_is_no_damage_and_the_next_run_tiers_the_rest(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = segment_scan.open_windows
-
-    def delete_first(filesystem: fs.FileSystem, path: str, **more: object) -> object:
-        if path.endswith(f"{0:020d}.log"):
-            for each in Path(path).parent.glob(f"{0:020d}.*"):
-                each.unlink(missing_ok=True)
-        return opened(filesystem, path, **more)  # type: ignore[arg-type]
-
     with monkeypatch.context() as patch:
-        patch.setattr(segment_scan, "open_windows", delete_first)
+        delete_when_read(patch, 0)
         ran = tier(source, tmp_path / "remote", "--apply")
     assert_said(ran, 3, "was deleted while the run was at work", "run the same command again")
     assert_said(tier(source, tmp_path / "remote", "--apply"), 0)

@@ -1,0 +1,35 @@
+"""Metadata of remote segments of one partition, as tests of what brokers are told need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    new_segment_id,
+)
+
+PARTITION = TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 3)
+
+
+def remote_segment(
+    start: int,
+    end: int,
+    leader_epochs: Sequence[tuple[int, int]],
+    state: SegmentState = SegmentState.COPY_SEGMENT_FINISHED,
+) -> RemoteLogSegmentMetadata:
+    """A new segment with offsets `start` to `end`, both inclusive, written under these (epoch, start offset)."""
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(PARTITION.topic, PARTITION.topic_id or "", PARTITION.partition, new_segment_id()),
+        start_offset=start,
+        end_offset=end,
+        broker_id=1,
+        max_timestamp=7,
+        event_timestamp=8,
+        segment_leader_epochs=tuple(leader_epochs),
+        segment_size=9,
+        state=state,
+    )
