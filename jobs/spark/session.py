@@ -140,6 +140,8 @@ def _settings(conf: Mapping[str, str], java_options: str, *, is_local: bool) -> 
         options = settings.get("spark.driver.extraJavaOptions", "") or java_options
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
         settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
+        # On a cluster the workers' Python may lack this package when their daemon starts.
+        settings.setdefault("spark.python.daemon.module", "tiersnap.jobs.spark.worker_daemon")
     return settings
 
 
