@@ -20,6 +20,8 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@test -x .venv-tools/bin/uv || { $(PYTHON) -m venv .venv-tools && .venv-tools/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); }
 	@# uv brings certificates of its own; behind a proxy that signs for itself, those of the machine are needed.
 	$(UV) sync $(SYNC) 2>/dev/null || $(UV) sync $(SYNC) --system-certs
+	@# Some hundred processes of the tests import it, and workers of Spark.
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib jobs snapshot remote_storage >/dev/null || true
 	@# Once more after a while: Maven Central is not always there.
 	$(BIN)/python -m tiersnap.jobs.spark.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.spark.delta_jars; }
 	@touch $@
@@ -40,7 +42,7 @@ demo: install ## The main job on bundled real logs against an embedded S3, endin
 # Pins are those of `uv pip compile` for the three packages that tests/airflow needs; docs/airflow.md names them.
 AIRFLOW = { test -x .cache/airflow/bin/python || .venv-tools/bin/uv venv -q --python $(PYTHON) .cache/airflow; } && \
   .venv-tools/bin/uv pip sync -q --python .cache/airflow/bin/python tests/airflow/requirements.txt
-.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-chaos test-browser test-prometheus
+.PHONY: test test-unit test-spark test-s3 test-install test-artefact test-airflow test-broker test-browser test-prometheus
 test: test-unit test-s3 test-spark ## Unit, S3 and Spark tests
 
 test-unit: install ## No JVM, no network
@@ -48,7 +50,7 @@ test-unit: install ## No JVM, no network
 
 test-s3: install ## Real HTTP S3 servers on loopback; versitygw is built once where Go is at hand
 	@$(BIN)/python -m tests.s3.versitygw || true
-	$(PYTEST) tests/s3
+	$(PYTEST) tests/s3 -n 2
 
 test-spark: install ## Real local Spark sessions, two side by side
 	$(PYTEST) tests/spark -n 2 --dist loadfile --durations=25
@@ -67,10 +69,6 @@ test-broker: install ## Real Kafka brokers on loopback (jars from Maven Central,
 	$(BIN)/python -m tests.broker.harness.jars
 	$(PYTEST) tests/broker
 
-test-chaos: install ## A short storm over three brokers and tiersnap, with a fixed seed: see chaos
-	$(BIN)/python -m tests.broker.harness.jars 4.3.1
-	$(PYTEST) tests/chaos -rP
-
 test-browser: install ## The report in a real Chromium, skipped where there is none
 	$(PYTEST) tests/browser
 
@@ -78,7 +76,24 @@ test-prometheus: install ## Metrics, alerts and the dashboard's queries in a rea
 	$(PYTEST) tests/prometheus
 
 ##@ Trust
-.PHONY: mutate soak chaos audit
+.PHONY: nightly nightly-tests nightly-properties nightly-storm old-new mutate soak chaos audit
+old-new: install ## Old against new, executed: every command of the revision OLD beside this tree's, differences listed; SPARK=1
+	$(BIN)/python -m tests.old_new.run $(OLD) $(if $(SPARK),--spark)
+
+nightly: nightly-tests nightly-properties nightly-storm soak ## What CI has no time for; `make -k nightly` goes on after a failure
+
+nightly-tests: install ## Tests marked nightly: a short storm, all releases of Kafka, long properties
+	$(BIN)/python -m tests.broker.harness.jars
+	@$(BIN)/python -m tests.s3.versitygw || true
+	$(PYTEST) tests -m nightly --hypothesis-profile=nightly -rP
+	SPARK_DEFAULTS=1 $(PYTEST) tests/spark -n 2 --dist loadfile
+
+nightly-properties: install ## Every property test with ten times the examples, others each night
+	$(PYTEST) tests/unit -n 2 -m 'hypothesis and not nightly' --hypothesis-profile=nightly
+
+nightly-storm: SEED ?= $(shell date +%y%m%d)
+nightly-storm: chaos ## A storm of 20 minutes, its seed the day
+
 mutate: install ## Break what the rest relies on, place by place; fails below 90 % noticed. SAMPLE=10 a module, SEED=1
 	$(BIN)/python -m tests.mutation.run --sample $(or $(SAMPLE),0) --seed $(or $(SEED),1)
 

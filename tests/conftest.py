@@ -1,4 +1,8 @@
-"""What all tests share: settings of hypothesis, and nobody else's configuration."""
+"""What all tests share: profiles of hypothesis, and nobody else's configuration.
+
+The profile `ci`, which is loaded here, tries the same examples at each run: a red test is a new defect. `make nightly`
+names `nightly` (`--hypothesis-profile`): other examples each night, and ten times as many.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "tiersnap", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-settings.load_profile("tiersnap")
+_CHECKS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile("ci", derandomize=True, **_CHECKS)
+settings.register_profile("nightly", max_examples=1000, print_blob=True, **_CHECKS)
+settings.load_profile("ci")
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from tests.reference.command import tiersnap
 
 pytestmark = [
     pytest.mark.broker,
+    pytest.mark.nightly,
     pytest.mark.kafka(CURRENT_VERSION),
     # PySpark leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),

@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka("4.1.1")]
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted(path.parent.name for path in DATA.glob("*/logs"))
-SEEDS = range(2000)
 
 
 def assert_folds_as_kafka_does(log_dir: Path, out: Path) -> int:
@@ -48,12 +47,13 @@ def test_every_boundary_of_a_bundled_log_is_folded_as_kafka_folds_it(name, tmp_p
     assert assert_folds_as_kafka_does(DATA / name / "logs", tmp_path) >= 17
 
 
-def test_many_made_up_partitions_are_folded_as_kafka_folds_them(tmp_path):
+@pytest.mark.parametrize("seeds", [range(500), pytest.param(range(500, 5000), marks=pytest.mark.nightly)])
+def test_many_made_up_partitions_are_folded_as_kafka_folds_them(seeds, tmp_path):
     log_dir = tmp_path / "log-dir"
-    for seed in SEEDS:
+    for seed in seeds:
         write_random_partition(log_dir, f"seed-{seed}", seed)
 
-    assert assert_folds_as_kafka_does(log_dir, tmp_path) > 4 * len(SEEDS)
+    assert assert_folds_as_kafka_does(log_dir, tmp_path) > 4 * len(seeds)
 
 
 @pytest.mark.parametrize("opened_in", ["the same segment", "an earlier segment"])

@@ -12,7 +12,7 @@ from tests.chaos.run import run
 
 SEED, MINUTES = 1, 5
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.nightly]
 
 
 # What librdkafka's callbacks raise in threads of their own is no warning of ours.

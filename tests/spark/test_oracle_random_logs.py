@@ -13,7 +13,14 @@ from tests.reference.random_log import write_random_partition
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(("seeds", "options"), [(range(20_000, 20_100), ()), (range(20_100, 22_000), NO_TIERING)])
+@pytest.mark.parametrize(
+    ("seeds", "options"),
+    [
+        (range(20_000, 20_100), ()),
+        (range(20_100, 20_400), NO_TIERING),
+        pytest.param(range(20_400, 22_000), NO_TIERING, marks=pytest.mark.nightly),
+    ],
+)
 def test_what_the_main_job_stores_of_many_made_up_partitions_is_what_the_readable_fold_says(
     spark: SparkSession, tmp_path: Path, seeds: range, options: tuple[str, ...]
 ) -> None:

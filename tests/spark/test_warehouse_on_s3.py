@@ -24,6 +24,7 @@ from tiersnap.jobs.demonstration.embedded_s3 import make_bucket
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.nightly,
     pytest.mark.skipif("TIERSNAP_WITH_S3A" not in os.environ, reason="TIERSNAP_WITH_S3A=1 fetches 640 MB of jars"),
 ]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
 from tiersnap.remote_storage.claims import (
     Attempt,
@@ -128,7 +129,7 @@ WAYS = {
 }
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(sorted(WAYS)), choices, st.integers(2, 3))
 def test_of_attempts_that_may_take_over_one_wins_and_only_its_copy_is_left(way, choices, count):
     attempts = [WAYS[way](n) for n in range(count)]
@@ -150,7 +151,7 @@ def test_who_gives_up_keeps_nobody_waiting(choices, who):
     assert len(list(store.list("copies/"))) == 1
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(choices, st.sets(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=3))
 def test_whoever_dies_anywhere_the_next_run_ends_with_one_copy(choices, kills):
     attempts = [(attempt(f"r{n}", "s3://tables/x"), {}) for n in range(3)]

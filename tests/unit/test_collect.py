@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from tests.reference.all_logs import assemble
 from tests.reference.collecting import collect, listed, needed, objects, seen
 from tests.reference.command import tiersnap
+from tests.reference.examples import examples
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Clock, KillableStore, KilledError, Ran, Runner
@@ -35,7 +35,6 @@ from tiersnap.snapshot.state.replay import fold_segment
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "8"))
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 SEGMENTS = {base: [data_batch(base, 10, 1, 0, base)] for base in (0, 10, 20, 30)}
 
@@ -65,7 +64,7 @@ def readiness(ran: Ran) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "log_dir"} for row in ran.readiness]
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.sampled_from(STEPS), min_size=3, max_size=9))
 def test_run_after_run_a_collected_log_says_what_the_log_itself_says(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]

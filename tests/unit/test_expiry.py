@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from tests.reference.command import assert_said, tiersnap
+from tests.reference.examples import examples
 from tests.reference.fold import fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
 from tests.reference.record_batch import read_segment
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.unit
 DAY = 86_400_000
 WEEK, YEAR = 7 * DAY, 365 * DAY
 FILES = fs.LocalFileSystem()
-in_folder = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+in_folder = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import log_builder as lb
+from tests.reference.examples import examples
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import indexes
@@ -109,7 +110,7 @@ _shapes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5000), st.integer
 
 
 @given(_shapes, st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_whatever_bits_were_flipped_what_is_uploaded_answers_every_look_up(shape, data) -> None:
     segment, told = batches_of(shape)
     good = checked(segment, BASE, FoundIndexes())

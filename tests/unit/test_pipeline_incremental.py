@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from itertools import pairwise
 from typing import Any
@@ -11,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.reference.examples import examples
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.pipeline import Ran, Runner
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "8"))
 # Not `run`, and not what only says where a fact is from.
 COMPARED = (
     "base_offset",
@@ -47,7 +46,7 @@ def boundaries(runner: Runner, log: LivingLog) -> dict[int, str]:
     return {row["offset"]: row["found"] for row in facts if row["kind"] == "BOUNDARY" and row["offset"] > first}
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 2**32), steps=histories)
 def test_every_run_says_what_a_first_run_would_say(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]
@@ -72,7 +71,7 @@ def test_every_run_says_what_a_first_run_would_say(
         shutil.rmtree(folder)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 2**32), steps=histories)
 def test_a_log_that_is_tiered_as_it_lives_has_one_copy_of_each_segment_and_no_hole(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str]

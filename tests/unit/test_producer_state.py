@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import fold as reference
+from tests.reference.examples import examples
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY, Log, logs, replayable_entries
 from tests.reference.record_batch import Batch, read_segment
@@ -51,7 +52,7 @@ def test_folding_batch_by_batch_gives_what_the_reference_gives(log: Log) -> None
     assert as_state(ps.to_entries(deltas_of(log.bytes))) == reference.fold(batches(log.bytes, log.base))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(replayable_entries), cuts)
 def test_deltas_of_random_splits_combine_to_the_fold_of_the_whole(log: Log, at: list[int]) -> None:
     carried = ps.ProducerFold(capacity=1)
@@ -60,7 +61,7 @@ def test_deltas_of_random_splits_combine_to_the_fold_of_the_whole(log: Log, at: 
     assert as_state(carried.entries()) == reference.fold(batches(log.bytes, log.base))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(), cuts)
 def test_combining_is_associative_errors_and_all(log: Log, at: list[int]) -> None:
     deltas = [deltas_of(piece) for piece in pieces(log, at)]
@@ -79,7 +80,7 @@ def first_errors(deltas: np.ndarray) -> dict[int, int]:
     return dict(zip(deltas["producer_id"].tolist(), deltas["error_offset"].tolist(), strict=True))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(), cuts)
 def test_the_first_batch_a_broker_cannot_replay_is_found_whatever_the_splits(log: Log, at: list[int]) -> None:
     carried = ps.ProducerFold()
@@ -108,7 +109,7 @@ def test_a_snapshot_is_a_place_to_start_from(log: Log, at: int) -> None:
     assert as_state(carried.entries()) == reference.fold(batches(log.bytes, log.base))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(replayable_entries), cuts, st.sampled_from([DAY // 2, DAY, 2 * DAY]), st.integers(0, DAY))
 def test_bounded_replay_is_full_replay_then_expiry(log: Log, at: list[int], expiration: int, later: int) -> None:
     as_of = TIMESTAMP + later

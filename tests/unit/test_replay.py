@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from tests.reference.examples import examples
 from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
@@ -32,7 +33,7 @@ def run_of(log: Log, start: int, stop: int) -> list[tuple[int, ...]]:
     return fold(rows_of(b"".join(data for offset, data in log.entries if start <= offset < stop))).tolist()
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(logs(), st.lists(st.integers(-3, 200), max_size=5), st.booleans(), st.booleans())
 def test_every_run_is_the_fold_of_its_batches_with_and_without_rows_kept(
     tmp_path: Path, log: Log, at: list[int], is_closed: bool, keep: bool

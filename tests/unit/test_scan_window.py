@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.reference import fold as reference
 from tests.reference import log_builder as lb
 from tests.reference.aging_log import DAY, NOW, AgingLog, write_aged
+from tests.reference.examples import examples
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_state import as_state
@@ -27,7 +28,6 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 
-EXAMPLES = int(os.environ.get("TIERSNAP_HISTORIES", "8")) * 5
 EMPTY_SNAPSHOT = bytes.fromhex("000148674bc700000000")
 WEEK = 7 * DAY
 SINCE = NOW - WEEK
@@ -59,7 +59,7 @@ def shown(log: AgingLog, edge: int) -> set[int]:
     return {batch.producer_id for batch in read_segment(data, edge - 1).batches}
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 2**32), days=st.integers(2, 40), producers=st.integers(2, 12))
 def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_again(
     seed: int, days: int, producers: int
@@ -92,7 +92,7 @@ def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_
         assert run(runner).did_nothing
 
 
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=examples(10))
 @given(seed=st.integers(0, 2**32))
 def test_a_log_within_the_expiration_is_scanned_as_exactly_as_ever(seed: int) -> None:
     with TemporaryDirectory() as name:
@@ -118,7 +118,7 @@ def begun_in_remote_storage(folder: Path, bases: list[int], tiered: int) -> tupl
     return Runner(folder, folder / "logs", remote=before.remote), tiered
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 2**32), producers=st.integers(2, 12), tiered=st.integers(1, 10))
 def test_a_producer_is_followed_back_into_remote_storage_where_the_log_begins_there(
     seed: int, producers: int, tiered: int

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from tests.reference.examples import examples
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
@@ -21,7 +22,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
 from tiersnap.snapshot.log.windows import BufferedWindows, MappedWindows
 
 pytestmark = pytest.mark.unit
-in_folder = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_folder = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def scanned(folder: Path, data: bytes, base: int, end: int | None, *, check_crc: bool = True, window: int = 1 << 20):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.reference.examples import examples
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.interleaved import Killed, Turns
 from tests.reference.pipeline import Clock, KillableStore, KilledError
@@ -185,7 +186,7 @@ def test_whatever_call_fails_there_is_no_hole_and_the_next_run_makes_it_whole(tm
         assert_tiered_once(store, layout, name)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choices=st.lists(st.integers(0, 1), max_size=60), killed=st.one_of(st.none(), st.integers(0, 30)))
 def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     tmp_path_factory, monkeypatch, choices, killed

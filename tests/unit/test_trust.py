@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.reference.examples import examples
 from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.unit
 
 HOUR = DAY // 24
 few = settings(
-    max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=examples(40),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 
 
