@@ -25,8 +25,6 @@ _JVM = re.compile(r"\._jvm\b|\._jdf\b")
 # In the product. The job is DataFrames over Arrow, on any session (ADR 7).
 _NOT_ON_CONNECT = re.compile(r"\.rdd\b|\bsparkContext\b|\bSparkContext\b|\._jsc\b|\._sc\b|\._jsparkSession\b")
 _PANDAS = re.compile(r"\btoPandas\b|^\s*(import|from) pandas\b")
-# A grouped Arrow function leaves direct memory behind in each of its tasks: snapshot/spark/grouping.py.
-_GROUPED = re.compile(r"\.applyInArrow\(")
 # What Spark sends to the driver must not grow with segments, batches or producers.
 _TO_DRIVER = re.compile(r"\.collect\(\)|\.toArrow\(\)|\.toLocalIterator\(")
 _MAY_COLLECT = {
@@ -138,7 +136,6 @@ def problems_of(name: str, line: str, *, is_product: bool) -> list[str]:
             (_NOT_ON_CONNECT, "RDDs and the Spark context do not exist on Spark Connect"),
             (_PANDAS, "rows travel as Arrow, not as pandas"),
             (_COUNT, "count_of of snapshot/units.py puts a count before a noun"),
-            (_GROUPED, "by_key of snapshot/spark/grouping.py takes the place of a grouped Arrow function"),
         ]
         if name not in _MAY_COLLECT:
             places = ", ".join(_MAY_COLLECT)

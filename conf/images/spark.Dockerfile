@@ -2,7 +2,7 @@
 # Spark of the version in uv.lock, with a Python 3.11 of its own for driver and executors. Built by buildah 1.28 on Debian
 # 12 with Java 17, its Python 3.11 and pyspark 4.1.1, under the name of the base, as Docker's registry was out of reach:
 # 1.2 GB on top of it. In it, spark-submit of jobs/run.py wrote the bundled logs' snapshots as user 185.
-ARG SPARK_IMAGE=apache/spark:4.1.1-scala2.13-java21-ubuntu
+ARG SPARK_IMAGE=apache/spark:4.2.0-scala2.13-java21-ubuntu
 FROM ${SPARK_IMAGE} AS build
 USER root
 COPY --from=ghcr.io/astral-sh/uv:0.13.9 /uv /usr/local/bin/uv

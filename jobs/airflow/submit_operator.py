@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 JOBS = Path(here.__file__).parents[1]
 # The jar that goes with the extra [spark]; Airflow's environment has neither pyspark nor delta-spark to ask.
-DELTA = "io.delta:delta-spark_4.1_2.13:4.3.1"
+DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):

@@ -16,10 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.spark import schemas
-from tiersnap.snapshot.spark.grouping import by_key
+from tiersnap.snapshot.spark.grouping import Key, by_key
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
 from tiersnap.snapshot.tables import schemas as tables
-from tiersnap.snapshot.tasks.groups import Key
 
 ENTRIES = pa.schema(
     [

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif("TIERSNAP_WITH_S3A" not in os.environ, reason="TIERSNAP_WITH_S3A=1 fetches 640 MB of jars"),
 ]
 
-HADOOP = {"4.1": "3.4.2"}  # of the Hadoop inside pyspark
+HADOOP = {"4.2": "3.5.0"}  # of the Hadoop inside pyspark
 
 
 @pytest.fixture

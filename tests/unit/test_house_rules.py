@@ -22,7 +22,6 @@ pytestmark = pytest.mark.unit
         "from pandas import DataFrame",
         "for row in frame.collect():",
         "frame.toArrow()",
-        "rows.groupBy('topic').applyInArrow(f, schema)",
         'f"{len(found)} segments wait"',
     ],
 )

@@ -1,0 +1,45 @@
+"""Rows of one key at a time: each key once, its rows in order, and no more work than one exchange and one sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.snapshot.spark.grouping import by_key
+
+pytestmark = pytest.mark.spark
+
+ROWS, KEYS = 30_000, 7
+COUNTED = "key long, rows long, batches long, is_sorted boolean"
+
+
+def counted(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    found = list(batches)
+    places = pa.chunked_array([batch.column("place") for batch in found])
+    is_sorted = pc.all(pc.greater(places[1:], places[:-1])).as_py()
+    row = {"key": key[0].as_py(), "rows": len(places), "batches": len(found), "is_sorted": is_sorted}
+    yield pa.RecordBatch.from_pylist([row])
+
+
+@pytest.mark.parametrize("tasks", [None, 3])
+def test_by_key_gives_each_key_once_with_its_rows_in_order(spark: SparkSession, tasks: int | None) -> None:
+    number = F.col("id")
+    rows = spark.range(ROWS).select((number % KEYS).alias("key"), (number * 7919 % ROWS).alias("place"))
+    found = by_key(rows, ["key"], ["place"], counted, COUNTED, tasks=tasks).orderBy("key").collect()
+    assert [row.key for row in found] == list(range(KEYS))
+    assert [row.rows for row in found] == [len(range(key, ROWS, KEYS)) for key in range(KEYS)]
+    assert all(row.is_sorted for row in found)
+    assert all(row.batches > 1 for row in found), "a group is not held whole"
+
+
+def test_by_key_needs_one_exchange_and_one_sort(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = spark.range(ROWS).select((F.col("id") % KEYS).alias("key"), F.col("id").alias("place"))
+    by_key(rows, ["key"], ["place"], counted, COUNTED).explain()
+    plan = capsys.readouterr().out
+    assert plan.count("Exchange") == 1, plan
+    assert plan.count("Sort ") == 1, plan
