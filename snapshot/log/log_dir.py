@@ -24,7 +24,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
-from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, numbered_name, wrong_name
+from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
@@ -331,7 +331,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
                 numbered[suffix][offset] = FileRef(file, size, modified_ns)
         elif kind is None and is_text:
             texts[name] = file
-        elif kind is None and (wrong := wrong_name(name, file)):
+        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
             findings.append(wrong)
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))
