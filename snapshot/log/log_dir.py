@@ -24,6 +24,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
@@ -229,11 +230,11 @@ def split_folder_name(name: str) -> TopicPartition | None:
 
 
 def open_log_dir(uri: str) -> LogDir:
-    """List a log directory without listing its partitions.
+    """List a log directory without listing its partitions; a broker's disk may hold none yet.
 
     Raises:
         SourceNotFoundError: there is no such directory.
-        NotALogDirError: nothing in it looks like a partition.
+        NotALogDirError: nothing in it looks like a partition, and it has no meta.properties, as no broker's has.
     """
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
@@ -260,7 +261,7 @@ def open_log_dir(uri: str) -> LogDir:
             f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
             hint="tiersnap run --source takes it; other commands need the log directory on its own host",
         )
-    if not folders:
+    if not folders and META_PROPERTIES not in files:
         hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing])
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     tables: list[dict[TopicPartition, int]] = []

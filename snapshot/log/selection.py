@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.hands_off import is_log_dir
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
 
 MOST_NAMED = 10
@@ -17,24 +15,28 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions; both conditions must hold.
+    """Which partitions; all conditions must hold.
 
     Attributes:
         topic: must match a topic's whole name; None for all.
         partitions: (topic, partition) of the only ones that are wanted; empty for all.
+        number: of the only partition that is wanted of each topic; None for all.
     """
 
     topic: re.Pattern[str] | None = None
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    number: int | None = None
 
     def takes(self, partition: TopicPartition) -> bool:
         """Whether the partition is wanted."""
-        return matches_topic(partition[0], self.topic) and (not self.partitions or partition in self.partitions)
+        is_named = not self.partitions or partition in self.partitions
+        return is_named and self.number in (None, partition[1]) and matches_topic(partition[0], self.topic)
 
     def __str__(self) -> str:
         """What was asked for, for messages."""
         names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
-        return ", ".join([*([] if self.topic is None else [repr(self.topic.pattern)]), *names])
+        of_topic = [] if self.topic is None else [repr(self.topic.pattern)]
+        return ", ".join([*of_topic, *names, *([] if self.number is None else [f"partition {self.number}"])])
 
 
 @dataclass(frozen=True)
@@ -51,23 +53,12 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
-    """Open each, but for a broker's disks that hold no partition yet beside others that do.
+    """Open each.
 
     Raises:
         SourceNotFoundError, NotALogDirError: as `open_log_dir`.
     """
-    opened: list[NamedLogDir] = []
-    empty: list[NotALogDirError] = []
-    for uri in uris:
-        try:
-            opened.append(NamedLogDir(uri, open_log_dir(uri)))
-        except NotALogDirError as error:
-            if not is_log_dir(Path(uri)):
-                raise
-            empty.append(error)
-    if not opened:
-        raise empty[0]
-    return tuple(opened)
+    return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
@@ -96,6 +87,8 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
             left.discard((partition.topic, partition.partition))
             yield each, partition
     uris = ", ".join(each.uri for each in log_dirs)
+    if not has_partition and selection == Selection():
+        return  # a broker's disks that hold no partition yet
     if left or not has_partition:
         if not selection.partitions:
             hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"

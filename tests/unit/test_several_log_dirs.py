@@ -115,15 +115,6 @@ def test_a_glob_that_matches_nothing_is_said(tmp_path: Path) -> None:
         expand([str(tmp_path / "f*")])
 
 
-def test_a_disk_without_a_partition_yet_is_no_mistake_and_a_folder_that_is_none_is(disks: list[Path]) -> None:
-    empty = disks[0].parent / "disk-3"
-    empty.mkdir()
-    assert_said(tiersnap("scan", *disks, empty), 2, "no partition folders")
-    (empty / "meta.properties").write_text("version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n")
-    assert len(tiersnap("scan", *disks, empty).rows) == 2
-    assert_said(tiersnap("scan", empty), 2, "no partition folders")
-
-
 def test_one_partition_is_named_as_its_folder_and_a_name_that_is_not_there_is_said(disks: list[Path]) -> None:
     ran = tiersnap("scan", *disks, "--partition", "payments-0")
     assert [row["partition"] for row in ran.rows] == ["payments-0"]
