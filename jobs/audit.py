@@ -14,7 +14,7 @@ from tiersnap.jobs.spark.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located
 
 
 @click.command()

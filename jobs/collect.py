@@ -18,7 +18,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.log.selection import selected_folders
 from tiersnap.snapshot.tasks.sources import read_properties
 

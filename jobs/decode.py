@@ -12,7 +12,7 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.units import human_bytes
 
 

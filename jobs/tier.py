@@ -21,7 +21,8 @@ from tiersnap.jobs.tell.tier import show
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
 from tiersnap.snapshot.report import summarise
 

@@ -12,8 +12,8 @@ from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.tell.unblock import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.unblock import Unblock
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
-from tiersnap.snapshot.log.places import each_once
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.places import each_once, located
 
 
 @click.command()

@@ -23,8 +23,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
-from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.log.places import each_once, place_of
+from tiersnap.snapshot.log.places import each_once, located, place_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import count_of
 

@@ -12,11 +12,9 @@ and kafka.log.LogManager; listing goes through pyarrow.fs, so a log directory ma
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pyarrow import fs
@@ -29,6 +27,7 @@ from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cl
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -186,39 +185,6 @@ class LogDir:
         """List each live partition, ascending by folder name."""
         for folder in self.folders:
             yield read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
-
-
-def resolve(uri: str) -> tuple[fs.FileSystem, str]:
-    """The pyarrow filesystem and path of a URI or a local path.
-
-    Raises:
-        SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
-    """
-    if "://" not in uri and not uri.startswith("file:"):
-        path = Path(uri).expanduser().absolute().as_posix()
-        if not _is_utf8(path):
-            raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
-        return fs.LocalFileSystem(), path
-    try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-    except (OSError, ValueError) as error:
-        raise SourceNotFoundError(f"{uri}: {error}", hint="use a path, file:///…, s3://bucket/… or hdfs://…") from error
-    return filesystem, path
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def located(uri: str) -> str:
-    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end."""
-    if "://" in uri or uri.startswith("file:"):
-        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
 
 
 def split_folder_name(name: str) -> TopicPartition | None:

@@ -22,8 +22,7 @@ from tiersnap.jobs.options.log_dirs import expand
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import SourceNotFoundError
-from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.log.places import each_once
+from tiersnap.snapshot.log.places import each_once, located
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
 
