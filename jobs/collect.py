@@ -19,7 +19,7 @@ from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import selected_folders
 from tiersnap.snapshot.tasks.sources import read_properties
 
@@ -55,7 +55,7 @@ def collect(
     if apply:
         check_conditions(store, ObjectKeys())
     properties = read_properties(log_dir.filesystem, log_dir.path)
-    collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
+    collection = Collection(CollectedFolder(store), place_of(source), log_dir, properties, headers, now, apply)
     folders, totals = selected_folders(log_dir, source, topic), CollectTotals()
     collected = Progress(output, "collecting", len(folders)).watch_done(collection.partitions(folders))
     show(output, collected, totals, findings=log_dir.findings, applied=apply)

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
 from tiersnap.snapshot.report import summarise
 
@@ -46,7 +46,7 @@ def tier(
     memory, and a claim there keeps two hosts from copying one segment. Brokers see the segments once `tiersnap publish`
     has told them.
     """
-    started, uri = time.time_ns() // 1_000_000, located(source)
+    started, uri = time.time_ns() // 1_000_000, place_of(source)
     host = replace(request.host, options=replace(request.host.options, every_boundary=every_boundary))
     if host.apply:
         # A bucket that is not there or refuses is better known before the work than after it.

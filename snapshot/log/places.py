@@ -31,8 +31,9 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
     Raises:
         SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
     """
-    if "://" not in uri and not uri.startswith("file:"):
-        path = Path(uri).expanduser().absolute().as_posix()
+    local = place_of(uri) if uri.startswith("file:") else uri
+    if "://" not in local and not local.startswith("file:"):
+        path = Path(local).expanduser().absolute().as_posix()
         if not _is_utf8(path):
             raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
         return fs.LocalFileSystem(), path
@@ -54,7 +55,10 @@ def _is_utf8(path: str) -> bool:
 
 
 def located(uri: str) -> str:
-    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end."""
+    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end.
+
+    A file URI stays one: where Spark's default file system is another, a path would be a place in that.
+    """
     if "://" in uri or uri.startswith("file:"):
         return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
     return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
@@ -80,7 +84,10 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """One name of a place, whatever a path or URI of it looks like; for comparison alone."""
+    """Return the one name of a log directory, whatever a path or URI of it looks like; links stay unresolved.
+
+    Tables keep this name, so that two spellings in two runs are one source.
+    """
     name = located(uri)
     if not name.startswith("file:"):
         return name
@@ -88,3 +95,8 @@ def place_of(uri: str) -> str:
     if parts.netloc not in _LOCAL_HOSTS:
         return name
     return posixpath.normpath("/" + unquote(parts.path).lstrip("/"))
+
+
+def places_of(uris: Iterable[str]) -> tuple[str, ...]:
+    """Return `place_of` of each, in their order and each once."""
+    return tuple(dict.fromkeys(map(place_of, uris)))

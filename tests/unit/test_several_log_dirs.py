@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -22,9 +23,10 @@ from tiersnap.jobs.options.log_dirs import expand
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import SourceNotFoundError
-from tiersnap.snapshot.log.places import each_once, located
+from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
+from tiersnap.snapshot.spark.discover import discover
 
 pytestmark = pytest.mark.unit
 
@@ -68,6 +70,19 @@ def test_a_directory_that_is_named_twice_is_looked_at_once(tmp_path: Path, comma
     assert tiersnap(command, *spellings(disk)).rows == once.rows
 
 
+def test_every_keeper_of_sources_knows_a_folder_by_one_name(tmp_path: Path) -> None:
+    disk = tmp_path / "a disk"
+    disk.mkdir()
+    write_small_log(disk, "orders")
+    for spelt in spellings(disk):
+        assert {uri for uri, _ in discover([spelt], None).folders} == {str(disk)}
+        assert RunSettings((spelt,), "/remote", "/tables", leaders=(disk.as_uri(),)).sources == (str(disk),)
+        to = tmp_path / "to"
+        assert tiersnap("collect", spelt, "--to", to, "--apply").exit_code == 0
+        (shipped,) = to.rglob("collected.json")
+        assert json.loads(shipped.read_text())["logDir"] == str(disk)
+
+
 def test_a_run_takes_a_source_once_and_its_leader_however_it_is_spelt(tmp_path: Path) -> None:
     disk = tmp_path / "a disk"
     found: list[RunSettings] = []
@@ -79,7 +94,7 @@ def test_a_run_takes_a_source_once_and_its_leader_however_it_is_spelt(tmp_path: 
         ]
         command([*named, *places, "--leader", disk.as_uri()], standalone_mode=False)
         (settings,) = (found.pop(),)
-        assert settings.sources == (located(first), "s3://b/logs")
+        assert settings.sources == (str(disk), "s3://b/logs"), "tables know a folder by one name, run after run"
         assert settings.leaders == settings.sources[:1]
     apart = (tmp_path / "a", tmp_path / "b", "file://host/a", "s3://b/a")
     assert each_once(map(str, apart)) == tuple(map(str, apart))
