@@ -111,12 +111,12 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
     return f"there are {', '.join(names[:MOST_NAMED])}{more}" if names else "there is none"
 
 
-def selected_folders(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> list[str]:
-    """Names of the folders of the partitions that `selected` gives; raises what it raises."""
-    for partition in selected(log_dir, uri, topic):
+def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
+    """Names of the folders of the partitions that `selected_of` gives, by directory; raises what it raises."""
+    for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
-    return list(_folders(log_dir, Selection(topic)))
+    return [list(_folders(each.log_dir, selection)) for each in log_dirs]
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
@@ -133,6 +133,19 @@ def twice(log_dirs: Sequence[NamedLogDir], selection: Selection) -> str | None:
                 return folder
             seen.add(folder)
     return None
+
+
+def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
+    """Refuse a partition that is in two of the directories.
+
+    Raises:
+        UsageError: there is one; no broker starts with both, and replicas are nobody's to choose from.
+    """
+    if name := twice(log_dirs, Selection()):
+        raise UsageError(
+            f"{name} is in two of the log directories: no broker starts with both",
+            hint="delete the one that is behind; tiersnap doctor LOGDIR... names them",
+        )
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:

@@ -190,6 +190,62 @@ def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tm
         assert os.getxattr(snapshot, "security.selinux") == context
 
 
+ALL_DISKS = {"tier": ("--remote",), "collect": ("--to",), "simulate": (), "producers": (), "risk": ()}
+
+
+@pytest.mark.parametrize("way", ["words", "commas", "a glob"])
+@pytest.mark.parametrize("command", ["tier", "collect"])
+def test_command_takes_all_disks_of_a_broker(disks: list[Path], tmp_path: Path, command: str, way: str) -> None:
+    ran = tiersnap(command, *ways(disks)[way], *ALL_DISKS[command], tmp_path / "to")
+    assert [(row["log_dir"], row["partition"]) for row in ran.rows] == [
+        (str(disks[0]), "orders-0"),
+        (str(disks[1]), "payments-0"),
+    ]
+
+
+def test_simulate_takes_all_disks_of_a_broker(disks: list[Path]) -> None:
+    rows = tiersnap("simulate", *disks, "--all").rows
+    assert {(row["log_dir"], row["partition"]) for row in rows} == {
+        (str(disks[0]), "orders-0"),
+        (str(disks[1]), "payments-0"),
+    }
+
+
+def test_tier_writes_the_segments_of_all_disks(disks: list[Path], tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    assert_said(tiersnap("tier", *disks, "--remote", remote, "--report", tmp_path / "page", "--apply"), 0)
+    assert {path.parts[-3].partition("-")[0] for path in remote.rglob("*.rsm-manifest")} == {"orders", "payments"}
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert all(str(disk) in page for disk in disks)
+
+
+def test_a_partition_on_two_disks_is_refused_before_anything_is_written(disks: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(disks[0], tmp_path / "copy")
+    for command in ("tier", "collect"):
+        ran = tiersnap(command, disks[0], copy, *ALL_DISKS[command], tmp_path / "to", "--apply")
+        assert_said(ran, 2, "orders-0 is in two of the log directories")
+    assert not (tmp_path / "to").exists()
+
+
+def test_collect_gives_each_disk_a_folder_that_run_takes(disks: list[Path], tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    ran = tiersnap("collect", *disks, "--to", to, "--apply")
+    folders = sorted(path.parent for path in to.rglob("collected.json"))
+    assert [path.parent for path in folders] == [to, to]
+    for folder in folders:
+        assert f"--source {folder}" in ran.err
+    assert {folder for each in folders for _, folder in discover([str(each)], None).folders} == {
+        "orders-0",
+        "payments-0",
+    }
+
+
+def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
+    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds what was collected of", "--to")
+
+
 class Terminal(io.StringIO):
     """A stream that says it is one."""
 
