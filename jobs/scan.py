@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.kept_options import kept_options
+from tiersnap.jobs.command_line.again import host_commands_of_scan
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
@@ -67,7 +67,8 @@ def scan(
             files.add(each.uri, found)
             yield each.uri, found
 
-    show(output, opened, scanned(), totals, segments=segments)
-    show_next(output, opened, log_dirs, kept_options(click.get_current_context()), totals)
+    commands = host_commands_of_scan(log_dirs)
+    show(output, opened, scanned(), totals, commands, segments=segments)
+    show_next(output, opened, commands, totals)
     files.write(output, [each.uri for each in opened], now, totals.exit_code)
     return totals.exit_code

@@ -47,5 +47,5 @@ def unblock(
             request.host, log_dirs, request.topic, cluster, broker_id, talk=output.talk, watch=progress.watch_done
         )
         done = job.run()
-    show(output, done, run_id=request.run_id, applied=request.host.apply)
+    show(output, done, tuple(log_dirs), request)
     return done.exit_code(apply=request.host.apply)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.collect.collect import Collected
 from tiersnap.remote_storage.collect.totals import CollectTotals
@@ -37,7 +38,7 @@ def show(
     summary = _summary(totals, applied=applied)
     output.rows("collect", rows, columns=columns, summary=summary, findings=findings, errors=totals.errors)
     if not applied:
-        output.talk("nothing was shipped: give --apply")
+        output.talk(f"nothing was shipped; next: {again('--apply')}")
     elif not totals.changed:
         output.talk("nothing to do: what was shipped is what is there")
     if len(places) > 1:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
@@ -44,10 +45,11 @@ def show(
     rows, findings = map(_row, done.partitions), [*of_log_dirs, *done.findings]
     output.rows("tier", rows, columns=(*where, *COLUMNS), summary=summary, findings=findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
-    for line in next_steps(done.verdicts):
+    commands = host_commands([each.uri for each in log_dirs], info.remote)
+    for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
-        output.talk("nothing was written to remote storage: give --apply")
+        output.talk(f"nothing was written to remote storage; next: {again('--apply')}")
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:

@@ -75,17 +75,6 @@ NEXT_STEP: dict[Verdict, str] = {
 }
 
 
-def next_step_on_host(verdict: Verdict, log_dir: str, tiered: str) -> str:
-    """NEXT_STEP for who sits at one host, where `tier` does what `run` does for a fleet.
-
-    Args:
-        log_dir: stands for LOGDIR.
-        tiered: the one log directory that `tier` takes, and options.
-    """
-    tier = f"tiersnap tier {tiered} --remote s3://bucket/prefix"
-    return NEXT_STEP[verdict].replace("tiersnap run", tier).replace("LOGDIR", log_dir)
-
-
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """A segment's verdict and why."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
+from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
@@ -169,10 +170,12 @@ class Host:
                 yield "stop the broker: it reads snapshots only when it starts"
             yield f"{plan} --apply"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
+        commands = HostCommands(
+            [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
+        )
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
-                one = self._arguments if len(self.log_dirs) == 1 else "LOGDIR"
-                yield f"{verdict}: {next_step_on_host(verdict, one, one)}"
+                yield f"{verdict}: {commands.next_step(verdict)}"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
 
