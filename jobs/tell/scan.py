@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output, cell
+from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.snapshot.gate.host_commands import HostCommands
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
@@ -37,7 +38,7 @@ def show(
     *,
     segments: bool,
 ) -> None:
-    """The rows; `totals` get what is found while they are shown.
+    """The rows, what was left out, counts, and what comes next; `totals` get what is found while rows are shown.
 
     Args:
         scanned: partitions with their log directories.
@@ -51,11 +52,8 @@ def show(
     )
     where = ("log_dir",) if len(log_dirs) > 1 else ()
     columns = _OF_SEGMENT if segments else _OF_PARTITION
-    output.rows("scan", rows, columns=(*where, *columns), findings=totals.findings)
-
-
-def show_next(output: Output, log_dirs: Sequence[NamedLogDir], commands: HostCommands, totals: ScanTotals) -> None:
-    """What was left out, counts, and what comes next."""
+    output.rows("scan", rows, columns=(*where, *columns), findings=totals.findings, errors=totals.errors)
+    tell_failures(output, totals.errors, len(totals.errors))
     for each in log_dirs:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")

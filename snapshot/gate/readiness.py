@@ -124,8 +124,7 @@ def _in_remote(
 ) -> tuple[Verdict, str] | None:
     base, end = segment.base_offset, segment.next_base_offset
     is_below = _is_below(segment, coverage)
-    # Records below the log start offset are deleted, and so may their remote copies be.
-    if is_below and coverage.covers(max(base, partition.log_start_offset), end or 0):
+    if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
         return Verdict.ALREADY_TIERED, "in remote storage"
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"
