@@ -14,7 +14,7 @@ from tiersnap.jobs.spark.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located, places_of
 
 
 @click.command()
@@ -60,7 +60,7 @@ def audit(
     if sources and warehouse is not None:
         raise UsageError("--source and --warehouse are two inputs: give one", hint="--to says where findings go")
     settings = AuditSettings(
-        sources=tuple(map(located, sources)),
+        sources=places_of(sources),
         warehouse=None if sources else located(warehouse or "tiersnap-warehouse"),
         to=None if to is None else located(to),
         topic=topic,

@@ -9,23 +9,25 @@ import click
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.tell.collect import show
-from tiersnap.remote_storage.collect.collect import Collection
-from tiersnap.remote_storage.collect.folder import CollectedFolder
+from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
 from tiersnap.remote_storage.collect.totals import CollectTotals
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
-from tiersnap.snapshot.log.selection import selected_folders
-from tiersnap.snapshot.tasks.sources import read_properties
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, refuse_twice, selected_folders
 
 
 @click.command()
-@click.argument("source", metavar="LOGDIR", envvar="TIERSNAP_SOURCE")
-@click.option("--to", required=True, help="Folder of shared storage, one for each log directory: s3://… or a path.")
+@log_dirs_argument("LOGDIR")
+@click.option(
+    "--to",
+    required=True,
+    help="Folder of shared storage: s3://… or a path; of several log directories each goes to a folder below it.",
+)
 @click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
 @params.topic_option
 @params.now_option
@@ -35,7 +37,7 @@ from tiersnap.snapshot.tasks.sources import read_properties
 @click.pass_obj
 def collect(
     output: Output,
-    source: str,
+    log_dirs: tuple[str, ...],
     to: str,
     headers: bool,
     topic: re.Pattern[str] | None,
@@ -45,17 +47,22 @@ def collect(
 ) -> int:
     """Decode LOGDIR on its own host and ship what a fleet's run needs of it, as Parquet; no Java, no Spark.
 
-    LOGDIR is one entry of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
+    LOGDIR are all entries of a broker's log.dirs. `tiersnap run --source TO` takes what was shipped as it takes a log
     directory; the upload needs the segments and stays with this host. Run it again whenever you like: only what is new
     or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
     broker runs.
     """
-    store, log_dir = open_store(to, s3, writes=apply), open_log_dir(source)
+    opened, selection = open_log_dirs(log_dirs), Selection(topic)
+    refuse_twice(opened)
+    if len(opened) > 1:
+        refuse_folder_of_one(open_store(to, s3, writes=False))
+    places = folders_below(to, opened)
+    stores = [open_store(place, s3, writes=apply) for place in places]
     if apply:
-        check_conditions(store, ObjectKeys())
-    properties = read_properties(log_dir.filesystem, log_dir.path)
-    collection = Collection(CollectedFolder(store), located(source), log_dir, properties, headers, now, apply)
-    folders, totals = selected_folders(log_dir, source, topic), CollectTotals()
-    collected = Progress(output, "collecting", len(folders)).watch_done(collection.partitions(folders))
-    show(output, collected, totals, findings=log_dir.findings, applied=apply)
+        check_conditions(stores[0], ObjectKeys())
+    selected, totals = selected_folders(opened, selection), CollectTotals()
+    disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
+    collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
+    progress = Progress(output, "collecting", count(opened, selection))
+    show(output, progress.watch_done(collected), totals, log_dirs=opened, places=places, applied=apply)
     return totals.exit_code

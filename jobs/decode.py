@@ -12,7 +12,7 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located, places_of
 from tiersnap.snapshot.units import human_bytes
 
 
@@ -46,7 +46,7 @@ def decode(
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
 
-    places = tuple(map(located, sources)), located(warehouse)
+    places = places_of(sources), located(warehouse)
     done = decode_batches(spark.session(), DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
     row["stale_segments"] = done.stale

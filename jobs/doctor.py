@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
 from tiersnap.jobs.tell.doctor import show
 from tiersnap.remote_storage.probe.store import exit_code_of, probe_store
 from tiersnap.remote_storage.stores.open_store import open_existing_store
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.host.host import Host
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
@@ -21,11 +21,10 @@ from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, sel
 
 @click.command()
 @log_dirs_argument("LOGDIR", required=False)
-@once("--remote", help="Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
-@s3_options
+@remote_view_options("Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
 @params.output_option
 @click.pass_obj
-def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3Settings) -> int:
+def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
     LOGDIR are all entries of the broker's log.dirs, with blanks or commas between them, or as a glob. Only names and
@@ -34,16 +33,21 @@ def doctor(output: Output, log_dirs: tuple[str, ...], remote: str | None, s3: S3
 
     --remote asks a store for what tiersnap relies on: conditional writes, checksums, Object Lock, lifecycle rules, its
     clock. It writes under claims/probe- alone and removes that. Exits 2 when the store is not to be trusted as it is.
+    What of LOGDIR is tiered there waits for nothing.
     """
-    if not log_dirs and remote is None:
+    if not log_dirs and view.remote is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
-    answers = [] if remote is None else list(probe_store(open_existing_store(remote, s3)))
-    host = _look(output, log_dirs) if log_dirs else Host(())
+    answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
+    host = _look(output, log_dirs, view) if log_dirs else Host(())
     show(output, host, answers)
     return host.exit_code or exit_code_of(answers)
 
 
-def _look(output: Output, log_dirs: tuple[str, ...]) -> Host:
-    opened = open_log_dirs(log_dirs)
+def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> Host:
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(params.clock(None), None)
     progress = Progress(output, "listing", count(opened, Selection()))
-    return Host.of(opened, progress.watch(selected_of(opened, Selection())))
+    partitions = progress.watch(selected_of(opened, Selection()))
+    if inventory is None:
+        return Host.of(opened, partitions)
+    found = Host.of(opened, partitions, inventory.coverage)
+    return replace(found, remote=view.remote or "", errors=tuple(inventory.errors))

@@ -11,7 +11,7 @@ from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.maintain_tables import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located
 
 _HOUR_MS = 3_600_000
 

@@ -10,15 +10,17 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.form import chosen_form, form_option
-from tiersnap.jobs.options.transactions import as_of_option, log_dirs_argument, partition_option
+from tiersnap.jobs.options.log_dirs import log_dirs_argument
+from tiersnap.jobs.options.transactions import as_of_option, partition_option
 from tiersnap.jobs.tell.producers import show
 from tiersnap.snapshot.log.findings import exit_code_of
+from tiersnap.snapshot.log.selection import Selection, count
 from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of
 from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 
 
 @click.command()
-@log_dirs_argument
+@log_dirs_argument("LOGDIR")
 @params.topic_option
 @partition_option
 @params.producer_expiration_option
@@ -28,7 +30,7 @@ from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 @click.pass_obj
 def producers(
     output: Output,
-    sources: tuple[str, ...],
+    log_dirs: tuple[str, ...],
     topic: re.Pattern[str] | None,
     partition: int | None,
     producer_expiration: int | None,
@@ -43,9 +45,9 @@ def producers(
     something is damaged, 6 when something may not be read.
     """
     chosen = chosen_form(output, form)
-    log_dirs = open_of_one_cluster(sources)
+    opened, selection = open_of_one_cluster(log_dirs), Selection(topic, number=partition)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
-    listing.findings.extend(finding for log_dir in log_dirs for finding in log_dir.findings)
-    partitions = Progress(output, "replaying").watch(partitions_of(log_dirs, sources, topic, partition))
-    show(output, chosen, listing, partitions)
+    listing.findings.extend(finding for each in opened for finding in each.log_dir.findings)
+    progress = Progress(output, "replaying", count(opened, selection))
+    show(output, chosen, listing, progress.watch(partitions_of(opened, selection)))
     return exit_code_of(listing.findings)

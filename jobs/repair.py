@@ -19,7 +19,7 @@ from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of, twice
+from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
 from tiersnap.snapshot.repair.host import FindBeginning, HostRepair, all_locked
 from tiersnap.snapshot.tasks.remote_start import beginning, believing
 
@@ -45,11 +45,8 @@ def repair(
     opened, selection = open_log_dirs(log_dirs), asked.selection
     if asked.out is not None and (name := twice(opened, selection)):
         raise UsageError(f"{name} is in two of the log directories: --out has one place for it", hint="repair each")
-    if asked.out is None and (name := twice(opened, Selection())):
-        raise UsageError(
-            f"{name} is in two of the log directories: no broker starts with both",
-            hint="delete the one that is behind; tiersnap doctor LOGDIR... names them",
-        )
+    if asked.out is None:
+        refuse_twice(opened)
     find_beginning: FindBeginning | None = None
     if remote is not None:
         store = open_store(remote, s3, writes=False)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.kept_options import kept_options
+from tiersnap.jobs.command_line.again import host_commands_of_scan
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.scan import show, show_next
+from tiersnap.jobs.tell.scan import show
 from tiersnap.jobs.tell.scan_files import ScanFiles
-from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
-from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.gate.scanned import Scanned, Scanner
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
 
@@ -34,6 +34,7 @@ from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, sel
     help="Also write the readiness page, JSON and CSV here.",
 )
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
+@remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
 @metrics_options
 @params.output_option
 @click.pass_obj
@@ -46,28 +47,29 @@ def scan(
     now: int,
     report: Path | None,
     segments: bool,
+    view: RemoteView,
     sinks: Sinks,
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
 
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
-    or commas between them, or as a glob. Reading is safe while the broker runs. Exits 5 when something is damaged, 6
-    when something may not be read, 4 when a segment waits for a snapshot, an index or leader epochs, 0 otherwise.
+    or commas between them, or as a glob. Reading is safe while the broker runs. Without --remote nothing is known of
+    what is tiered already. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits
+    for a snapshot, an index or leader epochs, 0 otherwise.
     """
     opened = open_log_dirs(log_dirs)
-    totals = ScanTotals(finding for each in opened for finding in each.log_dir.findings)
+    scanner = Scanner(view.inventory(now, producer_expiration), now, producer_expiration, check_crc)
+    totals = ScanTotals((finding for each in opened for finding in each.log_dir.findings), scanner.errors)
     files = ScanFiles(report, sinks)
     progress = Progress(output, "scanning", count(opened, selection))
 
     def scanned() -> Iterator[tuple[str, Scanned]]:
         for each, partition in progress.watch(selected_of(opened, selection)):
-            examination = examine(each.log_dir.filesystem, partition, check_crc=check_crc)
-            found = Scanned.of(examination, now, producer_expiration)
+            found = scanner.scan(each.log_dir.filesystem, partition)
             totals.add(found)
             files.add(each.uri, found)
             yield each.uri, found
 
-    show(output, opened, scanned(), totals, segments=segments)
-    show_next(output, opened, log_dirs, kept_options(click.get_current_context()), totals)
+    show(output, opened, scanned(), totals, host_commands_of_scan(log_dirs, view.remote), segments=segments)
     files.write(output, [each.uri for each in opened], now, totals.exit_code)
     return totals.exit_code

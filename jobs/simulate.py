@@ -7,18 +7,18 @@ import click
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
 from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.simulate import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
 
 @click.command()
-@click.argument("logdir", required=False, envvar="TIERSNAP_SOURCE")
+@log_dirs_argument("[LOGDIR]", required=False)
 @warehouse_option
 @simulate_options
 @spark_options
@@ -26,7 +26,7 @@ from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selec
 @click.pass_context
 def simulate(
     ctx: click.Context,
-    logdir: str | None,
+    log_dirs: tuple[str, ...],
     warehouse: str | None,
     asked: SimulateRequest,
     spark: SparkRequest,
@@ -42,7 +42,7 @@ def simulate(
     its newest segment's base offset.
     """
     output: Output = ctx.obj
-    uri = warehouse_of(ctx, "logdir", (logdir,) if logdir else (), warehouse)
+    uri = warehouse_of(ctx, "log_dirs", log_dirs, warehouse)
     if uri is not None:
         task = asked.of_warehouse()
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
@@ -50,9 +50,8 @@ def simulate(
         found = simulate_warehouse(spark.session(), uri, Selection(asked.topic), task, everything=asked.everything)
         show_fleet(output, found.rows, found.tally.sentence(), found.said)
         return ExitCode.OK
-    assert logdir is not None
-    simulation, log_dir = asked.of_host(), open_log_dir(logdir)
-    simulation.findings.extend(log_dir.findings)
-    progress = Progress(output, "simulating", count([NamedLogDir(logdir, log_dir)], Selection(asked.topic)))
-    show_host(output, simulation, log_dir, progress.watch_one(selected(log_dir, logdir, asked.topic)))
+    simulation, opened, selection = asked.of_host(), open_log_dirs(log_dirs), Selection(asked.topic)
+    simulation.findings.extend(finding for each in opened for finding in each.log_dir.findings)
+    progress = Progress(output, "simulating", count(opened, selection))
+    show_host(output, simulation, opened, progress.watch(selected_of(opened, selection)))
     return exit_code_of(simulation.findings)

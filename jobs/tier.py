@@ -12,6 +12,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
+from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.reporting.host_run import host_run
@@ -21,13 +22,13 @@ from tiersnap.jobs.tell.tier import show
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
-from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count, selected
+from tiersnap.snapshot.log.places import places_of
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.report import summarise
 
 
 @click.command()
-@click.argument("source", envvar="TIERSNAP_SOURCE")
+@log_dirs_argument("LOGDIR")
 @host_options
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
@@ -37,29 +38,33 @@ from tiersnap.snapshot.report import summarise
 @params.output_option
 @click.pass_obj
 def tier(
-    output: Output, source: str, request: HostRequest, every_boundary: bool, report: Path | None, sinks: Sinks
+    output: Output,
+    log_dirs: tuple[str, ...],
+    request: HostRequest,
+    every_boundary: bool,
+    report: Path | None,
+    sinks: Sinks,
 ) -> int:
-    """Tier the segments of SOURCE that may be tiered, writing the snapshots they lack.
+    """Tier the segments of LOGDIR that may be tiered, writing the snapshots they lack.
 
-    SOURCE is one entry of a broker's log.dirs. One process, no Spark and no tables: what remote storage holds is its
-    memory, and a claim there keeps two hosts from copying one segment. Brokers see the segments once `tiersnap publish`
-    has told them.
+    LOGDIR are all entries of a broker's log.dirs, with blanks or commas between them, or as a glob. One process, no
+    Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
+    segment. Brokers see the segments once `tiersnap publish` has told them.
     """
-    started, uri = time.time_ns() // 1_000_000, located(source)
+    started = time.time_ns() // 1_000_000
     host = replace(request.host, options=replace(request.host.options, every_boundary=every_boundary))
+    opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
+    refuse_twice(opened)
     if host.apply:
         # A bucket that is not there or refuses is better known before the work than after it.
         check_conditions(host.store, ObjectKeys())
-    log_dir = open_log_dir(source)
-    progress = Progress(output, "tiering", count([NamedLogDir(uri, log_dir)], Selection(request.topic)))
-    found = progress.watch_one(selected(log_dir, source, request.topic))
-    done = HostOutcome(tuple(host.partitions(log_dir, uri, found)))
-    info = host_run(request.run_id, started, [uri], source=source, remote=request.remote, applied=host.apply)
-    info = replace(info, counts=done.counts)
+    progress = Progress(output, "tiering", count(opened, selection))
+    done = HostOutcome(tuple(host.partitions(progress.watch(selected_of(opened, selection)))))
+    info = host_run(request.run_id, started, places_of(log_dirs), remote=request.remote, applied=host.apply)
+    info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:
         leave(summarise(list(done.readiness()), info), code, report, sinks, errors=len(done.errors))
-    show(output, done, info, report, log_dir.findings)
-    for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
-        output.warn(f"--topic-ids: no partition of the topic {topic} in {source}")
+    unknown = unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic)
+    show(output, done, info, report, opened, unknown)
     return code

@@ -7,7 +7,8 @@ import click
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options.form import chosen_form, form_option
-from tiersnap.jobs.options.transactions import Question, TransactionsRequest, log_dirs_argument, transactions_options
+from tiersnap.jobs.options.log_dirs import log_dirs_argument
+from tiersnap.jobs.options.transactions import Question, TransactionsRequest, transactions_options
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.transactions.chosen import described, with_partitions
@@ -35,28 +36,29 @@ damaged, 6 when partitions of __transaction_state are missing or may not be read
 @click.argument(
     "question", metavar="[list|describe|find-hanging]", type=click.Choice([each.value for each in Question])
 )
-@log_dirs_argument
+@log_dirs_argument("LOGDIR")
 @transactions_options
 @form_option("kafka-transactions.sh")
 @click.pass_obj
 def transactions(
-    output: Output, question: str, sources: tuple[str, ...], asked: TransactionsRequest, form: str | None
+    output: Output, question: str, log_dirs: tuple[str, ...], asked: TransactionsRequest, form: str | None
 ) -> int:
     """Rows are those of snapshot.transactions.rows."""
-    chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), sources)
-    log_dirs = open_of_one_cluster(sources)
-    findings = [finding for log_dir in log_dirs for finding in log_dir.findings]
+    chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), log_dirs)
+    named = open_of_one_cluster(log_dirs)
+    opened = [each.log_dir for each in named]
+    findings = [finding for each in opened for finding in each.findings]
     as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc
     rules = {"check_crc": check_crc, "stops_at_unknown": asked.before_4_3}
     if question == Question.FIND_HANGING:
         with Progress(output, "reading") as progress:
-            search = HangingSearch(log_dirs, count, timeout, as_of, **rules, watch=progress.watch)
-            judged, log = search.judged(partitions_of(log_dirs, sources, asked.topic, asked.partition))
+            search = HangingSearch(opened, count, timeout, as_of, **rules, watch=progress.watch)
+            judged, log = search.judged(partitions_of(named, asked.selection))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
         show_hanging(output, chosen, outcome, as_of=as_of, everything=asked.everything)
         return outcome.exit_code
     watch = Progress(output, "reading").watch
-    log = read_transaction_log(log_dirs, partition_count=count, **rules, watch=watch)
+    log = read_transaction_log(opened, partition_count=count, **rules, watch=watch)
     findings += [*log.findings, *([] if log.missing_finding is None else [log.missing_finding])]
     if asked.transactional_id is not None:
         known = [described(log, asked.transactional_id)]

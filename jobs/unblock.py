@@ -12,8 +12,8 @@ from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.tell.unblock import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.unblock import Unblock
-from tiersnap.snapshot.log.log_dir import located, open_log_dir
-from tiersnap.snapshot.log.places import each_once
+from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.places import places_of
 
 
 @click.command()
@@ -41,11 +41,11 @@ def unblock(
     Where the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
-    log_dirs = {located(source): open_log_dir(source) for source in each_once(sources)}
+    log_dirs = {place: open_log_dir(place) for place in places_of(sources)}
     with Progress(output, "unblocking") as progress:
         job = Unblock(
             request.host, log_dirs, request.topic, cluster, broker_id, talk=output.talk, watch=progress.watch_done
         )
         done = job.run()
-    show(output, done, run_id=request.run_id, applied=request.host.apply)
+    show(output, done, tuple(log_dirs), request)
     return done.exit_code(apply=request.host.apply)

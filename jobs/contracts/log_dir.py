@@ -86,6 +86,7 @@ class PlannedRepair(TypedDict):
 class CollectedPartition(TypedDict):
     """A partition of `collect`; numbers are null where it failed."""
 
+    log_dir: str
     partition: str
     segments: int | None
     to_decode: int | None

@@ -30,7 +30,7 @@ class DumpedFile(TypedDict):
 
 
 # `from` is a word of Python.
-_Replica = TypedDict("_Replica", {"partition": str, "from": Origin, "at": int})
+_Replica = TypedDict("_Replica", {"log_dir": str, "partition": str, "from": Origin, "at": int})
 
 
 class SimulatedWrite(_Replica):

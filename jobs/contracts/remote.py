@@ -23,6 +23,7 @@ LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offse
 class TieredPartition(TypedDict):
     """A partition of `tier`."""
 
+    log_dir: str
     partition: str
     segments: int
     tiered: int

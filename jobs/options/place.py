@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located
 
 warehouse_option = click.option(
     "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from typing import TYPE_CHECKING
 
 import click
 
 from tiersnap.jobs.options.common import Size
+from tiersnap.jobs.options.once import LAYOUTS
 from tiersnap.jobs.options.together import with_options
-from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.stores.pace import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.layouts.layout import Layout
 
 
 def layout_option(command: Callable[..., object]) -> Callable[..., object]:
     """--layout, given to the command as `layout: Layout`."""
 
     def to_layout(_: click.Context, __: click.Parameter, name: str) -> Layout:
+        # --help needs no layout, and need not wait for their modules.
+        from tiersnap.remote_storage.layouts.open_layout import open_layout
+
         return open_layout(name)
 
     return click.option(

@@ -15,16 +15,8 @@ from tiersnap.jobs.options.common import Decorator, Time
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.places import each_once
+from tiersnap.snapshot.log.selection import Selection
 
-log_dirs_argument: Decorator = click.argument(
-    "sources",
-    metavar="LOGDIR...",
-    nargs=-1,
-    required=True,
-    envvar="TIERSNAP_SOURCE",
-    callback=lambda _, __, words: each_once(words),
-)
 # As --now elsewhere, it is said on the command line, each time.
 as_of_option: Decorator = click.option(
     "--now",
@@ -69,7 +61,12 @@ class TransactionsRequest:
     as_of: int
     check_crc: bool
 
-    def checked_timeout(self, question: Question, sources: Sequence[str]) -> int:
+    @property
+    def selection(self) -> Selection:
+        """Which partitions are looked at for open transactions."""
+        return Selection(self.topic, number=self.partition)
+
+    def checked_timeout(self, question: Question, log_dirs: Sequence[str]) -> int:
         """The transaction timeout, ms, of a request that fits the question.
 
         Raises:
@@ -78,7 +75,7 @@ class TransactionsRequest:
         if (self.transactional_id is not None) != (question is Question.DESCRIBE):
             raise UsageError(
                 "describe needs --transactional-id, and nothing else takes it",
-                hint=f"tiersnap transactions list {shlex.join(sources)}",
+                hint=f"tiersnap transactions list {shlex.join(log_dirs)}",
             )
         if self.max_transaction_timeout is None:
             raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")

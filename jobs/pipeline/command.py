@@ -23,8 +23,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
-from tiersnap.snapshot.log.log_dir import located
-from tiersnap.snapshot.log.places import each_once, place_of
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import count_of
 
@@ -55,10 +54,8 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         apply: bool,
         **kwargs: object,
     ) -> object:
-        places = tuple(map(located, each_once(sources)))
-        spelt = {place_of(each): each for each in places}
         settings = RunSettings(
-            sources=places,
+            sources=sources,
             remote=remote,
             warehouse=located(warehouse),
             carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
@@ -67,7 +64,7 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             rate=rate,
             topic=topic,
             topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
-            leaders=tuple(spelt.get(place_of(leader), located(leader)) for leader in leaders),
+            leaders=leaders,
             check_crc=check_crc,
             until=until,
             apply=apply,

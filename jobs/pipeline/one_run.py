@@ -19,7 +19,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
-from tiersnap.snapshot.log.log_dir import resolve
+from tiersnap.snapshot.log.places import resolve
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 
@@ -24,7 +25,7 @@ class RunSettings:
     """Settings of a run; all but the first three have defaults.
 
     Attributes:
-        sources: log directories and collected folders, one replica of a partition each.
+        sources: log directories and collected folders, one replica of a partition each; kept as `places_of` names them.
         remote: URI of remote storage.
         warehouse: URI of the folder with the Delta tables.
         topic: a regular expression for whole topic names; None for all.
@@ -60,6 +61,8 @@ class RunSettings:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", places_of(self.sources))
+        object.__setattr__(self, "leaders", places_of(self.leaders))
         for leader in self.leaders:
             if leader not in self.sources:
                 raise UsageError(f"--leader {leader} is none of the sources", hint="give it with --source, too")

@@ -18,7 +18,7 @@ def host_run(
     started_at: int,
     log_dirs: Sequence[str],
     *,
-    source: str,
+    source: str = "",
     remote: str = "",
     applied: bool = False,
 ) -> RunInfo:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
-from tiersnap.snapshot.log.log_dir import located
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
     AUDIT_COLUMNS,

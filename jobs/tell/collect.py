@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
+from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.collect.collect import Collected
 from tiersnap.remote_storage.collect.totals import CollectTotals
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.units import human_bytes
 
 _COLUMNS = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
@@ -15,23 +17,32 @@ _COLUMNS = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone"
 
 def show(
     output: Output,
-    collected: Iterable[Collected],
+    collected: Iterable[tuple[NamedLogDir, Collected]],
     totals: CollectTotals,
     *,
-    findings: Sequence[Finding],
+    log_dirs: Sequence[NamedLogDir],
+    places: Sequence[str],
     applied: bool,
 ) -> None:
-    """The result; what is collected is counted in `totals` while rows are made of it."""
+    """The result; what is collected is counted in `totals` while rows are made of it.
+
+    Args:
+        places: the folder that each of `log_dirs` goes to.
+    """
     rows = []
-    for each in collected:
+    for log_dir, each in collected:
         totals.add(each)
-        rows.append(_row(each))
+        rows.append({"log_dir": log_dir.uri, **_row(each)})
+    findings = [finding for each in log_dirs for finding in each.log_dir.findings]
+    columns = (*(("log_dir",) if len(log_dirs) > 1 else ()), *_COLUMNS)
     summary = _summary(totals, applied=applied)
-    output.rows("collect", rows, columns=_COLUMNS, summary=summary, findings=findings, errors=totals.errors)
+    output.rows("collect", rows, columns=columns, summary=summary, findings=findings, errors=totals.errors)
     if not applied:
-        output.talk("nothing was shipped: give --apply")
+        output.talk(f"nothing was shipped; next: {again('--apply')}")
     elif not totals.changed:
         output.talk("nothing to do: what was shipped is what is there")
+    if len(places) > 1:
+        output.talk(f"a run takes them as: {shlex.join(word for place in places for word in ('--source', place))}")
 
 
 def _row(done: Collected) -> dict[str, object]:

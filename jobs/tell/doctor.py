@@ -9,6 +9,7 @@ import click
 
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import shown
+from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.remote_storage.probe.answer import ProbeAnswer
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host
@@ -26,11 +27,12 @@ def show(output: Output, host: Host, answers: Sequence[ProbeAnswer]) -> None:
         answers: of a store; none where none was named.
     """
     if output.format is not Format.TABLE:
-        output.document("doctor", as_dict(host, answers))
+        output.document("doctor", as_dict(host, answers), errors=host.errors)
         return
     for name, lines in sections(host, answers).items():
         for number, line in enumerate(lines):
             click.echo(f"{'' if number else name:<9}{shown(line)}")
+    tell_failures(output, host.errors, len(host.errors))
 
 
 def sections(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, list[str]]:

@@ -23,6 +23,10 @@ _SENTENCES = {
     InstallOutcome.CORRUPT: "are damaged in remote storage: tiersnap repair makes them from the log",
     InstallOutcome.DISAGREES: "contradict the log here and are not installed: they are of another log, or damaged "
     "before they were stored; tiersnap repair makes them from the log",
+    InstallOutcome.STRAY: "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
+    InstallOutcome.NEVER_TIERED: "are of compacted or internal topics, which no broker tiers",
+    InstallOutcome.NOT_ALIGNED: "are stored for offsets at which no segment begins here",
+    InstallOutcome.NOT_REACHED: "are stored, and the log here is damaged below them",
 }
 
 

@@ -17,6 +17,11 @@ from tiersnap.snapshot.repair.space import says_space
 from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "action", "producers", "provenance", "reason")
+# Of rows that need nobody: a count that leaves them out would not add up to the rows.
+_LEFT_ALONE = {
+    RepairAction.STRAY: "no segment begins at their offsets, and the broker deletes them at its next start",
+    RepairAction.NEVER_TIERED: "their topics are compacted or internal, and no broker tiers those",
+}
 
 
 def show(
@@ -107,6 +112,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
             "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
             "segments, stop it and repair again"
         )
+    for action, why in _LEFT_ALONE.items():
+        if left := repair.actions[action]:
+            yield f"{count_of(left, 'snapshot is', 'snapshots are')} {action}: {why}"
 
 
 def _without_start(repair: HostRepair, count: int) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output, cell
-from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
+from tiersnap.jobs.tell.failures import tell_failures
+from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import NOT_READ
@@ -33,51 +34,36 @@ def show(
     log_dirs: Sequence[NamedLogDir],
     scanned: Iterable[tuple[str, Scanned]],
     totals: ScanTotals,
+    commands: HostCommands,
     *,
     segments: bool,
 ) -> None:
-    """The rows; `totals` get what is found while they are shown.
+    """The rows, what was left out, counts, and what comes next; `totals` get what is found while rows are shown.
 
     Args:
         scanned: partitions with their log directories.
+        commands: what the next steps of segments are filled with.
         segments: a row a segment instead of a row a partition.
     """
     rows = (
         {"log_dir": log_dir, **row}
         for log_dir, each in scanned
-        for row in (segment_rows(each) if segments else [partition_row(each)])
+        for row in (segment_rows(each, commands) if segments else [partition_row(each)])
     )
     where = ("log_dir",) if len(log_dirs) > 1 else ()
     columns = _OF_SEGMENT if segments else _OF_PARTITION
-    output.rows("scan", rows, columns=(*where, *columns), findings=totals.findings)
-
-
-def show_next(
-    output: Output,
-    log_dirs: Sequence[NamedLogDir],
-    words: Sequence[str],
-    options: Mapping[str, Sequence[str]],
-    totals: ScanTotals,
-) -> None:
-    """What was left out, counts, and what comes next.
-
-    Args:
-        words: the directories as they were given.
-        options: by command, those of this scan that it takes as well.
-    """
+    output.rows("scan", rows, columns=(*where, *columns), findings=totals.findings, errors=totals.errors)
+    tell_failures(output, totals.errors, len(totals.errors))
     for each in log_dirs:
         for other in each.log_dir.others:
             output.talk(f"not scanned: {other.name} ({other.state})")
-    for line in _lines(totals, words, options):
+    for line in _lines(totals, commands):
         output.talk(line)
 
 
-def _lines(totals: ScanTotals, log_dirs: Sequence[str], options: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _lines(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     """Counts, and the next command for each cause."""
-    arguments = shlex.join([*log_dirs, *options.get("repair", ())])
-    # `tier` takes one directory.
-    one_of = shlex.join([*(log_dirs if len(log_dirs) == 1 else ["LOGDIR"]), *options.get("tier", ())])
-    source = shlex.quote(log_dirs[0]) if len(log_dirs) == 1 else "LOGDIR"
+    repair = commands.of("tiersnap repair LOGDIR")
     yield f"segments: {_counts(totals.verdicts)}; snapshots: {_counts(totals.snapshots)}"
     if totals.deleted_segments:
         yield (
@@ -88,8 +74,7 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], options: Mapping[str, Se
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
     for verdict in _CAUSES:
         if totals.verdicts[verdict]:
-            step = next_step_on_host(verdict, source, one_of)
-            yield f"next for {verdict}: {step.replace('dump FILE', f'dump {_damaged(totals)}')}"
+            yield f"next for {verdict}: {commands.next_step(verdict, _damaged(totals))}"
     is_missing = totals.wanted[SnapshotVerdict.MISSING]
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:
@@ -102,21 +87,20 @@ def _lines(totals: ScanTotals, log_dirs: Sequence[str], options: Mapping[str, Se
         has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
         yield (
             f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
-            f"all later snapshots of the partition; tiersnap repair {arguments} names the files to move away before"
+            f"all later snapshots of the partition; {repair} names the files to move away before"
         )
     if is_wrong:
-        yield f"next for wrong snapshots: tiersnap repair {arguments} --replace"
+        yield f"next for wrong snapshots: {repair} --replace"
     elif is_missing:
-        yield f"next for missing snapshots: tiersnap repair {arguments}"
+        yield f"next for missing snapshots: {repair}"
     if totals.verdicts[Verdict.READY]:
-        tier = f"tiersnap tier {one_of} --remote s3://bucket/prefix"
-        yield f"next for READY: a broker tiers them; where none does: {tier}"
+        yield f"next for READY: a broker tiers them; where none does: {commands.tier}"
 
 
 def _damaged(totals: ScanTotals) -> str:
-    """The first segment that is damaged, for a shell."""
+    """The first segment that is damaged."""
     paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))
-    return shlex.quote(next(paths, "FILE"))
+    return next(paths, "FILE")
 
 
 def _counts(counter: Counter[Verdict] | Counter[SnapshotVerdict]) -> str:
@@ -145,10 +129,11 @@ def partition_row(scanned: Scanned) -> dict[str, object]:
     }
 
 
-def segment_rows(scanned: Scanned) -> Iterator[dict[str, object]]:
+def segment_rows(scanned: Scanned, commands: HostCommands) -> Iterator[dict[str, object]]:
     """One row a segment, with the snapshot at its end."""
     examination = scanned.examination
-    for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
+    files = (segment.log.path for segment in examination.partition.segments)
+    for segment, readiness, file in zip(examination.segments, scanned.readiness, files, strict=True):
         following = segment.next_base_offset
         offset = examination.facts.log_end_offset if following is None else following
         found = examination.snapshots.get(offset)
@@ -162,5 +147,5 @@ def segment_rows(scanned: Scanned) -> Iterator[dict[str, object]]:
             "snapshot": scanned.snapshots.get(offset),
             "snapshot_reason": None if found is None else found.reason(scanned.now, scanned.producer_expiration),
             "reason": readiness.reason,
-            "next_step": readiness.next_step,
+            "next_step": commands.next_step(readiness.verdict, file),
         }

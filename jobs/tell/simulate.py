@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Format, Output, Row
-from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.simulate.host import HostSimulation
 
 _OF_WRITE = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
@@ -14,15 +15,21 @@ _OF_CLASS = ("partition", "at", "write", "writes", *_ANSWERED)
 _OF_FLEET = ("write", "writes", "partitions", *_ANSWERED)
 
 
-def show_host(output: Output, simulation: HostSimulation, log_dir: LogDir, partitions: Iterable[Partition]) -> None:
+def show_host(
+    output: Output,
+    simulation: HostSimulation,
+    log_dirs: Sequence[NamedLogDir],
+    partitions: Iterable[tuple[NamedLogDir, Partition]],
+) -> None:
     """The partitions are simulated while they are shown."""
     summary: dict[str, object] = {"summary": ""}
 
     def rows() -> Iterator[Row]:
-        yield from simulation.rows(log_dir.filesystem, partitions)
+        yield from simulation.rows(partitions)
         summary["summary"] = simulation.tally.sentence()  # known when all partitions are read
 
-    columns = _OF_WRITE if simulation.by_producer else _OF_CLASS
+    where = ("log_dir",) if len(log_dirs) > 1 else ()
+    columns = (*where, *(_OF_WRITE if simulation.by_producer else _OF_CLASS))
     output.rows("simulate", rows(), columns=columns, findings=simulation.findings, summary=summary)
     for message in simulation.said:
         output.talk(message)

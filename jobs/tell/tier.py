@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.report.run_info import RunInfo
 
 COLUMNS = ("partition", "segments", "tiered", "verdicts", "findings")
 
 
 def show(
-    output: Output, done: HostOutcome, info: RunInfo, report: Path | None, of_log_dir: Collection[Finding]
+    output: Output,
+    done: HostOutcome,
+    info: RunInfo,
+    report: Path | None,
+    log_dirs: Sequence[NamedLogDir],
+    unknown_topics: Iterable[str],
 ) -> None:
-    """The result; `report` is the folder of the page where one was written."""
+    """Show the result.
+
+    Args:
+        report: the folder of the page, None if none was written.
+        unknown_topics: those of --topic-ids that have no partition here.
+    """
+    where = ("log_dir",) if len(log_dirs) > 1 else ()
+    of_log_dirs = (finding for each in log_dirs for finding in each.log_dir.findings)
     summary = {
         "run_id": info.run_id,
         "snapshots_written": info.counts.snapshots_written,
@@ -29,21 +42,25 @@ def show(
         "bytes_tiered": info.counts.bytes_tiered,
         **({} if report is None else {"report": str(report / "index.html")}),
     }
-    rows, findings = map(_row, done.partitions), [*of_log_dir, *done.findings]
-    output.rows("tier", rows, columns=COLUMNS, summary=summary, findings=findings, errors=done.errors)
+    rows, findings = map(_row, done.partitions), [*of_log_dirs, *done.findings]
+    output.rows("tier", rows, columns=(*where, *COLUMNS), summary=summary, findings=findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
-    for line in next_steps(done.verdicts):
+    commands = host_commands([each.uri for each in log_dirs], info.remote)
+    for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
-        output.talk("nothing was written to remote storage: give --apply")
+        output.talk(f"nothing was written to remote storage; next: {again('--apply')}")
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.counts.segments_tiered and not info.counts.snapshots_written:
         output.talk("no object was written" if done.errors else "nothing to do: no object was written")
+    for topic in unknown_topics:
+        output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
 
 
 def _row(each: HostPartition) -> dict[str, object]:
     return {
+        "log_dir": each.log_dir,
         "partition": each.partition.name,
         "segments": len(each.readiness),
         "tiered": sum(row["state"] == "COPY_SEGMENT_FINISHED" for row in each.tiered),

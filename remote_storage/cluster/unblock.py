@@ -26,7 +26,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
-from tiersnap.snapshot.log.selection import matches_topic, named
+from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
 
 _log = logging.getLogger(__name__)
 
@@ -151,12 +151,12 @@ class Unblock:
 
     def _tier(self) -> HostOutcome:
         """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
-        tiered = (
-            each
+        found = (
+            (NamedLogDir(uri, log_dir), each)
             for uri, log_dir in self.log_dirs.items()
-            for each in self.host.partitions(log_dir, uri, named(log_dir, self._freeings))
+            for each in named(log_dir, self._freeings)
         )
-        return HostOutcome(tuple(self.watch(tiered)))
+        return HostOutcome(tuple(self.watch(self.host.partitions(found))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host

@@ -11,6 +11,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
+from tiersnap.snapshot.log.places import refuse_unsupported
 
 _KNOWN = "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory"
 _PATH = re.compile(r"(/|~|\.{1,2}(/|$)).*", re.DOTALL)
@@ -26,10 +27,12 @@ def open_store(uri: str, settings: S3Settings | None = None, *, writes: bool = T
         writes: False for a plan, and for who only reads: then a directory is left as it is, to the last time stamp.
 
     Raises:
-        UsageError: another scheme, no bucket, a file URI with a host, or credentials in the URI (never repeated).
+        UsageError: another scheme, a cloud that is not supported yet, no bucket, a file URI with a host, or credentials
+            in the URI (never repeated).
         LogDirAsTargetError: a broker's log directory, or a folder inside one.
         MissingExtraError: S3 without boto3.
     """
+    refuse_unsupported(uri, hint=f"known are {_KNOWN}")
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
         raise UsageError(
             "the place for objects has a user or a password in it (before the @), which would be shown in logs and "

@@ -60,6 +60,16 @@ class HostOutcome:
         """Segments by verdict."""
         return Counter(Verdict(row["verdict"]) for each in self.partitions for row in each.readiness)
 
+    def file_of(self, verdict: Verdict) -> str:
+        """Path of the first segment with the verdict, FILE without one."""
+        found = (
+            segment.log.path
+            for each in self.partitions
+            for row, segment in zip(each.readiness, each.partition.segments, strict=False)
+            if row["verdict"] == verdict
+        )
+        return next(found, "FILE")
+
     def readiness(self) -> Iterator[pa.RecordBatch]:
         """Rows of READINESS, a batch a partition that has any."""
         for each in self.partitions:

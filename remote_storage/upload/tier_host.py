@@ -6,7 +6,7 @@ and copy are the functions that the tasks of a fleet call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,11 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.places import place_of
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.tables.facts import FactKind, Row
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
@@ -37,6 +40,7 @@ class HostPartition:
     """What was found of a partition and done about it.
 
     Attributes:
+        log_dir: as the user named it.
         readiness: rows of READINESS, as they stand now.
         tiered: rows of tier_rows.TIERED.
         findings: rows of PARTITIONS of the kind FINDING.
@@ -44,6 +48,7 @@ class HostPartition:
         snapshots_written: objects.
     """
 
+    log_dir: str
     partition: Partition
     readiness: list[Row] = field(default_factory=list)
     tiered: list[Row] = field(default_factory=list)
@@ -54,7 +59,7 @@ class HostPartition:
 
 @dataclass(frozen=True)
 class HostTier:
-    """Tiers the partitions of one log directory.
+    """Tiers the partitions of one host's log directories.
 
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
@@ -69,24 +74,28 @@ class HostTier:
     check_crc: bool = True
     apply: bool = False
 
-    def partitions(self, log_dir: LogDir, uri: str, found: Iterator[Partition]) -> Iterator[HostPartition]:
+    def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         observe = Observe(self.store, self.layout)
         look = ListPartitions(look=observe, wants_start=True)
         sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
         carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now, look=observe)
-        properties = read_properties(log_dir.filesystem, log_dir.path)
-        for each in found:
+        properties: dict[str, MetaProperties | None] = {}
+        for named, each in found:
+            log_dir = named.log_dir
+            if named.uri not in properties:
+                properties[named.uri] = read_properties(log_dir.filesystem, log_dir.path)
             partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
-            listed = look.with_remote(to_row(uri, partition, properties=properties), partition)
+            row = to_row(place_of(named.uri), partition, properties=properties[named.uri])
+            listed = look.with_remote(row, partition)
             mine = carry if listed["remote_error"] is None else replace(carry, sink=None)
-            yield self._tier(log_dir, partition, listed, mine)
+            yield self._tier(named, partition, listed, mine)
 
     def _tier(
-        self, log_dir: LogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
+        self, named: NamedLogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
     ) -> HostPartition:
-        done = HostPartition(partition)
-        rows = LocalInput(log_dir.filesystem, partition, listed, check_crc=self.check_crc)
+        done = HostPartition(named.uri, partition)
+        rows = LocalInput(named.log_dir.filesystem, partition, listed, check_crc=self.check_crc)
         facts = list(carry.facts(rows))
         done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
         done.errors = [_failure(row["message"], row) for row in facts if row["kind"] == FactKind.ERROR]

@@ -19,7 +19,8 @@ from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
-from tiersnap.snapshot.log.log_dir import Partition, resolve, split_folder_name
+from tiersnap.snapshot.log.log_dir import Partition, split_folder_name
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.tables.listed import from_row, to_row
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS

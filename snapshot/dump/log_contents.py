@@ -123,8 +123,13 @@ class LogContents:
                 end.valid_bytes,
                 f"the last batch is cut: {count_of(trailing, 'byte')} left over",
             )
+        elif self.file.kind is FileKind.KRAFT_SNAPSHOT:
+            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a snapshot")
         else:
-            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a closed segment")
+            self.judgement.notes.append(
+                f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives; "
+                "of a topic that is not compacted, records are lost: tiersnap scan LOGDIR tells"
+            )
 
     def _is_closed(self) -> bool:
         return self.file.kind is FileKind.KRAFT_SNAPSHOT or next_base_offset(self.file) is not None
@@ -194,4 +199,4 @@ def _message(row: np.void) -> str:
     if problem == kernels.BAD_SIZE:
         smallest = rb.HEADER_LENGTH - rb.LOG_OVERHEAD
         return f"batch size expected at least {smallest}, found {int(row['batch_length'])}"
-    return "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed"
+    return "control record type expected 0 (ABORT) or 1 (COMMIT)"

@@ -30,6 +30,7 @@ import numpy as np
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.dump_entries import MORE, PEEK, walk_all
+from tiersnap.snapshot.log.compressed_control import compressed_control_record, compressed_controls
 from tiersnap.snapshot.log.windows import BufferedWindows, Windows
 
 # RECORD_BATCH_DTYPE, the checksum found where it is wrong, what is wrong (0 or a stop reason of kernels.walk).
@@ -129,6 +130,7 @@ class LogEntries:
                 )
                 if count:
                     self._check_legacy(out[:count], read)
+                    _read_compressed_controls(out[:count], window, position)
                     yield out[:count]
             if reason == MORE and cursor == 0:
                 # An entry larger than the window: its checksum is computed piece by piece.
@@ -172,6 +174,23 @@ class LogEntries:
                 row["problem"] = kernels.BAD_CRC
             return False
         return True
+
+
+def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_position: int) -> None:
+    """Fill in the control records that the kernel leaves out; of a batch that reaches beyond the window nothing."""
+    for index in compressed_controls(rows):
+        row = rows[index]
+        start = int(row["position"]) - window_position
+        end = start + rb.LOG_OVERHEAD + int(row["batch_length"])
+        if end > window.size or row["problem"] == kernels.BAD_SIZE:
+            continue
+        kind, coordinator_epoch, delta = compressed_control_record(window[start:end])
+        if kind == kernels.MALFORMED or (kind > rb.COMMIT and row["producer_id"] >= 0):
+            row["problem"] = row["problem"] or kernels.BAD_CONTROL
+            continue
+        is_append_time = row["attributes"] & rb.TIMESTAMP_TYPE_MASK
+        row["control_type"], row["coordinator_epoch"] = kind, coordinator_epoch
+        row["control_timestamp"] = row["max_timestamp"] if is_append_time else row["base_timestamp"] + delta
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:

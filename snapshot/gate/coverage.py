@@ -59,6 +59,13 @@ class RemoteCoverage:
             start <= start_offset and end_offset <= end for start, end in self.covered
         )
 
+    def has_segment(self, start_offset: int, end_offset: int, log_start_offset: int = 0) -> bool:
+        """Return whether a segment of [start, exclusive end) is tiered.
+
+        Records below the log start offset are deleted, and so may their remote copies be.
+        """
+        return end_offset <= self.highest and self.covers(max(start_offset, log_start_offset), end_offset)
+
 
 NOTHING_REMOTE = RemoteCoverage()
 

@@ -75,17 +75,6 @@ NEXT_STEP: dict[Verdict, str] = {
 }
 
 
-def next_step_on_host(verdict: Verdict, log_dir: str, tiered: str) -> str:
-    """NEXT_STEP for who sits at one host, where `tier` does what `run` does for a fleet.
-
-    Args:
-        log_dir: stands for LOGDIR.
-        tiered: the one log directory that `tier` takes, and options.
-    """
-    tier = f"tiersnap tier {tiered} --remote s3://bucket/prefix"
-    return NEXT_STEP[verdict].replace("tiersnap run", tier).replace("LOGDIR", log_dir)
-
-
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """A segment's verdict and why."""
@@ -135,8 +124,7 @@ def _in_remote(
 ) -> tuple[Verdict, str] | None:
     base, end = segment.base_offset, segment.next_base_offset
     is_below = _is_below(segment, coverage)
-    # Records below the log start offset are deleted, and so may their remote copies be.
-    if is_below and coverage.covers(max(base, partition.log_start_offset), end or 0):
+    if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
         return Verdict.ALREADY_TIERED, "in remote storage"
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "a copy of it is under way"

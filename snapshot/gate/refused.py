@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
@@ -48,7 +48,7 @@ def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
     return alike.pop() if alike in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.PARTIAL
 
 
-def next_steps(verdicts: Mapping[Verdict, int]) -> list[str]:
+def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str] = NEXT_STEP.__getitem__) -> list[str]:
     """A line for each verdict that a person must clear, with what clears it."""
     waiting = [each for each in (*_REFUSED, *_NOT_READ, Verdict.CORRUPT_SEGMENT) if verdicts.get(each)]
-    return [f"{count_of(verdicts[each], 'segment')} {each}: {NEXT_STEP[each]}" for each in waiting]
+    return [f"{count_of(verdicts[each], 'segment')} {each}: {step_of(each)}" for each in waiting]

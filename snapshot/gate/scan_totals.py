@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.refused import exit_code_of_failures
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.repair.plan import strays
@@ -19,6 +20,8 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """Only snapshots that somebody will read decide: not those of topics that are never tiered, nor strays.
 
+    Where a segment is tiered, nobody reads the snapshot at its end but a broker that starts, if it is the newest.
+
     Attributes:
         verdicts: segments by verdict.
         snapshots: snapshots by verdict.
@@ -27,14 +30,16 @@ class ScanTotals:
         waiting_bytes: of closed segments behind the first one of a partition that lacks a right snapshot.
         lost_indexes: partitions with a closed segment without an .index.
         lost_below_log_start: partitions that lost one below the log start offset.
+        errors: why remote storage does not say what it holds.
     """
 
-    def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        """Begin with what was found before any partition."""
+    def __init__(self, findings: Iterable[Finding] = (), errors: Sequence[TiersnapError] = ()) -> None:
+        """Begin with what was found before any partition; `errors` may grow meanwhile."""
         self.verdicts: Counter[Verdict] = Counter()
         self.snapshots: Counter[SnapshotVerdict] = Counter()
         self.wanted: Counter[SnapshotVerdict] = Counter()
         self.findings = list(findings)
+        self.errors = errors
         self.deleted_segments = 0
         self.waiting_bytes = 0
         self.lost_indexes = 0
@@ -48,7 +53,7 @@ class ScanTotals:
         self.verdicts.update(verdicts)
         self.snapshots.update(scanned.snapshots.values())
         if not (facts.internal or facts.compacted):
-            ignored = strays(partition)
+            ignored = strays(partition) | _unread(scanned)
             self.wanted.update(verdict for offset, verdict in scanned.snapshots.items() if offset not in ignored)
             self.lost_indexes += lost_index(partition) is not None
             self.lost_below_log_start += lost_below_log_start(partition)
@@ -62,12 +67,25 @@ class ScanTotals:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, 4 for waiting segments."""
+        """5 for damage, that of `errors`, 6 for what may not be read, 4 for waiting segments."""
         code = exit_code_of(self.findings)
         if code is ExitCode.DATA_CORRUPT or self.wanted[SnapshotVerdict.CORRUPT]:
             return ExitCode.DATA_CORRUPT
+        if self.errors:
+            return exit_code_of_failures({each.exit_code for each in self.errors})
         if code or self.verdicts[Verdict.UNVERIFIED_SNAPSHOT]:
             return ExitCode.PARTIAL
         waiting = any(self.verdicts[verdict] for verdict in (*_FOR_SNAPSHOTS, Verdict.MISSING_INDEX))
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
         return ExitCode.GATE_REFUSED if waiting or wrong else ExitCode.OK
+
+
+def _unread(scanned: Scanned) -> frozenset[int]:
+    """Offsets of the snapshots that nobody reads any more: their segments are tiered, and a newer file is there."""
+    segments, snapshots = scanned.examination.segments, scanned.examination.partition.snapshots
+    tiered = {
+        segment.next_base_offset
+        for segment, readiness in zip(segments, scanned.readiness, strict=True)
+        if readiness.verdict is Verdict.ALREADY_TIERED and segment.next_base_offset is not None
+    }
+    return frozenset(tiered - {max(snapshots, default=-1)})

@@ -1,12 +1,19 @@
-"""A partition as it is judged now, by its log directory alone."""
+"""A partition as it is judged now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from tiersnap.snapshot.gate.examine import Examination
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.gate.readiness import Readiness
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 
@@ -28,8 +35,55 @@ class Scanned:
     producer_expiration: int | None
 
     @classmethod
-    def of(cls, examination: Examination, now: int, producer_expiration: int | None) -> Scanned:
-        """Judge a partition; what remote storage holds of it, a log directory does not say."""
-        readiness = examination.readiness(now=now, producer_expiration=producer_expiration)
+    def of(
+        cls,
+        examination: Examination,
+        now: int,
+        producer_expiration: int | None,
+        coverage: RemoteCoverage = NOTHING_REMOTE,
+    ) -> Scanned:
+        """Judge a partition; what remote storage holds of it (`coverage`), a log directory does not say."""
+        readiness = examination.readiness(now=now, producer_expiration=producer_expiration, coverage=coverage)
         verdicts = {offset: found.verdict(now, producer_expiration) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, now, producer_expiration)
+
+
+class Inventory(Protocol):
+    """What remote storage holds of partitions; `errors` say of which it does not tell."""
+
+    errors: list[TiersnapError]
+
+    def beginning(self, partition: Partition) -> Beginning:
+        """What it says of the log before its files."""
+        ...
+
+    def coverage(self, partition: Partition, log_end_offset: int) -> RemoteCoverage:
+        """What of the partition is tiered; `log_end_offset` is exclusive."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Replays partitions and judges them; see Scanned.
+
+    Attributes:
+        inventory: of remote storage; None judges by the log directory alone.
+    """
+
+    inventory: Inventory | None
+    now: int
+    producer_expiration: int | None
+    check_crc: bool = True
+
+    def scan(self, filesystem: fs.FileSystem, partition: Partition) -> Scanned:
+        """Return the partition as it is judged."""
+        begins = NOT_LOOKED if self.inventory is None else self.inventory.beginning(partition)
+        examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
+        log_end = examination.facts.log_end_offset
+        tiered = NOTHING_REMOTE if self.inventory is None else self.inventory.coverage(partition, log_end)
+        return Scanned.of(examination, self.now, self.producer_expiration, tiered)
+
+    @property
+    def errors(self) -> list[TiersnapError]:
+        """Those of the inventory; the list grows with the partitions."""
+        return [] if self.inventory is None else self.inventory.errors

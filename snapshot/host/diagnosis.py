@@ -17,11 +17,12 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.examine import has_leader_epoch
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_text
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 
 
@@ -48,8 +49,8 @@ class Listed:
     has_topic_ids: bool = False
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, partition: Partition) -> None:
-        """Count one partition."""
+    def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
+        """Count one partition; what is `tiered` waits for nothing."""
         self.partitions += 1
         self.segments += len(partition.segments)
         self.bytes += sum(segment.log.size for segment in partition.segments)
@@ -63,7 +64,7 @@ class Listed:
         for segment in partition.segments:
             if segment.next_base_offset is None:
                 continue
-            verdict = _verdict(partition, segment.next_base_offset)
+            verdict = None if _has(tiered, partition, segment) else _verdict(partition, segment.next_base_offset)
             if verdict is not None:
                 self.blocked[verdict] += 1
                 is_waiting = True
@@ -78,11 +79,16 @@ def _verdict(partition: Partition, next_base_offset: int) -> Verdict | None:
     return None if next_base_offset in partition.snapshots else Verdict.MISSING_SNAPSHOT
 
 
-def missing_snapshots(partition: Partition) -> int:
-    """How many snapshots `repair` would find missing, whatever else stands in the way."""
+def _has(tiered: RemoteCoverage, partition: Partition, segment: Segment) -> bool:
+    end = segment.next_base_offset
+    return end is not None and tiered.has_segment(segment.base_offset, end, partition.log_start_offset)
+
+
+def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> int:
+    """How many snapshots `repair` would find missing, whatever else stands in the way; none of what is `tiered`."""
     if never_tiered_reason(partition):
         return 0
-    ends = {segment.next_base_offset for segment in partition.segments} - {None}
+    ends = {each.next_base_offset for each in partition.segments if not _has(tiered, partition, each)} - {None}
     return len(ends - partition.snapshots.keys())
 
 

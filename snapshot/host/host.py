@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.readiness import Verdict, next_step_on_host
+from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.gate.refused import exit_code_of_failures
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
@@ -70,13 +73,28 @@ def _foreign(log_dir: LogDir) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Host:
-    """All log directories of one host."""
+    """All log directories of one host.
+
+    Attributes:
+        remote: remote storage that was asked what is tiered, as it was given; "" if none was.
+        errors: why it does not say what it holds.
+    """
 
     log_dirs: Sequence[Examined]
+    remote: str = ""
+    errors: Sequence[TiersnapError] = ()
 
     @classmethod
-    def of(cls, log_dirs: Iterable[NamedLogDir], partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Host:
+    def of(
+        cls,
+        log_dirs: Iterable[NamedLogDir],
+        partitions: Iterable[tuple[NamedLogDir, Partition]],
+        coverage: Callable[[Partition], RemoteCoverage] | None = None,
+    ) -> Host:
         """Look at the directories and take in their partitions, of which only names and sizes count.
+
+        Args:
+            coverage: what is tiered of a partition; asked of those that wait for a snapshot alone.
 
         Raises:
             UsageError: a directory is not of this host.
@@ -87,8 +105,10 @@ class Host:
             if (other := places.setdefault(partition.name, partition.path)) != partition.path:
                 told = f"{other} is the same partition, and no broker starts with both: delete the one that is behind"
                 found[each.uri].listed.findings.append(Finding(FindingKind.BAD_FILE_NAME, partition.path, -1, told))
-            found[each.uri].listed.add(partition)
-            found[each.uri].missing += missing_snapshots(partition)
+            asks = coverage is not None and missing_snapshots(partition)
+            tiered = coverage(partition) if coverage is not None and asks else NOTHING_REMOTE
+            found[each.uri].listed.add(partition, tiered)
+            found[each.uri].missing += missing_snapshots(partition, tiered)
         return cls(tuple(found.values()))
 
     @property
@@ -123,9 +143,11 @@ class Host:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 6 for what may not be read, 4 for segments that wait."""
+        """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
         if code := exit_code_of(self.findings):
             return code
+        if self.errors:
+            return exit_code_of_failures({each.exit_code for each in self.errors})
         waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start
         return ExitCode.GATE_REFUSED if waits else ExitCode.OK
 
@@ -163,16 +185,22 @@ class Host:
             yield f"{once}: it makes lost indexes again, and deletes later snapshots of these partitions as it does"
             yield f"tiersnap doctor {self._arguments}   again: what is missing by then"
         elif self.missing:
-            plan = f"tiersnap repair {self._arguments}"
+            if is_running:
+                sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
+                unblock = f"tiersnap unblock --bootstrap-server HOST:PORT {sources} --remote {self._remote}"
+                yield f"{unblock}   frees stuck partitions while the broker runs; --apply does it"
+            plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}"
             yield f"{plan}   shows what it would write"
             if is_running:
                 yield "stop the broker: it reads snapshots only when it starts"
-            yield f"{plan} --apply"
+            yield f"tiersnap repair {self._arguments} --apply"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
+        commands = HostCommands(
+            [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
+        )
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
-                one = self._arguments if len(self.log_dirs) == 1 else "LOGDIR"
-                yield f"{verdict}: {next_step_on_host(verdict, one, one)}"
+                yield f"{verdict}: {commands.next_step(verdict)}"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
 
@@ -180,7 +208,13 @@ class Host:
         """How to see that it is done."""
         names = self._arguments
         waits = "; the broker's RemoteCopyLagBytes falls" if self.blocked else ""
-        return f"tiersnap doctor {names} and tiersnap scan {names} end with exit code 0{waits}"
+        unasked = " (after tier or unblock with --remote, which tells what is tiered)" if not self.remote else ""
+        names += f" --remote {self._remote}" if self.remote else ""
+        return f"tiersnap doctor {names} and tiersnap scan {names} end with exit code 0{unasked}{waits}"
+
+    @property
+    def _remote(self) -> str:
+        return shlex.quote(self.remote) if self.remote else "s3://bucket/prefix"
 
     @property
     def _arguments(self) -> str:

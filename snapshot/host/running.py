@@ -1,25 +1,17 @@
 """Is a broker running on a log directory, and which process is it?
 
-A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). The
-kernel names the holder to whoever asks (F_GETLK), without taking the lock and without a right to write the file.
-Linux alone says it in the layout below; elsewhere nobody knows.
+A broker holds a POSIX lock on `.lock` for as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock).
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import re
-import struct
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiersnap.snapshot.regular_file import open_regular
+from tiersnap.snapshot.log.lock import holder_of
 
-# struct flock of 64-bit Linux: type, whence, start, length, pid.
-_FLOCK = struct.Struct("hhqqi4x")
 # The jar of the server on a class path: kafka_2.13-3.9.1.jar, kafka-server-4.1.1.jar.
 _JAR = re.compile(rb"/kafka(?:_2\.[0-9]+|-server)-(?P<version>[0-9]+(?:\.[0-9]+){1,3}[\w.+-]*?)\.jar")
 
@@ -41,20 +33,10 @@ def lock_holder(log_dir: Path) -> Holder | None:
     """Who holds `.lock` of a log directory; None where nobody does, or no broker ever ran there.
 
     Raises:
-        OSError: this user may not look, the file is no regular one, or the system does not say.
+        OSError: as `holder_of`.
     """
-    if sys.platform != "linux" or sys.maxsize < 1 << 32:
-        raise OSError(errno.ENOTSUP, "only 64-bit Linux says who holds a lock")
-    try:
-        descriptor = open_regular(log_dir / ".lock")
-    except FileNotFoundError:
-        return None
-    try:
-        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    finally:
-        os.close(descriptor)
-    return None if kind == fcntl.F_UNLCK else Holder(max(pid, 0), broker_version(pid))
+    pid = holder_of(log_dir)
+    return None if pid is None else Holder(pid, broker_version(pid))
 
 
 def broker_version(pid: int) -> str | None:

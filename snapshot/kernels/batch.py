@@ -30,6 +30,10 @@ from tiersnap.snapshot.kernels.memory import read_int16, read_int32, read_int64,
 
 # Why the walk over a buffer stopped.
 END, PARTIAL, ROWS_FULL, TABLE_FULL, CUT, BAD_SIZE, BAD_MAGIC, BAD_CRC, BAD_OFFSET, BAD_CONTROL, ZEROS = range(11)
+# The caller decompresses the control batch at `valid_bytes`, and says in the state what it holds.
+COMPRESSED_CONTROL = 11
+# Type of a control record that cannot be parsed.
+MALFORMED = -2
 
 # What a walk knows when it stops, and goes on from; one record for the whole of a segment.
 WALK_DTYPE = np.dtype(
@@ -47,6 +51,11 @@ WALK_DTYPE = np.dtype(
         ("found", "<i8"),
         ("is_missing_records", "u1"),  # a batch holds fewer records than offsets
         ("is_missing_batches", "u1"),  # a batch does not begin where the one before ended
+        # Of the compressed control batch at this byte of the segment, -1 for none: its first record.
+        ("control_position", "<i8"),
+        ("control_delta", "<i8"),  # ms
+        ("coordinator_epoch", "<i4"),
+        ("control_type", "<i2"),
     ],
     align=True,
 )
@@ -74,11 +83,11 @@ def varint(b, p, end):
 
 @numba.njit(cache=True)
 def control_record(b, p, end):
-    """First record of a control batch: (type, coordinator epoch, timestamp delta), type -2 when malformed.
+    """First record of a control batch: (type, coordinator epoch, timestamp delta), type MALFORMED when it is.
 
     key: version int16, type int16. Value of a transaction marker: version int16, coordinatorEpoch int32.
     """
-    bad = (np.int16(-2), np.int32(-1), np.int64(0))
+    bad = (np.int16(MALFORMED), np.int32(-1), np.int64(0))
     length, p = varint(b, p, end)
     if p < 0 or length < 1 or length > end - p:
         return bad
@@ -190,11 +199,15 @@ def walk(b, start, position_of_buffer, stop_at, check_crc, state, out, slots, de
             if record_count < 0:
                 reason, found = BAD_CONTROL, np.int64(record_count)
                 break
-            if attributes & CODEC_MASK:
-                reason, found = BAD_CONTROL, np.int64(attributes & CODEC_MASK)
+            if not attributes & CODEC_MASK:
+                control_type, coordinator_epoch, delta = control_record(b, p + HEADER_LENGTH, end)
+            elif state.control_position == position_of_buffer + p:
+                control_type, coordinator_epoch = state.control_type, state.coordinator_epoch
+                delta = state.control_delta
+            else:
+                reason = COMPRESSED_CONTROL
                 break
-            control_type, coordinator_epoch, delta = control_record(b, p + HEADER_LENGTH, end)
-            if control_type == -2 or (control_type > COMMIT and producer_id >= 0):
+            if control_type == MALFORMED or (control_type > COMMIT and producer_id >= 0):
                 reason, expected, found = BAD_CONTROL, np.int64(COMMIT), np.int64(control_type)
                 break
             control_timestamp = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else base_timestamp + delta

@@ -107,10 +107,11 @@ def _decode_batch(b: np.ndarray, p: int, end: int, row: np.record) -> None:
     row.producer_epoch = read_int16(b, p + 51)
     row.base_sequence = read_int32(b, p + 53)
     row.record_count = record_count
-    if not attributes & rb.CONTROL_MASK or record_count <= 0:
+    # A compressed control record is left to the caller.
+    if not attributes & rb.CONTROL_MASK or record_count <= 0 or attributes & rb.CODEC_MASK:
         return
     kind, coordinator_epoch, delta = kernels.control_record(b, p + rb.HEADER_LENGTH, end)
-    if attributes & rb.CODEC_MASK or kind == -2 or (kind > rb.COMMIT and producer_id >= 0):
+    if kind == kernels.MALFORMED or (kind > rb.COMMIT and producer_id >= 0):
         if row.problem == 0:
             row.problem = kernels.BAD_CONTROL
         return

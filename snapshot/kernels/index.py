@@ -6,6 +6,7 @@ import numba
 import numpy as np
 
 from tiersnap.snapshot.formats.record_batch import (
+    CODEC_MASK,
     CONTROL_MASK,
     HEADER_LENGTH,
     LOG_OVERHEAD,
@@ -60,7 +61,8 @@ def headers(b, start, position_of_buffer, out):
             row.producer_id = read_int64(b, p + 43)
             row.attributes = read_int16(b, p + 21)
             row.record_count = read_int32(b, p + 57)
-            if row.attributes & CONTROL_MASK and row.record_count > 0:
+            # A compressed control record is left to the caller.
+            if row.attributes & CONTROL_MASK and row.record_count > 0 and not row.attributes & CODEC_MASK:
                 row.control_type = control_record(b, p + HEADER_LENGTH, end)[0]
         else:
             row.last_offset_delta = 0

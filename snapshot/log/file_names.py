@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+from pyarrow import fs
 
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.lock import is_in_use
 
 INDEXES = ("index", "timeindex", "txnindex")
 SUFFIXES = ("log", *INDEXES, "snapshot")
@@ -34,3 +38,9 @@ def wrong_name(name: str, path: str) -> Finding | None:
         message = "half-done compaction; start the broker once to finish it, then look again"
         return Finding(FindingKind.UNFINISHED_SWAP, path, -1, message)
     return None
+
+
+def is_of_running_cleaner(filesystem: fs.FileSystem, finding: Finding) -> bool:
+    """Return whether a finding of `wrong_name` is a compaction that is under way: a broker runs on the directory."""
+    is_local = isinstance(filesystem, fs.LocalFileSystem)
+    return finding.kind is FindingKind.UNFINISHED_SWAP and is_local and is_in_use(Path(finding.path).parent.parent)

@@ -49,11 +49,6 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
             )
 
 
-def is_log_dir(directory: Path) -> bool:
-    """Whether a broker keeps its logs in this very directory; not where this user may not look."""
-    return _mark_of(directory, is_named=False) is not None
-
-
 def _mark_of(directory: Path, *, is_named: bool) -> str | None:
     """What shows that a broker keeps its log in `directory`; None also where this user may not look."""
     names = _names(directory)

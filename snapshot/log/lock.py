@@ -7,18 +7,25 @@ import errno
 import fcntl
 import logging
 import os
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import LogDirInUseError
-from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
+from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of, open_regular
 
 _log = logging.getLogger(__name__)
 
 # A link would be created elsewhere, and given away there.
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+# struct flock of 64-bit Linux: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hhqqi4x")
+# (device, inode) of the lock files that this process holds. A process that closes any descriptor of such a file gives
+# its lock away, so `holder_of` must not open one of them.
+_OURS: set[tuple[int, int]] = set()
 
 
 @contextmanager
@@ -45,8 +52,10 @@ def locked(log_dir: Path) -> Iterator[None]:
                 hint="stop the broker first: it reads snapshots only when it opens a partition; reading is always safe",
             ) from error
         _log.debug("locked %s", path)
+        _OURS.add(_identity(os.fstat(descriptor)))
         yield
     finally:
+        _OURS.discard(_identity(os.fstat(descriptor)))
         # Closing gives the lock back. The file stays, as a broker leaves it: who unlinks it may unlink another's lock.
         os.close(descriptor)
 
@@ -78,3 +87,41 @@ def _regular(descriptor: int, log_dir: Path) -> int:
         os.close(descriptor)
         raise NotRegularFileError(kind, str(log_dir / ".lock"))
     return descriptor
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def holder_of(log_dir: Path) -> int | None:
+    """Return the process id of the broker that holds `.lock`; None if none does, or none ever ran there.
+
+    The kernel names the holder (F_GETLK) without taking the lock and without a right to write the file. The id is 0 for
+    a process of another container. A lock of this process is no broker's.
+
+    Raises:
+        OSError: this user may not look, the file is no regular one, or the system does not tell.
+    """
+    if sys.platform != "linux" or sys.maxsize < 1 << 32:
+        raise OSError(errno.ENOTSUP, "only 64-bit Linux says who holds a lock")
+    path = log_dir / ".lock"
+    try:
+        if _identity(path.lstat()) in _OURS:
+            return None
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return None
+    try:
+        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def is_in_use(log_dir: Path) -> bool:
+    """Return whether a broker certainly runs on the directory; False where that cannot be told."""
+    try:
+        return holder_of(log_dir) is not None
+    except OSError:
+        return False

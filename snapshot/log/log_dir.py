@@ -12,11 +12,9 @@ and kafka.log.LogManager; listing goes through pyarrow.fs, so a log directory ma
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pyarrow import fs
@@ -24,10 +22,12 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
-from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, numbered_name, wrong_name
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -187,39 +187,6 @@ class LogDir:
             yield read_partition(self.filesystem, f"{self.path}/{folder}", self.checkpoints)
 
 
-def resolve(uri: str) -> tuple[fs.FileSystem, str]:
-    """The pyarrow filesystem and path of a URI or a local path.
-
-    Raises:
-        SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
-    """
-    if "://" not in uri and not uri.startswith("file:"):
-        path = Path(uri).expanduser().absolute().as_posix()
-        if not _is_utf8(path):
-            raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
-        return fs.LocalFileSystem(), path
-    try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-    except (OSError, ValueError) as error:
-        raise SourceNotFoundError(f"{uri}: {error}", hint="use a path, file:///…, s3://bucket/… or hdfs://…") from error
-    return filesystem, path
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def located(uri: str) -> str:
-    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end."""
-    if "://" in uri or uri.startswith("file:"):
-        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
-    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
-
-
 def split_folder_name(name: str) -> TopicPartition | None:
     """(topic, partition) of a live folder's name, None when it is none."""
     match = _LIVE_FOLDER.fullmatch(name)
@@ -229,11 +196,11 @@ def split_folder_name(name: str) -> TopicPartition | None:
 
 
 def open_log_dir(uri: str) -> LogDir:
-    """List a log directory without listing its partitions.
+    """List a log directory without listing its partitions; a broker's disk may hold none yet.
 
     Raises:
         SourceNotFoundError: there is no such directory.
-        NotALogDirError: nothing in it looks like a partition.
+        NotALogDirError: nothing in it looks like a partition, and it has no meta.properties, as no broker's has.
     """
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
@@ -260,7 +227,7 @@ def open_log_dir(uri: str) -> LogDir:
             f"{uri}: what `tiersnap collect` shipped of a log directory, and no log directory itself",
             hint="tiersnap run --source takes it; other commands need the log directory on its own host",
         )
-    if not folders:
+    if not folders and META_PROPERTIES not in files:
         hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing])
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
     tables: list[dict[TopicPartition, int]] = []
@@ -331,7 +298,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
                 numbered[suffix][offset] = FileRef(file, size, modified_ns)
         elif kind is None and is_text:
             texts[name] = file
-        elif kind is None and (wrong := wrong_name(name, file)):
+        elif kind is None and (wrong := wrong_name(name, file)) and not is_of_running_cleaner(filesystem, wrong):
             findings.append(wrong)
     segments = _segments(numbered)
     findings.extend(_orphans(numbered))

@@ -1,14 +1,78 @@
-"""Places that are named twice: `/x`, `/x/`, `/y/../x` and `file:///x` are one log directory."""
+"""Places as people name them: paths and URIs of log directories and stores.
+
+`/x`, `/x/`, `/y/../x` and `file:///x` are one place.
+"""
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tiersnap.snapshot.log.log_dir import located
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 
 _LOCAL_HOSTS = ("", "localhost")
+_NOT_YET = {
+    "gs": "Google Cloud Storage",
+    "abfs": "Azure Data Lake Storage",
+    "abfss": "Azure Data Lake Storage",
+    "wasb": "Azure Blob Storage",
+    "wasbs": "Azure Blob Storage",
+}
+
+
+def resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    """The pyarrow filesystem and path of a URI or a local path.
+
+    Raises:
+        SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
+    """
+    local = place_of(uri) if uri.startswith("file:") else uri
+    if "://" not in local and not local.startswith("file:"):
+        path = Path(local).expanduser().absolute().as_posix()
+        if not _is_utf8(path):
+            raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
+        return fs.LocalFileSystem(), path
+    hint = "use a path, file:///…, s3://bucket/… or hdfs://…"
+    refuse_unsupported(uri, hint=hint)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError) as error:
+        raise SourceNotFoundError(f"{uri}: {error}", hint=hint) from error
+    return filesystem, path
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def located(uri: str) -> str:
+    """One spelling of a place, good in any process: an absolute path, or the URI without `/` at its end.
+
+    A file URI stays one: where Spark's default file system is another, a path would be a place in that.
+    """
+    if "://" in uri or uri.startswith("file:"):
+        return uri.rstrip("/") if not uri.endswith(("?", "//")) else uri
+    return os.path.abspath(Path(uri).expanduser())  # noqa: PTH100 - also takes `..` out
+
+
+def refuse_unsupported(uri: str, *, hint: str) -> None:
+    """Refuse a URI of a cloud that cannot be reached yet; its rest is not repeated, as it may hold a password.
+
+    Raises:
+        UsageError: it is one; with the hint.
+    """
+    scheme, separator, _ = uri.partition("://")
+    if separator and scheme in _NOT_YET:
+        raise UsageError(f"{scheme}://: {_NOT_YET[scheme]} is not supported yet", hint=hint)
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
@@ -20,7 +84,10 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """One name of a place, whatever a path or URI of it looks like; for comparison alone."""
+    """Return the one name of a log directory, whatever a path or URI of it looks like; links stay unresolved.
+
+    Tables keep this name, so that two spellings in two runs are one source.
+    """
     name = located(uri)
     if not name.startswith("file:"):
         return name
@@ -28,3 +95,8 @@ def place_of(uri: str) -> str:
     if parts.netloc not in _LOCAL_HOSTS:
         return name
     return posixpath.normpath("/" + unquote(parts.path).lstrip("/"))
+
+
+def places_of(uris: Iterable[str]) -> tuple[str, ...]:
+    """Return `place_of` of each, in their order and each once."""
+    return tuple(dict.fromkeys(map(place_of, uris)))

@@ -11,16 +11,17 @@ from typing import Protocol
 
 import numpy as np
 
-from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, RECORD_BATCH_DTYPE
+from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD, RECORD_BATCH_DTYPE
 from tiersnap.snapshot.kernels import batch as kernels
 from tiersnap.snapshot.kernels.digest import START
+from tiersnap.snapshot.log.compressed_control import compressed_control_record
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold
 from tiersnap.snapshot.units import count_of
 
 # Rows of one pass: few enough to stay in the processor's cache until they are counted, folded and copied.
 _ROWS = 8192
-_PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT)
+_PAUSES = (kernels.ROWS_FULL, kernels.TABLE_FULL, kernels.CUT, kernels.COMPRESSED_CONTROL)
 _NO_DELTAS = np.empty(0, DELTA_DTYPE)
 
 _MESSAGES = {
@@ -30,7 +31,7 @@ _MESSAGES = {
     kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
     kernels.BAD_CONTROL: (
         FindingKind.BAD_CONTROL_RECORD,
-        "control record type expected 0 (ABORT) or 1 (COMMIT), uncompressed; found {found}",
+        "control record type expected 0 (ABORT) or 1 (COMMIT), found {found}",
     ),
 }
 
@@ -138,7 +139,7 @@ class SegmentWalk:
         cursor, reason = 0, kernels.ROWS_FULL
         while reason in _PAUSES:
             cursor, reason = self._step(window, cursor, position)
-            if reason != kernels.TABLE_FULL and state["row_count"]:
+            if reason not in (kernels.TABLE_FULL, kernels.COMPRESSED_CONTROL) and state["row_count"]:
                 yield self._out[: state["row_count"]]
                 state["row_count"] = 0
         self.cursor, self.reason = cursor, reason
@@ -159,6 +160,8 @@ class SegmentWalk:
                 folding.producers.grow()
             elif reason == kernels.CUT:
                 folding.cut(int(state["max_timestamp"]))
+        if reason == kernels.COMPRESSED_CONTROL:
+            tell_compressed_control(state, window[cursor:])
         return cursor, reason
 
     def finding(self, size: int, reason: int) -> Finding | None:
@@ -199,10 +202,22 @@ class SegmentWalk:
         )
 
 
+def tell_compressed_control(state: np.void, window: np.ndarray) -> None:
+    """Say in the state of a walk what the compressed control batch holds at which it stopped.
+
+    Args:
+        window: uint8, from that batch on.
+    """
+    length = LOG_OVERHEAD + int.from_bytes(window[8:LOG_OVERHEAD].tobytes(), "big")
+    kind, coordinator_epoch, delta = compressed_control_record(window[:length])
+    state["control_position"] = state["valid_bytes"]
+    state["control_type"], state["coordinator_epoch"], state["control_delta"] = kind, coordinator_epoch, delta
+
+
 def _new_state(base_offset: int) -> np.void:
     state: np.void = np.zeros(1, kernels.WALK_DTYPE)[0]
     state["last_offset"] = base_offset - 1
-    state["first_timestamp"] = state["max_timestamp"] = -1
+    state["first_timestamp"] = state["max_timestamp"] = state["control_position"] = -1
     state["digest"] = START
     return state
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.hands_off import is_log_dir
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
 
 MOST_NAMED = 10
@@ -17,24 +15,28 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions; both conditions must hold.
+    """Which partitions; all conditions must hold.
 
     Attributes:
         topic: must match a topic's whole name; None for all.
         partitions: (topic, partition) of the only ones that are wanted; empty for all.
+        number: of the only partition that is wanted of each topic; None for all.
     """
 
     topic: re.Pattern[str] | None = None
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    number: int | None = None
 
     def takes(self, partition: TopicPartition) -> bool:
         """Whether the partition is wanted."""
-        return matches_topic(partition[0], self.topic) and (not self.partitions or partition in self.partitions)
+        is_named = not self.partitions or partition in self.partitions
+        return is_named and self.number in (None, partition[1]) and matches_topic(partition[0], self.topic)
 
     def __str__(self) -> str:
         """What was asked for, for messages."""
         names = [f"{topic}-{number}" for topic, number in sorted(self.partitions)]
-        return ", ".join([*([] if self.topic is None else [repr(self.topic.pattern)]), *names])
+        of_topic = [] if self.topic is None else [repr(self.topic.pattern)]
+        return ", ".join([*of_topic, *names, *([] if self.number is None else [f"partition {self.number}"])])
 
 
 @dataclass(frozen=True)
@@ -51,23 +53,12 @@ def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
 
 
 def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
-    """Open each, but for a broker's disks that hold no partition yet beside others that do.
+    """Open each.
 
     Raises:
         SourceNotFoundError, NotALogDirError: as `open_log_dir`.
     """
-    opened: list[NamedLogDir] = []
-    empty: list[NotALogDirError] = []
-    for uri in uris:
-        try:
-            opened.append(NamedLogDir(uri, open_log_dir(uri)))
-        except NotALogDirError as error:
-            if not is_log_dir(Path(uri)):
-                raise
-            empty.append(error)
-    if not opened:
-        raise empty[0]
-    return tuple(opened)
+    return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
@@ -96,6 +87,8 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
             left.discard((partition.topic, partition.partition))
             yield each, partition
     uris = ", ".join(each.uri for each in log_dirs)
+    if not has_partition and selection == Selection():
+        return  # a broker's disks that hold no partition yet
     if left or not has_partition:
         if not selection.partitions:
             hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
@@ -118,12 +111,12 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
     return f"there are {', '.join(names[:MOST_NAMED])}{more}" if names else "there is none"
 
 
-def selected_folders(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> list[str]:
-    """Names of the folders of the partitions that `selected` gives; raises what it raises."""
-    for partition in selected(log_dir, uri, topic):
+def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
+    """Names of the folders of the partitions that `selected_of` gives, by directory; raises what it raises."""
+    for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
-    return list(_folders(log_dir, Selection(topic)))
+    return [list(_folders(each.log_dir, selection)) for each in log_dirs]
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
@@ -140,6 +133,19 @@ def twice(log_dirs: Sequence[NamedLogDir], selection: Selection) -> str | None:
                 return folder
             seen.add(folder)
     return None
+
+
+def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
+    """Refuse a partition that is in two of the directories.
+
+    Raises:
+        UsageError: there is one; no broker starts with both, and replicas are nobody's to choose from.
+    """
+    if name := twice(log_dirs, Selection()):
+        raise UsageError(
+            f"{name} is in two of the log directories: no broker starts with both",
+            hint="delete the one that is behind; tiersnap doctor LOGDIR... names them",
+        )
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:

@@ -27,7 +27,9 @@ import numpy as np
 
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, transaction_index
+from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
 from tiersnap.snapshot.kernels import index as kernels
+from tiersnap.snapshot.log.compressed_control import compressed_control_record, compressed_controls
 from tiersnap.snapshot.log.entry_feed import EntryFeed
 
 # Bytes: a follower's fetch of a partition (replica.fetch.max.bytes, 1 MiB) and what came before it without an entry.
@@ -132,6 +134,10 @@ class IndexCheck:
         while reason == kernels.ROWS_FULL:
             cursor, count, reason = kernels.headers(buffer, cursor, position, self._rows)
             rows = self._rows[:count]
+            for found in compressed_controls(rows):
+                start = int(rows["position"][found]) - position
+                length = LOG_OVERHEAD + int.from_bytes(buffer[start + 8 : start + LOG_OVERHEAD].tobytes(), "big")
+                rows["control_type"][found] = compressed_control_record(buffer[start : start + length])[0]
             self._rebuild.add(rows)
             self._offsets.add(rows)
             self._times.add(rows)

@@ -1,4 +1,4 @@
-"""The partitions of a log directory of this host, each with a replica in its leader's place."""
+"""The partitions of this host's log directories, each with a replica in its leader's place."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.models.client_eras import ClientEra
 from tiersnap.snapshot.simulate.outcomes import differing_writes, outcomes
@@ -105,10 +106,11 @@ class HostSimulation:
     def __post_init__(self) -> None:
         self.tally = Tally(self.brokers[-1])
 
-    def rows(self, filesystem: fs.FileSystem, partitions: Iterable[Partition]) -> Iterator[dict[str, object]]:
-        """Rows of `outcomes`, or of `differing_writes`, with `partition`, and `from` and `at` of the replica."""
-        for partition in partitions:
-            yield from self._rows(filesystem, partition)
+    def rows(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[dict[str, object]]:
+        """Rows of `outcomes`, or of `differing_writes`, with `log_dir`, `partition`, `from` and `at` of the replica."""
+        for named, partition in partitions:
+            for row in self._rows(named.log_dir.filesystem, partition):
+                yield {"log_dir": named.uri, **row}
 
     def _rows(self, filesystem: fs.FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
         found = replicas(

@@ -10,7 +10,7 @@ from tiersnap.snapshot.errors import NotALogDirError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import split_folder_name
-from tiersnap.snapshot.log.places import each_once
+from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.tasks.sources import open_source
 
@@ -42,7 +42,7 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
     found = Discovered([], [], {}, {}, {})
-    names = each_once(sources)
+    names = places_of(sources)
     for uri in names:
         source = open_source(uri)
         found.findings.extend(source.findings)

@@ -39,9 +39,9 @@ from tiersnap.snapshot.log.log_dir import (
     Segment,
     open_log_dir,
     read_partition,
-    resolve,
     split_folder_name,
 )
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.spark.schemas import RECORD_BATCHES
 from tiersnap.snapshot.tables.record_batches import to_batch

@@ -13,7 +13,8 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.listing import is_gone
-from tiersnap.snapshot.log.log_dir import Segment, resolve
+from tiersnap.snapshot.log.log_dir import Segment
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
 from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.gate.coverage import RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
 from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
@@ -153,13 +154,23 @@ def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) ->
         carried: its row of CARRIED.
         copies: rows of `remote_log_segments`.
     """
-    found = list(copies)
-    begun = [row for row in found if row["state"] == COPY_STARTED]
+    looked = {"copies": list(copies), "expired_to": carried["expired_to"]}
+    return coverage_of_copies(looked, to_leader_epochs(carried["leader_epochs"]), carried["log_end_offset"])
+
+
+def coverage_of_copies(looked: Mapping[str, Any], lineage: LeaderEpochs, log_end_offset: int) -> RemoteCoverage:
+    """The same of what a RemoteLook found.
+
+    Args:
+        looked: `copies` and `expired_to`.
+        lineage: (epoch, start offset) of the local log, ascending.
+    """
+    begun = [row for row in looked["copies"] if row["state"] == COPY_STARTED]
     return coverage_of(
-        finished_copies(found),
-        to_leader_epochs(carried["leader_epochs"]),
-        carried["log_end_offset"],
+        finished_copies(looked["copies"]),
+        lineage,
+        log_end_offset,
         in_flight=[row["start_offset"] for row in begun if not row["is_ours"]],
-        expired_to=carried["expired_to"] or 0,
+        expired_to=looked["expired_to"] or 0,
         unfinished=[(row["start_offset"], row["end_offset"] + 1) for row in begun if row["is_ours"]],
     )

@@ -131,4 +131,4 @@ def mark_tiered(row: dict[str, Any], partition: Partition) -> None:
     remote = coverage_of(finished_copies(row["copies"]), partition.leader_epochs or (), ENDLESS)
     for segment in row["segments"]:
         end = segment["next_base_offset"]
-        segment["is_tiered"] = end is not None and end <= remote.highest and remote.covers(segment["base_offset"], end)
+        segment["is_tiered"] = end is not None and remote.has_segment(segment["base_offset"], end)

@@ -6,6 +6,7 @@ Shares nothing with `tiersnap.snapshot.formats.record_batch` but the names of th
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from dataclasses import dataclass
@@ -129,9 +130,7 @@ def _control(
         return -1, -1, -1
     if record_count < 0:
         raise _MalformedError("DefaultRecordBatch.RecordIterator throws InvalidRecordException")
-    if attributes & 0x07:
-        raise _MalformedError("compressed")
-    record = Cursor(bytes(entry[61:]))
+    record = Cursor(_decompressed(attributes & 0x07, bytes(entry[61:])))
     record = Cursor(record.take(record.varint(), at_least=1))
     record.take(1)
     timestamp = max_timestamp if attributes & 0x08 else base_timestamp + record.varint()
@@ -150,6 +149,13 @@ def _control(
     if version < 0:
         raise _MalformedError("negative")
     return control_type, coordinator_epoch, timestamp
+
+
+def _decompressed(codec: int, data: bytes) -> bytes:
+    try:
+        return {0: bytes, 1: gzip.decompress}[codec](data)
+    except (KeyError, OSError, EOFError, zlib.error) as error:
+        raise _MalformedError("another codec, or damaged") from error
 
 
 class Cursor:

@@ -20,7 +20,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.report import RunCounts
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
@@ -42,8 +42,7 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
     write_partition(source, "orders", 0, segments, high_watermark=20 + 10 * more, indexes=True)
     store = NoFinish(DirectoryStore(remote), 1)
     killed = HostTier(store, AivenLayout(), CarryOptions(), Tierer("run-1", NOW, process=GONE, wait=0), apply=True)  # type: ignore[arg-type]
-    log_dir = open_log_dir(str(source))
-    list(killed.partitions(log_dir, str(source), log_dir.partitions()))
+    list(killed.partitions(selected_of(open_log_dirs([str(source)]), Selection())))
 
     ran = tier(source, remote)
 

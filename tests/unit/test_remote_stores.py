@@ -34,6 +34,7 @@ from tiersnap.snapshot.errors import (
     TransientError,
     UsageError,
 )
+from tiersnap.snapshot.log.log_dir import open_log_dir
 
 pytestmark = pytest.mark.unit
 
@@ -82,6 +83,7 @@ def test_directories_are_named_by_uri_or_path(tmp_path, monkeypatch):
     [
         "gs://bucket/x",
         "s3a://bucket/x",
+        "ftp://host/x",
         "hdfs://host/x",
         "s3:///x",
         "file://host/x",
@@ -103,6 +105,27 @@ def test_other_places_are_refused_with_the_list_of_known_ones(uri):
     assert "s3://bucket/prefix, file:///directory, /directory, ./directory or ~/directory" in raised.value.hint
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "gs://bucket/x",
+        "gs://user:SeCrEt@bucket/x",
+        "abfss://container@account.dfs.core.windows.net/x",
+        "abfs://container@account.dfs.core.windows.net/x",
+        "wasbs://container@account.blob.core.windows.net/x",
+    ],
+)
+@pytest.mark.parametrize("open_it", [open_store, open_log_dir])
+def test_a_cloud_that_is_not_supported_yet_is_named(open_it, uri):
+    """The container before the @ is no password; pyarrow would wait for a server, or fail with its own error."""
+    with pytest.raises(UsageError) as raised:
+        open_it(uri)
+    scheme, cloud = uri.partition("://")[0], "Google Cloud Storage" if uri.startswith("gs") else "Azure"
+    assert raised.value.message.startswith(f"{scheme}://: {cloud}")
+    assert raised.value.message.endswith("is not supported yet")
+    assert "SeCrEt" not in raised.value.message
+
+
 def test_a_bucket_whose_scheme_was_forgotten_does_not_become_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"is it s3://bucket/x, or \./bucket/x\?"):
@@ -116,7 +139,6 @@ def test_a_bucket_whose_scheme_was_forgotten_does_not_become_a_folder(tmp_path, 
         "s3://AKIA123:SeCrEt@bucket/x",
         "s3://AKIA123:SeC/rEt@bucket/x",
         "s3://AKIA123@bucket/x",
-        "gs://user:SeCrEt@bucket/x",
         "file://user:SeCrEt@host/x",
         "user:SeCrEt@bucket/x",
         "user:SeC/rEt@bucket/x",

@@ -153,6 +153,7 @@ class TestReplacing:
         ran = tiersnap("repair", log_dir, "--replace", "--apply")
 
         assert actions(ran) == {3: "STRAY", 12: "STRAY", 17: "STRAY", 18: "REPLACE"}
+        assert_said(ran, 0, "3 snapshots are STRAY: ", "the broker deletes them at its next start")
         assert file_of(folder, 12, ".snapshot").read_bytes() == WITHOUT_PRODUCERS
 
     def test_a_lone_file_between_two_segments_is_deleted_by_the_broker_too(self, log_dir):
@@ -240,6 +241,7 @@ class TestLeftAlone:
 
         assert_said(ran, 0, "nothing to write")
         assert {row["action"] for row in ran.rows} == {"NEVER_TIERED"}
+        assert f"{len(ran.rows)} snapshots are NEVER_TIERED: " in ran.err
         assert tree(log_dir) == before
         assert (offsets(cleaned), offsets(internal)) == ([], [])
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command_lines import commands_in, parse, words_of
+from tiersnap.remote_storage.install_plan import InstallOutcome
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.repair.plan import RepairAction
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
@@ -37,6 +39,11 @@ EXPECTED = {
 def test_there_is_an_entry_for_each_and_for_nothing_else(part: str) -> None:
     named = [heading.removesuffix(" (the finding)") for heading in entries(part)]
     assert sorted(named) == sorted(EXPECTED[part])
+
+
+def test_every_action_has_a_row_in_the_runbook() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| .+ \|$", PARTS["Actions of `repair` and `install`"], re.MULTILINE)
+    assert sorted(rows) == sorted({*map(str, RepairAction), *map(str, InstallOutcome)})
 
 
 def test_verdicts_stand_in_the_order_in_which_they_apply() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -22,10 +23,10 @@ from tiersnap.jobs.options.log_dirs import expand
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import SourceNotFoundError
-from tiersnap.snapshot.log.log_dir import located
 from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
+from tiersnap.snapshot.spark.discover import discover
 
 pytestmark = pytest.mark.unit
 
@@ -69,6 +70,19 @@ def test_a_directory_that_is_named_twice_is_looked_at_once(tmp_path: Path, comma
     assert tiersnap(command, *spellings(disk)).rows == once.rows
 
 
+def test_every_keeper_of_sources_knows_a_folder_by_one_name(tmp_path: Path) -> None:
+    disk = tmp_path / "a disk"
+    disk.mkdir()
+    write_small_log(disk, "orders")
+    for spelt in spellings(disk):
+        assert {uri for uri, _ in discover([spelt], None).folders} == {str(disk)}
+        assert RunSettings((spelt,), "/remote", "/tables", leaders=(disk.as_uri(),)).sources == (str(disk),)
+        to = tmp_path / "to"
+        assert tiersnap("collect", spelt, "--to", to, "--apply").exit_code == 0
+        (shipped,) = to.rglob("collected.json")
+        assert json.loads(shipped.read_text())["logDir"] == str(disk)
+
+
 def test_a_run_takes_a_source_once_and_its_leader_however_it_is_spelt(tmp_path: Path) -> None:
     disk = tmp_path / "a disk"
     found: list[RunSettings] = []
@@ -80,7 +94,7 @@ def test_a_run_takes_a_source_once_and_its_leader_however_it_is_spelt(tmp_path: 
         ]
         command([*named, *places, "--leader", disk.as_uri()], standalone_mode=False)
         (settings,) = (found.pop(),)
-        assert settings.sources == (located(first), "s3://b/logs")
+        assert settings.sources == (str(disk), "s3://b/logs"), "tables know a folder by one name, run after run"
         assert settings.leaders == settings.sources[:1]
     apart = (tmp_path / "a", tmp_path / "b", "file://host/a", "s3://b/a")
     assert each_once(map(str, apart)) == tuple(map(str, apart))
@@ -113,15 +127,6 @@ def test_a_glob_that_matches_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SourceNotFoundError, match="no directory matches"):
         expand([str(tmp_path / "f*")])
-
-
-def test_a_disk_without_a_partition_yet_is_no_mistake_and_a_folder_that_is_none_is(disks: list[Path]) -> None:
-    empty = disks[0].parent / "disk-3"
-    empty.mkdir()
-    assert_said(tiersnap("scan", *disks, empty), 2, "no partition folders")
-    (empty / "meta.properties").write_text("version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n")
-    assert len(tiersnap("scan", *disks, empty).rows) == 2
-    assert_said(tiersnap("scan", empty), 2, "no partition folders")
 
 
 def test_one_partition_is_named_as_its_folder_and_a_name_that_is_not_there_is_said(disks: list[Path]) -> None:
@@ -183,6 +188,62 @@ def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tm
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 4321, 0o640)
     if context:
         assert os.getxattr(snapshot, "security.selinux") == context
+
+
+ALL_DISKS = {"tier": ("--remote",), "collect": ("--to",), "simulate": (), "producers": (), "risk": ()}
+
+
+@pytest.mark.parametrize("way", ["words", "commas", "a glob"])
+@pytest.mark.parametrize("command", ["tier", "collect"])
+def test_command_takes_all_disks_of_a_broker(disks: list[Path], tmp_path: Path, command: str, way: str) -> None:
+    ran = tiersnap(command, *ways(disks)[way], *ALL_DISKS[command], tmp_path / "to")
+    assert [(row["log_dir"], row["partition"]) for row in ran.rows] == [
+        (str(disks[0]), "orders-0"),
+        (str(disks[1]), "payments-0"),
+    ]
+
+
+def test_simulate_takes_all_disks_of_a_broker(disks: list[Path]) -> None:
+    rows = tiersnap("simulate", *disks, "--all").rows
+    assert {(row["log_dir"], row["partition"]) for row in rows} == {
+        (str(disks[0]), "orders-0"),
+        (str(disks[1]), "payments-0"),
+    }
+
+
+def test_tier_writes_the_segments_of_all_disks(disks: list[Path], tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    assert_said(tiersnap("tier", *disks, "--remote", remote, "--report", tmp_path / "page", "--apply"), 0)
+    assert {path.parts[-3].partition("-")[0] for path in remote.rglob("*.rsm-manifest")} == {"orders", "payments"}
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert all(str(disk) in page for disk in disks)
+
+
+def test_a_partition_on_two_disks_is_refused_before_anything_is_written(disks: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(disks[0], tmp_path / "copy")
+    for command in ("tier", "collect"):
+        ran = tiersnap(command, disks[0], copy, *ALL_DISKS[command], tmp_path / "to", "--apply")
+        assert_said(ran, 2, "orders-0 is in two of the log directories")
+    assert not (tmp_path / "to").exists()
+
+
+def test_collect_gives_each_disk_a_folder_that_run_takes(disks: list[Path], tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    ran = tiersnap("collect", *disks, "--to", to, "--apply")
+    folders = sorted(path.parent for path in to.rglob("collected.json"))
+    assert [path.parent for path in folders] == [to, to]
+    for folder in folders:
+        assert f"--source {folder}" in ran.err
+    assert {folder for each in folders for _, folder in discover([str(each)], None).folders} == {
+        "orders-0",
+        "payments-0",
+    }
+
+
+def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
+    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds what was collected of", "--to")
 
 
 class Terminal(io.StringIO):

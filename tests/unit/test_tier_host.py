@@ -35,7 +35,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
@@ -211,8 +211,7 @@ def host(store: ObjectStore, run_id: str, **more: object) -> HostTier:
 
 
 def run(tiers: HostTier, source: Path) -> list[HostPartition]:
-    log_dir = open_log_dir(str(source))
-    return list(tiers.partitions(log_dir, str(source), log_dir.partitions()))
+    return list(tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection())))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
@@ -38,9 +38,8 @@ FIRST, CLAIM = ClaimedSegment(ORDERS, 0, 0), KEYS.claim(ORDERS, 0, 0)
 
 def tier(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
     tierer = Tierer(run_id, NOW, process=GONE, wait=0, pause=lambda _: None)
-    log_dir = open_log_dir(str(source))
     tiers = HostTier(store, AivenLayout(), CarryOptions(), tierer, apply=True)
-    (done,) = tiers.partitions(log_dir, str(source), log_dir.partitions())
+    (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
 

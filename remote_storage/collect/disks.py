@@ -1,0 +1,60 @@
+"""The disks of one broker, each collected to a folder of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.collect.collect import Collected, Collection
+from tiersnap.remote_storage.collect.folder import CollectedFolder
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.places import place_of
+from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.tasks.sources import read_properties
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
+
+
+def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
+    """Return the folder that each log directory is collected to.
+
+    That is `to` if there is one alone, else a folder below `to` that is named after the log directory's path.
+    """
+    if len(log_dirs) == 1:
+        return (to,)
+    names = (_NOT_IN_A_NAME.sub("-", place_of(each.uri)).strip("-") for each in log_dirs)
+    return tuple(f"{to.rstrip('/')}/{name}" for name in names)
+
+
+def refuse_folder_of_one(store: ObjectStore) -> None:
+    """Refuse a folder that holds what was collected of one log directory, where several are to go below it.
+
+    Raises:
+        UsageError: it does.
+    """
+    found = CollectedFolder(store).marker().value
+    if found is not None:
+        raise UsageError(
+            f"{store.uri} holds what was collected of {found.place}",
+            hint="several log directories go to folders below --to: give another --to",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCollection:
+    """The collection of one disk; `folders` are those of the partitions that are selected."""
+
+    log_dir: NamedLogDir
+    store: ObjectStore
+    folders: list[str]
+
+    def run(self, *, with_batches: bool, now: int, apply: bool) -> Iterator[tuple[NamedLogDir, Collected]]:
+        """Collect it; arguments and errors are those of `Collection`."""
+        opened = self.log_dir.log_dir
+        properties = read_properties(opened.filesystem, opened.path)
+        place = place_of(self.log_dir.uri)
+        collection = Collection(CollectedFolder(self.store), place, opened, properties, with_batches, now, apply)
+        for done in collection.partitions(self.folders):
+            yield self.log_dir, done

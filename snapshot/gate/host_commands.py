@@ -1,0 +1,71 @@
+"""Next steps of verdicts for a person at one host: commands that can be pasted, with the options that were given.
+
+`readiness.NEXT_STEP` speaks to a fleet. Here `tiersnap run` becomes the command that tiers from this host, LOGDIR the
+log directories as they were given, REMOTE remote storage if it was named, and `dump FILE` names the file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+
+_PLACES = re.compile(
+    r"tiersnap (?P<name>run|(?:transactions )?[a-z][a-z-]* LOGDIR)(?P<flags>(?: --[a-z][a-z-]*(?: [A-Z]{2,})?)*)"
+    r"|(?P<place>LOGDIR|REMOTE|dump FILE)"
+)
+_FLAG = re.compile(r" (--[a-z][a-z-]*)(?: ([A-Z]{2,}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class HostCommands:
+    """What is known of the command that was called.
+
+    Attributes:
+        log_dirs: as they were given.
+        tier: the command that tiers what is READY, for a shell; without --apply.
+        remote: as it was given, "" if it was not.
+        options: words of the options that were given, by the commands that have them as well.
+    """
+
+    log_dirs: Sequence[str]
+    tier: str
+    remote: str = ""
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def next_step(self, verdict: Verdict, segment_file: str = "FILE") -> str:
+        """Return what clears the verdict, or ""; `segment_file` is the path of a segment that has it."""
+        return self.of(NEXT_STEP[verdict], segment_file)
+
+    def of(self, step: str, segment_file: str = "FILE") -> str:
+        """Return a text of NEXT_STEP with what is known filled in."""
+
+        def filled(match: re.Match[str]) -> str:
+            if match["place"] is not None:
+                return self._place(match["place"], segment_file)
+            *name, last = match["name"].split()
+            base = self.tier if last == "run" else self._on_log_dirs(" ".join(name))
+            return " ".join([base, *self._flags(match["flags"], base.split())])
+
+        return _PLACES.sub(filled, step)
+
+    def _on_log_dirs(self, name: str) -> str:
+        return shlex.join(["tiersnap", *name.split(), *self.log_dirs, *self.options.get(name, ())])
+
+    def _flags(self, flags: str, given: Sequence[str]) -> Iterator[str]:
+        """The flags of a step that were not given already."""
+        for flag, value in _FLAG.findall(flags):
+            if flag not in given:
+                yield flag
+                yield from (self._place(each, "FILE") for each in [value] if each)
+
+    def _place(self, name: str, segment_file: str) -> str:
+        known = {
+            "LOGDIR": shlex.join(self.log_dirs),
+            "REMOTE": shlex.quote(self.remote) if self.remote else name,
+            "dump FILE": f"dump {shlex.quote(segment_file)}",
+        }
+        return known.get(name, name)
