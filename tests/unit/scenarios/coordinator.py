@@ -114,7 +114,9 @@ def _(_: Path) -> None:
 @scenario("T35")
 def _(_: Path) -> None:
     exhausted = replace(ONGOING, producer_epoch=32766)
-    ended = end_transaction(exhausted, exhausted.identity, commit=True, transaction_version=2, new_producer_id=11)
+    ended = end_transaction(
+        exhausted, exhausted.identity, KIP_890, commit=True, transaction_version=2, new_producer_id=11
+    )
     assert (ended.identity, ended.record.identity, ended.record.next_producer_id) == ((11, 0), (10, 32767), 11)
     done = completed(ended.record)
     assert (done.state, done.identity, done.last_producer_epoch) == (TransactionState.COMPLETE_COMMIT, (11, 0), 32766)
@@ -127,7 +129,7 @@ def _(_: Path) -> None:
 
     def end(epoch: int, *, commit: bool):
         supplied = ProducerIdAndEpoch(10, epoch)
-        return end_transaction(done, supplied, commit=commit, transaction_version=2, new_producer_id=11)
+        return end_transaction(done, supplied, KIP_890, commit=commit, transaction_version=2, new_producer_id=11)
 
     assert (end(7, commit=True).answer, end(7, commit=True).identity) == (Answer.NONE, (10, 8))
     assert end(8, commit=True).answer is Answer.INVALID_TXN_STATE
