@@ -11,7 +11,7 @@ from tests.broker.oracle.coordinator import coordinator_oracle
 from tests.broker.oracle.java import compiled, run_java
 from tests.reference.append_cases import append_cases, ask_model
 from tests.reference.coordinator_answers import golden_answers
-from tests.reference.coordinator_questions import case_questions, random_questions
+from tests.reference.coordinator_questions import case_questions, random_questions, two_phase_questions
 from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, era_of
 from tiersnap.snapshot.models.coordinator_state import coordinator_era_of
@@ -47,7 +47,7 @@ def test_coordinator_of_each_release_answers_any_state_as_the_model_does(release
         for version in versions
         for question in (*case_questions(version), *random_questions(7, 3000, transaction_version=version))
     ]
-    asked = [*(question for question, _ in kept), *further]
+    asked = [*(question for question, _ in kept), *further, *(two_phase_questions() if release >= "4.1" else ())]
     answered = coordinator_oracle(release, asked, tmp_path)
 
     assert answered[: len(kept)] == [answer for _, answer in kept]

@@ -1,6 +1,7 @@
 """Questions to a transaction coordinator, as lines for CoordinatorOracle.java, and what the models answer to them.
 
 init - TIMEOUT, init ID EPOCH TIMEOUT    InitProducerId of a new instance, of one that names itself
+    init - TIMEOUT true false               with KIP-939's flags: in two phases, and what was prepared is to be kept
 end COMMIT|ABORT ID EPOCH VERSION        EndTxn, of a client that speaks this version of transactions
 add ID EPOCH                             AddPartitionsToTxn
 fence                                    the step in memory before an ongoing transaction is aborted
@@ -65,6 +66,14 @@ def case_questions(transaction_version: int) -> Iterator[Question]:
     for case in init_cases():
         identity = ("-",) if case.supplied is None else tuple(map(str, case.supplied))
         yield Question(transaction_version, case.metadata, ("init", *identity, "60000"))
+
+
+def two_phase_questions() -> Iterator[Question]:
+    """InitProducerId with KIP-939's flags (since 4.1), to a broker that does not allow two phases."""
+    at_rest = TransactionMetadata(10, 7, TransactionState.COMPLETE_COMMIT)
+    for flags in (("true", "false"), ("false", "true"), ("true", "true"), ("false", "false")):
+        for timeout in ("60000", "0"):
+            yield Question(2, at_rest, ("init", "-", timeout, *flags))
 
 
 def random_questions(seed: int, count: int, *, transaction_version: int) -> Iterator[Question]:
@@ -137,9 +146,13 @@ def _decided(record: TransactionMetadata | None) -> tuple[TransactionMetadata, .
 
 
 def _init(metadata: TransactionMetadata | None, words: tuple[str, ...], era: CoordinatorEra) -> str:
-    *identity, timeout = words
-    supplied = None if identity == ["-"] else ProducerIdAndEpoch(*map(int, identity))
-    refusal = check_request(InitProducerIdRequest("id", int(timeout), *(supplied or (-1, -1))))
+    at = 1 if words[0] == "-" else 2
+    supplied = None if at == 1 else ProducerIdAndEpoch(int(words[0]), int(words[1]))
+    in_two_phases, keeps = (word == "true" for word in words[at + 1 :] or ("false", "false"))
+    request = InitProducerIdRequest(
+        "id", int(words[at]), *(supplied or (-1, -1)), in_two_phases=in_two_phases, keep_prepared=keeps
+    )
+    refusal = check_request(request)
     if refusal is not None:
         return _text(refusal)
     found = init_producer_id(metadata, supplied, era, new_producer_id=NEW_PRODUCER_ID)

@@ -121,7 +121,7 @@ def test_kip_691_wraps_an_error_at_most_once_and_only_what_can_be_aborted():
         assert group.wraps == (1 if group.proposed is Severity.ABORTABLE else 0)
 
 
-# Statement 2.25: "For abortable exception, re-throw them as TxnCorruptedException"; fatal ones as TaskMigratedException.
+# Statement 2.25: abortable errors are thrown again as TxnCorruptedException, fatal ones as TaskMigratedException.
 @pytest.mark.parametrize(
     ("error", "thrown"),
     [("OUT_OF_ORDER_SEQUENCE_NUMBER", "TxnCorruptedException"), ("PRODUCER_FENCED", "TaskMigratedException"),

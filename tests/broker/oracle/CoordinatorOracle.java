@@ -38,7 +38,7 @@ import scala.runtime.BoxedUnit;
  * <p>A line of CASES is {@code number|server version|state|id epoch last previous next word|asked}. The server version is
  * transaction.version; the state is {@code -} for an unknown transactional id; the word is {@code -}, {@code pending}
  * (a record is being written) or {@code failed} (an earlier fence was not written). Asked is {@code init - TIMEOUT},
- * {@code init ID EPOCH TIMEOUT}, {@code end COMMIT|ABORT ID EPOCH VERSION}, {@code add ID EPOCH}, {@code reload}, the
+ * {@code init ID EPOCH TIMEOUT}, since 4.1 also with {@code IN_TWO_PHASES KEEP_PREPARED} behind it, {@code end COMMIT|ABORT ID EPOCH VERSION}, {@code add ID EPOCH}, {@code reload}, the
  * record as another coordinator loads it, or {@code fence}, the step in memory before one is aborted. New producer ids
  * are 11.
  *
@@ -153,13 +153,13 @@ public final class CoordinatorOracle {
             return BoxedUnit.UNIT;
         };
         switch (words[0]) {
-            case "init" -> call(
-                    coordinator,
-                    "handleInitProducerId",
-                    id,
-                    Integer.parseInt(words[words.length - 1]),
-                    words[1].equals("-") ? Option.empty() : Option.apply(identity(words[1], words[2])),
-                    initialised);
+            case "init" -> {
+                int at = words[1].equals("-") ? 2 : 3;
+                List<Object> given = new ArrayList<>(List.of(id, Integer.parseInt(words[at]), initialised));
+                given.add(at == 2 ? Option.empty() : Option.apply(identity(words[1], words[2])));
+                Arrays.stream(words).skip(at + 1).map(Boolean::valueOf).forEach(given::add);
+                call(coordinator, "handleInitProducerId", given.toArray());
+            }
             case "end" -> call(
                     coordinator,
                     "handleEndTransaction",

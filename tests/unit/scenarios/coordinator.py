@@ -101,6 +101,10 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     said = [check_request(InitProducerIdRequest("id", timeout)) for timeout in (0, 900_001, 900_000)]
     assert said == [Answer.INVALID_TRANSACTION_TIMEOUT, Answer.INVALID_TRANSACTION_TIMEOUT, None]
+    in_two_phases = InitProducerIdRequest("id", 0, in_two_phases=True)
+    assert check_request(in_two_phases) is Answer.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert check_request(in_two_phases, allows_two_phases=True) is None
+    assert check_request(InitProducerIdRequest("id", keep_prepared=True)) is Answer.UNSUPPORTED_VERSION
 
 
 @scenario("T34")
@@ -148,3 +152,4 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     assert not is_timed_out(start_timestamp=NOW - 60_000, timeout_ms=60_000, now=NOW)
     assert is_timed_out(start_timestamp=NOW - 60_001, timeout_ms=60_000, now=NOW)
+    assert not is_timed_out(start_timestamp=0, timeout_ms=2_147_483_647, now=NOW)
