@@ -66,6 +66,18 @@ def human_duration(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
+def utc(milliseconds: int | None) -> str | None:
+    """Return the time in ISO 8601: 1795264963642 -> '2026-11-21T12:42:43.642Z'.
+
+    -1 is no time, as in Kafka: None. Producers may stamp records with any year, also with one of more than four digits.
+    """
+    if milliseconds is None or milliseconds == -1:
+        return None
+    import numpy as np
+
+    return f"{np.datetime64(milliseconds, 'ms')}Z"
+
+
 def noun_of(count: int, noun: str, plural: str = "") -> str:
     """1, 'segment' -> 'segment'; 2 -> 'segments', or what `plural` says, as for 'copy' and for 'segment waits'."""
     return noun if count == 1 else plural or f"{noun}s"

@@ -32,7 +32,7 @@ def _kind(field: pa.Field) -> Any:  # noqa: ANN401
     return kind | None if field.nullable else kind
 
 
-AuditFinding = row_of("AuditFinding", AUDIT_FINDINGS, without=("run",))
+AuditFinding = row_of("AuditFinding", AUDIT_FINDINGS, without=("run",), time=str | None, segment_file=str | None)
 PartitionRisk = row_of(
     "PartitionRisk", PARTITION_RISK, partition=str, exposed=str | None, replay=str | None, waits=str, untiered=str
 )

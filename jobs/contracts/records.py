@@ -1,6 +1,7 @@
 """JSON of the commands that look into files and at producers: dump, simulate, transactions, producers.
 
-Times and durations named `…_ms` or `…timestamp` are ms since the epoch; -1 stands for what is not there, as in Kafka.
+Times named `…timestamp` are ms since the epoch, and `…time` is the same in ISO 8601, UTC, null where there is none.
+Durations are named `…_ms`. -1 stands for what is not there, as in Kafka.
 """
 
 from __future__ import annotations
@@ -82,10 +83,12 @@ class ListedTransaction(TypedDict):
     producer_epoch: int
     transaction_state: str
     transaction_timeout_ms: int
-    transaction_start_time_ms: int | None
+    transaction_start_timestamp: int | None
+    transaction_start_time: str | None
     transaction_duration_ms: int | None
     topic_partitions: list[str]
-    last_update_time_ms: int
+    last_update_timestamp: int
+    last_update_time: str | None
     previous_producer_id: int
     next_producer_id: int
     client_transaction_version: int
@@ -94,6 +97,7 @@ class ListedTransaction(TypedDict):
     value_version: int
     offset: int
     timestamp: int
+    time: str | None
 
 
 class OpenTransaction(TypedDict):
@@ -104,8 +108,9 @@ class OpenTransaction(TypedDict):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    start_offset: int
+    transaction_start_offset: int
     last_timestamp: int
+    last_time: str | None
     duration_minutes: int
     is_late: bool
     verdict: TransactionVerdict
@@ -118,16 +123,19 @@ class OpenTransaction(TypedDict):
     blocked_bytes: int
     abort_command: str | None
     abort_command_before_3_0: str | None
+    terminate_command: Annotated[str | None, "aborts a transaction in two phases over its application's head"]
 
 
 class ListedProducer(TypedDict):
     """A producer of `producers`, as DescribeProducers answers."""
 
-    partition: str
+    topic: str
+    partition: int
     producer_id: int
     producer_epoch: int
-    latest_coordinator_epoch: int
+    coordinator_epoch: int
     last_sequence: int
     last_timestamp: int
-    current_transaction_start_offset: int | None
+    last_time: str | None
+    transaction_start_offset: int | None
     last_offset: int

@@ -18,12 +18,14 @@ from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.spark.failures import spoken
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.spark import decoding, listing, schemas
 from tiersnap.snapshot.spark.audit import partitions as of_partitions
 from tiersnap.snapshot.spark.audit.audit import audit as audit_batches
 from tiersnap.snapshot.spark.audit.audit import worst_first
 from tiersnap.snapshot.spark.audit.batches import newest_decode
+from tiersnap.snapshot.spark.audit.transactional_ids import transactional_ids
 from tiersnap.snapshot.spark.batches import cut_segments, every_segment, known_segments, unread_segments
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.topics import of_topics
@@ -116,6 +118,7 @@ class _Read:
     batches: DataFrame
     partitions: DataFrame
     segments: DataFrame
+    ids: DataFrame
     damaged: DataFrame
     kept: tuple[DataFrame, ...]
 
@@ -125,7 +128,8 @@ def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -
     read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
     expiration = settings.producer_expiration
     try:
-        with audit_batches(read.batches, read.partitions, read.segments, run=run, expiration=expiration) as audited:
+        known = (read.batches, read.partitions, read.segments, read.ids)
+        with audit_batches(*known, run=run, expiration=expiration) as audited:
             found = audited.findings.persist()
             _tell(found, settings.limit, outcome)
             if outcome.total:
@@ -166,8 +170,11 @@ def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutc
     unread = unread_segments(wanted, known_segments(rows))
     of_logs, damaged = damage(listed, unread, check_crc=settings.check_crc)
     outcome.damage = of_logs.behind(found.findings)
+    # Whatever topics are audited, this one says whose producer ids are.
+    states = discover(settings.sources, re.compile(TOPIC), may_be_none=True).folders
+    ids = transactional_ids(spark, states, check_crc=settings.check_crc)
     segments = listing.listed_segments(listed)
-    return _Read(rows, of_partitions.of_listing(listed), segments, damaged, (damaged, rows, listed))
+    return _Read(rows, of_partitions.of_listing(listed), segments, ids, damaged, (damaged, rows, listed))
 
 
 def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
@@ -185,7 +192,8 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
     facts = warehouse.read("partitions")
     partitions = of_partitions.of_facts(facts, rows).persist()
     outcome.unknown_partitions = partitions.where("not is_known").count()
-    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), cut, (partitions, known))
+    ids = transactional_ids(spark, (), check_crc=settings.check_crc)
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), ids, cut, (partitions, known))
 
 
 @contextmanager

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.damage import summary_of, talk_of
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.audit import AuditOutcome
 
 _COLUMNS = (
-    *("kind", "harm", "judgement", "rule", "topic", "partition", "producer_id", "before_epoch", "producer_epoch"),
-    *("before_last_offset", "first_offset", "before_last_sequence", "first_sequence", "distance", "batches"),
+    *("kind", "harm", "judgement", "confidence", "rule", "topic", "partition", "time", "producer_id", "before_epoch"),
+    *("producer_epoch", "transactional_id", "before_last_offset", "first_offset", "before_last_sequence"),
+    *("first_sequence", "distance", "batches", "segment_file", "position"),
 )
 
 
@@ -21,9 +23,20 @@ def show(output: Output, done: AuditOutcome) -> None:
     """The result."""
     summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms, **summary_of(done.damage)}
     damage = done.damage
-    output.rows("audit", done.rows, columns=_COLUMNS, summary=summary, findings=damage.findings)
+    output.rows("audit", list(map(_row, done.rows)), columns=_COLUMNS, summary=summary, findings=damage.findings)
     for line in (*talk_of(damage), *_talk(done)):
         output.talk(line)
+
+
+def _row(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """A finding, with the path of its segment's file and its time in words."""
+    base = finding["segment_base_offset"]
+    folder = f"{finding['log_dir']}/{finding['topic']}-{finding['partition']}"
+    return {
+        **finding,
+        "time": utc(finding["timestamp"]),
+        "segment_file": None if base is None else f"{folder}/{base:020d}.log",
+    }
 
 
 def _talk(done: AuditOutcome) -> list[str]:

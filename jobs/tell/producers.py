@@ -8,7 +8,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.form import Form, print_as_kafka
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
-from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS
+from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
 from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 from tiersnap.snapshot.units import count_of, format_duration
 
@@ -23,7 +23,7 @@ def show(output: Output, form: Form, listing: ProducerListing, partitions: Itera
         rows = listing.rows(_only(partitions))
         print_as_kafka(output, DESCRIBE_PRODUCERS, rows, listing.findings)
     else:
-        columns = {"partition": "Partition", **DESCRIBE_PRODUCERS}
+        columns = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
         output.rows("producers", listing.rows(partitions), columns=columns, findings=listing.findings)
     if listing.expired:
         output.talk(

@@ -14,6 +14,7 @@ from tiersnap.snapshot.transactions.hanging import (
     JudgedTransaction,
     TransactionVerdict,
     abort_command,
+    terminate_command,
 )
 from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
 from tiersnap.snapshot.transactions.rows import hanging_row, state_row
@@ -48,14 +49,20 @@ def show_states(
 ) -> None:
     """The states of transactional ids, with the columns of `list` or of `describe`."""
     columns = kafka_table.LIST if is_list else kafka_table.DESCRIBE
-    show(output, form, columns, columns, [state_row(each, as_of=as_of) for each in known], findings)
+    shown = kafka_table.in_words(columns)
+    show(output, form, columns, shown, [state_row(each, as_of=as_of) for each in known], findings)
 
 
 def show_hanging(output: Output, form: Form, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
     """The table and what comes next; with `everything` also the transactions that do not hang."""
     shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
     headings = kafka_table.FIND_HANGING
-    columns = {**headings, "verdict": "Verdict", "blocked_segment_count": "BlockedSegments", "reason": "Reason"}
+    columns = {
+        **kafka_table.in_words(headings),
+        "verdict": "Verdict",
+        "blocked_segment_count": "BlockedSegments",
+        "reason": "Reason",
+    }
     show(output, form, headings, columns, [hanging_row(each, as_of=as_of) for each in shown], outcome.findings)
     for line in _talk(outcome.judged, outcome.verdicts, len(outcome.judged) - len(shown)):
         output.talk(line)
@@ -67,11 +74,17 @@ def _talk(
     yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
     if left_out:
         yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
-    hanging = [each.transaction for each in judged if each.verdict.is_hanging]
-    for transaction in hanging[:_COMMANDS_SAID]:
-        yield f"next: {abort_command(transaction)}"
-    if len(hanging) > _COMMANDS_SAID:
-        yield f"and {len(hanging) - _COMMANDS_SAID} more, which --output json shows"
+    yield from _commands("next", [abort_command(each.transaction) for each in judged if each.verdict.is_hanging])
     for verdict in verdicts:
         if verdict in NEXT_STEP:
             yield f"next for {verdict}: {NEXT_STEP[verdict]}"
+    in_two_phases = [each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE]
+    ids = sorted({each.transactional_id for each in in_two_phases if each is not None})
+    yield from _commands("to abort over its application's head", [terminate_command(each) for each in ids])
+
+
+def _commands(when: str, commands: Sequence[str]) -> Iterator[str]:
+    for command in commands[:_COMMANDS_SAID]:
+        yield f"{when}: {command}"
+    if len(commands) > _COMMANDS_SAID:
+        yield f"and {len(commands) - _COMMANDS_SAID} more, which --output json shows"

@@ -1,7 +1,12 @@
-"""CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF."""
+"""CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF.
+
+A CRC is linear: that of a prefix and the bytes behind it is the prefix's, shifted by the length of these bytes, xor
+theirs. So the CRC of bytes that nobody reads follows from that of the whole and the prefix's.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import google_crc32c
@@ -10,6 +15,7 @@ import numpy as np
 from tiersnap.snapshot.kernels.crc import checksum
 
 _PIECE = 1 << 20
+_POLYNOMIAL = 0x82F63B78
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
@@ -32,3 +38,50 @@ def crc32c_of_file(path: Path) -> int:
         while data := file.read(_PIECE):
             crc = google_crc32c.extend(crc, data)
     return int(crc)
+
+
+def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
+    """CRC-32C of each row of uint8[n, length], as uint32[n]."""
+    crcs = np.full(rows.shape[0], 0xFFFFFFFF, np.uint32)
+    of_byte = _shifts()[0][0]
+    for column in rows.T:
+        crcs = (crcs >> np.uint32(8)) ^ of_byte[(crcs ^ column) & np.uint32(0xFF)]
+    return crcs ^ np.uint32(0xFFFFFFFF)
+
+
+def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """CRC-32C of the bytes behind a prefix, as uint32[n].
+
+    Args:
+        whole: uint32[n], of the prefix and the bytes behind it.
+        prefix: uint32[n].
+        length: int64[n], of the bytes behind it, 0 to 2^31 - 1.
+    """
+    shifted = prefix.astype(np.uint32)
+    for bit, tables in enumerate(_shifts()):
+        is_set = (length >> bit) & 1 != 0
+        if is_set.any():
+            shifted[is_set] = _shift(tables, shifted[is_set])
+    return shifted ^ whole.astype(np.uint32)
+
+
+@cache
+def _shifts() -> tuple[np.ndarray, ...]:
+    """Tables uint32[4, 256], one for each byte of a CRC: the CRC behind 2^n more bytes of zero, for n from 0 to 30."""
+    remainders = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        remainders = (remainders >> np.uint32(1)) ^ np.where(remainders & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
+    of_byte = np.arange(256, dtype=np.uint32)
+    # A byte of zero drops the lowest byte of a CRC, and adds its remainder.
+    shifts = [np.stack([remainders, of_byte, of_byte << np.uint32(8), of_byte << np.uint32(16)])]
+    for _ in range(30):
+        before = shifts[-1]
+        shifts.append(np.stack([_shift(before, table) for table in before]))
+    return tuple(shifts)
+
+
+def _shift(tables: np.ndarray, crcs: np.ndarray) -> np.ndarray:
+    shifted: np.ndarray = tables[0][crcs & np.uint32(0xFF)]
+    for byte in (1, 2, 3):
+        shifted ^= tables[byte][(crcs >> np.uint32(8 * byte)) & np.uint32(0xFF)]
+    return shifted

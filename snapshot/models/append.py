@@ -1,7 +1,7 @@
 """The broker's answer to a producer's next batch: one table of sequences, and the checks before and after it.
 
-    CLIENT       a produce request on the leader: verification, duplicates, epoch, pending verification, the
-                 table below, and at last whether the batch belongs to the open transaction
+    CLIENT       a produce request on the leader: verification, duplicates, epoch, the question about another batch
+                 that is pending, the table below, and at last whether the batch belongs to the open transaction
     COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
     REPLICATION  a follower, a recovery, a replay: everything is applied but a plain batch inside a transaction
 
@@ -28,7 +28,8 @@ from tiersnap.snapshot.models.verification import VERIFIED, Said, Verification, 
 
 # Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
 # DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
-# a transaction of version 2 on the partition; an entry is `unnumbered` that knows no sequence.
+# a transaction of version 2 on the partition, or comes while another one does; an entry is
+# `unnumbered` that knows no sequence.
 SEQUENCES = read_table("""
  #  | entry      | epoch  | sequence    | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
  1  | unknown    | any    | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
@@ -113,10 +114,13 @@ def _refused_to_client(
         return AppendAnswer("verification", asked.refusal)
     if _is_stale(entry, batch):
         return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH)
-    lowest = verification.lowest_sequence
-    if asked.was_asked and lowest is not None and batch.first_sequence > lowest:
+    pending = verification.pending if era.verifies else None
+    if pending is not None and batch.first_sequence > pending.lowest_sequence:
         return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    rule, answer = sequence_rule(entry, batch, era, begins_version_2=asked.was_asked and batch.transaction_version >= 2)
+    version = (
+        pending.transaction_version if pending is not None else batch.transaction_version if asked.was_asked else 0
+    )
+    rule, answer = sequence_rule(entry, batch, era, begins_version_2=version >= 2)
     return None if answer is Answer.ACCEPT else AppendAnswer(rule, answer)
 
 
@@ -134,11 +138,11 @@ def _is_stale(entry: ProducerEntry | None, batch: NextBatch) -> bool:
 
 
 def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> BatchMetadata | None:
-    """The newest cached batch with exactly these sequences."""
+    """The oldest cached batch with exactly these sequences (ProducerStateEntry.batchWithSequenceRange)."""
     if entry is None or entry.producer_epoch != batch.producer_epoch or batch.first_sequence == NO_SEQUENCE:
         return None
     sequences = batch.first_sequence, batch.last_sequence
-    cached = reversed(entry.batches[-era.cached_batches :])
+    cached = entry.batches[-era.cached_batches :]
     return next((each for each in cached if (each.first_sequence, each.last_sequence) == sequences), None)
 
 

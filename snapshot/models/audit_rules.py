@@ -16,10 +16,11 @@ from tiersnap.snapshot.models.state_loss import LossVerdict
 
 
 class AuditKind(StrEnum):
-    """Kinds of findings; the first seven are relations of a batch to those before it."""
+    """Kinds of findings; those that name a Relation are relations of one producer's batch to those before it."""
 
     DUPLICATE_EXACT = Relation.DUPLICATE_EXACT
     DUPLICATE_PARTIAL = Relation.DUPLICATE_PARTIAL
+    DUPLICATE_RENUMBERED = "DUPLICATE_RENUMBERED"
     BACKWARD = Relation.BACKWARD
     SEQUENCE_RESET = Relation.SEQUENCE_RESET
     GAP = Relation.GAP
@@ -52,6 +53,7 @@ RULES = read_table("""
  kind                             | rule | judged as | harm
  DUPLICATE_EXACT                  | 0.3  | forgotten | DUPLICATE
  DUPLICATE_PARTIAL                | 0.21 | forgotten | DUPLICATE
+ DUPLICATE_RENUMBERED             | 1.3  |           | DUPLICATE
  BACKWARD                         | 0.21 | forgotten | DUPLICATE
  SEQ_RESET_SAME_EPOCH             | 0.6  | forgotten | NONE
  GAP                              | 3.1  | missing   | LOSS
@@ -67,6 +69,27 @@ RULES = read_table("""
  OPEN_TRANSACTION                 | 0.5  |           | NONE
  OUT_OF_ORDER_TIMESTAMPS          | 4.13 |           | NONE
  LOG_START_WENT_BACK              | 0.4  |           | NONE
+""")
+
+
+class Confidence(StrEnum):
+    """How sure it is that a client sent records again under other numbers, the surest first."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"  # an application may as well have said the same thing twice: no harm is taken from it
+
+
+# What a client that is refused does (see produce_reaction): it takes the next epoch or a new producer id and sends
+# again what was in flight. These were the last batches under the old numbers, and are the first under the new ones.
+IN_FLIGHT = 5
+CONFIDENCE = read_table("""
+ numbers    | in flight | records | confidence
+ next epoch | yes       | any     | HIGH
+ other id   | yes       | several | HIGH
+ other id   | yes       | one     | MEDIUM
+ any        | any       | several | MEDIUM
+ any        | any       | one     | LOW
 """)
 RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
 MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")

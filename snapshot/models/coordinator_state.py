@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.models.broker_eras import era_of
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -48,6 +49,7 @@ class TransactionMetadata:
         next_producer_id: reserved for the end of a transaction that exhausts the epoch, else -1.
         instance_epoch: KIP-360's draft alone: the epoch that the running instance began with.
         is_pending: a record of it is being written, and the next state is known in memory alone.
+        has_failed_fence: the record of an earlier fence could not be written; `producer_epoch` is that fence's.
     """
 
     producer_id: int
@@ -58,6 +60,7 @@ class TransactionMetadata:
     next_producer_id: int = NO_PRODUCER_ID
     instance_epoch: int = NO_EPOCH
     is_pending: bool = False
+    has_failed_fence: bool = False
 
     @property
     def is_exhausted(self) -> bool:
@@ -83,52 +86,84 @@ class CoordinatorEra:
     """How the coordinators of some releases answer.
 
     Attributes:
+        name: as people say it, and a column of the cases.
+        first: the first release, as numbers.
+        releases: with the transaction.version that the era is for.
+        transaction_version: the highest transaction.version of the server that the era is for; the server's alone
+            decides how it fences.
         fenced: what a client is told whose epoch is not the current one.
-        transaction_version: transaction.version of the server, which alone decides how it fences.
-        fence_bumps: by how much a fence-abort raises the epoch.
-        fence_keeps_last: whether a fence-abort remembers the epoch below the new one as the last one.
-        fence_rotates: whether a fence-abort of an exhausted epoch reserves a new producer id.
-        persists_rotation: whether the previous and the next producer id are in the record, and survive a failover.
+        looks_for_pending_first: whether AddPartitionsToTxn looks for a pending record before it compares ids.
+        fence_is_kept: whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and
+            4.0.0 did both (KAFKA-19367).
+        fence_keeps_last: whether a fence leaves the last epoch as it was while its record is not written yet. Nobody
+            sees it: the record of the abort sets it anew.
+        fences_last_epoch: whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id
+            (KAFKA-20090); before, the coordinator failed.
+        persists_rotation: whether the previous and the next producer id are in the record, and survive a failover
+            (KAFKA-20310); with transaction.version 0 they never are.
     """
 
     name: str
+    first: tuple[int, ...]
     releases: str
+    transaction_version: int = 1
     resume: Resume = Resume.LAST_EPOCH
     fenced: Answer = Answer.PRODUCER_FENCED
-    transaction_version: int = 1
-    fence_bumps: int = 1
+    looks_for_pending_first: bool = True
+    fence_is_kept: bool = True
     fence_keeps_last: bool = False
-    fence_rotates: bool = False
+    fences_last_epoch: bool = False
     persists_rotation: bool = False
 
 
-_OLD_FENCED = Answer.INVALID_PRODUCER_EPOCH
-BEFORE_KIP_360 = CoordinatorEra("before KIP-360", "0.11-2.4", Resume.NEVER, _OLD_FENCED)
-KIP_360 = CoordinatorEra("KIP-360", "2.5-2.6", fenced=_OLD_FENCED)
-KIP_588 = CoordinatorEra("KIP-588", "2.7-4.4, transaction.version 0 or 1")
-KIP_890_IN_4_0_0 = CoordinatorEra(
-    "KIP-890 in 4.0.0", "4.0.0, transaction.version 2", transaction_version=2, fence_bumps=2, fence_keeps_last=True
-)
-KIP_890 = CoordinatorEra("KIP-890", "4.0.1-4.2, transaction.version 2", transaction_version=2, fence_keeps_last=True)
-KIP_890_IN_4_3 = CoordinatorEra(
-    "KIP-890 in 4.3",
-    "4.3-4.4, transaction.version 2",
-    transaction_version=2,
-    fence_keeps_last=True,
-    fence_rotates=True,
-    persists_rotation=True,
-)
-KIP_360_DRAFT = CoordinatorEra("KIP-360 draft", "never released", Resume.INSTANCE_EPOCH, _OLD_FENCED)
+def _before_kip_588(name: str, first: tuple[int, ...], releases: str, resume: Resume) -> CoordinatorEra:
+    stale = Answer.INVALID_PRODUCER_EPOCH
+    return CoordinatorEra(name, first, releases, resume=resume, fenced=stale, looks_for_pending_first=False)
+
+
+def _of_version_1(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> CoordinatorEra:
+    return CoordinatorEra(name, first, f"{releases}, transaction.version 0 or 1", **rules)  # type: ignore[arg-type]
+
+
+def _of_version_2(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> CoordinatorEra:
+    return CoordinatorEra(name, first, f"{releases}, transaction.version 2", 2, **rules)  # type: ignore[arg-type]
+
+
+_SINCE_4_3 = {"fence_keeps_last": True, "fences_last_epoch": True, "persists_rotation": True}
+BEFORE_KIP_360 = _before_kip_588("before KIP-360", (0, 11), "0.11-2.4", Resume.NEVER)
+KIP_360 = _before_kip_588("KIP-360", (2, 5), "2.5-2.6", Resume.LAST_EPOCH)
+KIP_588 = _of_version_1("KIP-588", (2, 7), "2.7-3.9", looks_for_pending_first=False)
+KIP_588_IN_4_0 = _of_version_1("KIP-588 in 4.0", (4, 0), "4.0-4.1")
+KIP_588_IN_4_2 = _of_version_1("KIP-588 in 4.2", (4, 2), "4.2", fence_keeps_last=True)
+KIP_588_IN_4_3 = _of_version_1("KIP-588 in 4.3", (4, 3), "4.3-4.4", **_SINCE_4_3)
+KIP_890_IN_4_0_0 = _of_version_2("KIP-890 in 4.0.0", (4, 0), "4.0.0")
+KIP_890 = _of_version_2("KIP-890", (4, 0, 1), "4.0.1-4.1", fence_is_kept=False)
+KIP_890_IN_4_2 = _of_version_2("KIP-890 in 4.2", (4, 2), "4.2", fence_is_kept=False, fence_keeps_last=True)
+KIP_890_IN_4_3 = _of_version_2("KIP-890 in 4.3", (4, 3), "4.3-4.4", fence_is_kept=False, **_SINCE_4_3)
+KIP_360_DRAFT = _before_kip_588("KIP-360 draft", (), "never released", Resume.INSTANCE_EPOCH)
 
 COORDINATOR_ERAS = (
     BEFORE_KIP_360,
     KIP_360,
     KIP_588,
+    KIP_588_IN_4_0,
+    KIP_588_IN_4_2,
+    KIP_588_IN_4_3,
     KIP_890_IN_4_0_0,
     KIP_890,
+    KIP_890_IN_4_2,
     KIP_890_IN_4_3,
-    KIP_360_DRAFT,
 )
+
+
+def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra:
+    """Return the era of a coordinator's release, as `3.9` or `4.1.1`, and of its transaction.version (0, 1 or 2).
+
+    Raises:
+        ValueError: it is no release, or one that has no transactions of that version.
+    """
+    version = max(transaction_version, 1)
+    return era_of(release, [era for era in COORDINATOR_ERAS if era.transaction_version == version])
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:

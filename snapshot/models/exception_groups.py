@@ -62,7 +62,7 @@ class ExceptionGroup:
         proposed: its severity by KIP-691.
         wraps: how many exceptions KIP-691 would put around it: 0 or 1, never more.
         failure_type: KIP-691's reason in ProduceFailedException, None where it is no produce error.
-        streams_action: what Kafka Streams would do by KIP-691, None where it would retry.
+        streams_action: what Kafka Streams would throw the error again as by KIP-691, None where it would retry.
         kip1050: base class since 4.1, None where it has none of KIP-1050's.
     """
 
@@ -94,5 +94,6 @@ def _named(row: Row, column: str) -> str | None:
     return None if row[column] == "-" else row[column]
 
 
-_STREAMS = {Severity.ABORTABLE: "TaskCorrupted", Severity.FATAL: "TaskMigrated"}
+# Kafka Streams would abort its transaction at the one, and lose its tasks and join the group anew at the other.
+_STREAMS = {Severity.ABORTABLE: "TxnCorruptedException", Severity.FATAL: "TaskMigratedException"}
 _BY_ERROR = {row["error"]: row for row in TABLE}

@@ -58,12 +58,14 @@ class InitProducerIdAnswer:
         rule: number of the row that decided.
         identity: producer id and epoch of the answer, None with an error.
         record: the transactional id as it is afterwards; None where no record is written.
+        fence: the step in memory before the record of a fence-abort, see fence_abort.FenceAbort; None elsewhere.
     """
 
     rule: str
     answer: Answer
     identity: ProducerIdAndEpoch | None
     record: TransactionMetadata | None
+    fence: TransactionMetadata | None = None
 
 
 def init_producer_id(
@@ -99,7 +101,7 @@ def _answer(
 ) -> InitProducerIdAnswer:
     if record == "fence-abort":
         fenced = fence_abort(metadata, era, new_producer_id=new_producer_id)
-        return InitProducerIdAnswer(rule, fenced.answer, None, fenced.record)
+        return InitProducerIdAnswer(rule, fenced.answer, None, fenced.record, fenced.step)
     if record == "-":
         return InitProducerIdAnswer(rule, era.fenced if answer == "FENCED" else Answer[answer], None, None)
     written = _RECORDS[record](metadata, supplied, new_producer_id)

@@ -52,19 +52,32 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 
 @dataclass(frozen=True, slots=True)
+class PendingVerification:
+    """A question about the producer that is still under way; it also holds back batches outside transactions.
+
+    Attributes:
+        lowest_sequence: the lowest first sequence that was asked about in the producer's newest epoch.
+        transaction_version: of the batch that was asked about first.
+    """
+
+    lowest_sequence: int
+    transaction_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The circumstances of the question.
 
     Attributes:
         said: what comes of it if it is asked.
         is_enabled: transaction.partition.verification.enable; transactions of version 2 always ask.
-        lowest_sequence: the lowest first sequence that a pending question of the producer's newest epoch has seen.
+        pending: another question about the producer; None where none is under way.
         produce_version: of the produce request.
     """
 
     said: Said = Said.VERIFIED
     is_enabled: bool = True
-    lowest_sequence: int | None = None
+    pending: PendingVerification | None = None
     produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE
 
 

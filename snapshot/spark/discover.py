@@ -34,11 +34,11 @@ class Discovered:
     owners: dict[str, MetaProperties]
 
 
-def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovered:
+def discover(sources: Iterable[str], topic: re.Pattern[str] | None, *, may_be_none: bool = False) -> Discovered:
     """The partitions of the sources that `topic` selects; a source that is named twice is one.
 
     Raises:
-        SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected.
+        SourceNotFoundError, NotALogDirError: a source is none, or no topic is selected and that may not be.
         UsageError, CorruptDataError: a collected folder cannot be read.
     """
     found = Discovered([], [], {}, {}, {})
@@ -56,7 +56,7 @@ def discover(sources: Iterable[str], topic: re.Pattern[str] | None) -> Discovere
             name = split_folder_name(folder)
             if name is not None and matches_topic(name[0], topic):
                 found.folders.append((uri, folder))
-    if not found.folders:
+    if not found.folders and not may_be_none:
         raise NotALogDirError(
             f"{', '.join(names)}: no partition matches --topic",
             hint="--topic is a regular expression for the whole topic name, as in --topic 'orders.*'",

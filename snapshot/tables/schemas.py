@@ -240,6 +240,13 @@ AUDIT_FINDINGS = _schema(
     ("distance?", _LONG),  # sequences, offsets of an OFFSET_GAP, ms of OUT_OF_ORDER_TIMESTAMPS
     ("is_same?", _BOOL),  # of a DUPLICATE_EXACT: both copies have one CRC
     ("batches", _LONG),  # that it stands for
+    ("confidence?", _TEXT),  # of a DUPLICATE_RENUMBERED: models.audit_rules.Confidence
+    ("before_producer_id?", _LONG),  # of a DUPLICATE_RENUMBERED; all others are about one producer
+    ("transactional_id?", _TEXT),  # of the producer; null where none is known
+    # Where the batch at `first_offset` lies, and its largest record timestamp, ms.
+    ("segment_base_offset?", _LONG),
+    ("position?", _LONG),
+    ("timestamp?", _LONG),
 )
 
 # A view: deltas one a row, as `transforms.fold` gives them.
@@ -298,4 +305,11 @@ TABLES = {
     "audit_findings": AUDIT_FINDINGS,
 }
 # Columns that a table of an earlier version may lack: null there, and added with the next rows.
-LATER_COLUMNS = {"audits": ("damage_count",), "partitions": ("expired_to", "error_type", "hint")}
+LATER_COLUMNS = {
+    "audits": ("damage_count",),
+    "audit_findings": (
+        *("confidence", "before_producer_id", "transactional_id"),
+        *("segment_base_offset", "position", "timestamp"),
+    ),
+    "partitions": ("expired_to", "error_type", "hint"),
+}

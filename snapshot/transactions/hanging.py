@@ -7,6 +7,7 @@
 | HANGING_NO_TID | none | yes |
 | HANGING_NOT_IN_TXN | its transaction does not name the partition | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, names the partition | no: a marker will come |
+| TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: its application ends it, nobody else |
 | OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it |
 | ONGOING | Ongoing, names the partition | no |
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
+from tiersnap.snapshot.models.coordinator_request import TWO_PHASE_TIMEOUT_MS, is_timed_out
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction
 from tiersnap.snapshot.transactions.open_transactions import OpenTransaction
 from tiersnap.snapshot.transactions.transaction_log import TransactionLog
@@ -36,6 +38,7 @@ class TransactionVerdict(StrEnum):
     HANGING_NO_TID = "HANGING_NO_TID"
     HANGING_NOT_IN_TXN = "HANGING_NOT_IN_TXN"
     EXPECTED_MARKER = "EXPECTED_MARKER"
+    TWO_PHASE = "TWO_PHASE"
     OVERDUE = "OVERDUE"
     ONGOING = "ONGOING"
 
@@ -51,6 +54,7 @@ NEXT_STEP = {
     TransactionVerdict.UNKNOWN: "name also the log directories that hold the rest of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
     TransactionVerdict.EXPECTED_MARKER: "start its coordinator, which writes the markers again as it loads",
+    TransactionVerdict.TWO_PHASE: "wait for its application, which commits or aborts it: no timeout ever does",
     TransactionVerdict.OVERDUE: "start its coordinator, which aborts what has timed out",
     TransactionVerdict.ONGOING: "wait for its producer, or for its timeout",
 }
@@ -127,7 +131,11 @@ def _of_coordinator(
         return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {value.state} and does not name this partition"
     if value.state.is_prepared:
         return TransactionVerdict.EXPECTED_MARKER, f"{name} is {value.state}: its coordinator is to write the marker"
-    if value.state is TransactionStatus.ONGOING and value.start_timestamp + value.timeout_ms < as_of:
+    if value.state is TransactionStatus.ONGOING and value.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
+    if value.state is TransactionStatus.ONGOING and is_timed_out(
+        start_timestamp=value.start_timestamp, timeout_ms=value.timeout_ms, now=as_of
+    ):
         limit = format_duration(value.timeout_ms)
         return TransactionVerdict.OVERDUE, f"{name} is Ongoing for more than its {limit}: its coordinator will abort it"
     return TransactionVerdict.ONGOING, f"{name} is {value.state}"
@@ -148,3 +156,9 @@ def abort_command(transaction: OpenTransaction, *, before_3_0: bool = False) -> 
     else:
         words += ["--start-offset", str(transaction.start_offset)]
     return shlex.join(words)
+
+
+def terminate_command(transactional_id: str) -> str:
+    """The command of Kafka 4.1 and later that aborts a transaction in two phases, and fences its application."""
+    words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "forceTerminateTransaction"]
+    return shlex.join([*words, "--transactionalId", transactional_id])

@@ -23,7 +23,7 @@ DESCRIBE = {
     "producer_epoch": "ProducerEpoch",
     "transaction_state": "TransactionState",
     "transaction_timeout_ms": "TransactionTimeoutMs",
-    "transaction_start_time_ms": "CurrentTransactionStartTimeMs",
+    "transaction_start_timestamp": "CurrentTransactionStartTimeMs",
     "transaction_duration_ms": "TransactionDurationMs",
     "topic_partitions": "TopicPartitions",
 }
@@ -33,18 +33,30 @@ FIND_HANGING = {
     "producer_id": "ProducerId",
     "producer_epoch": "ProducerEpoch",
     "coordinator_epoch": "CoordinatorEpoch",
-    "start_offset": "StartOffset",
+    "transaction_start_offset": "StartOffset",
     "last_timestamp": "LastTimestamp",
     "duration_minutes": "Duration(min)",
 }
 DESCRIBE_PRODUCERS = {
     "producer_id": "ProducerId",
     "producer_epoch": "ProducerEpoch",
-    "latest_coordinator_epoch": "LatestCoordinatorEpoch",
+    "coordinator_epoch": "LatestCoordinatorEpoch",
     "last_sequence": "LastSequence",
     "last_timestamp": "LastTimestamp",
-    "current_transaction_start_offset": "CurrentTransactionStartOffset",
+    "transaction_start_offset": "CurrentTransactionStartOffset",
 }
+
+
+# Our tables have the tool's headings, and times in words.
+_IN_WORDS = {
+    "last_timestamp": ("last_time", "LastTime"),
+    "transaction_start_timestamp": ("transaction_start_time", "CurrentTransactionStartTime"),
+}
+
+
+def in_words(headings: Mapping[str, str]) -> dict[str, str]:
+    """The headings of a table for people: times are in ISO 8601."""
+    return dict(_IN_WORDS.get(key, (key, heading)) for key, heading in headings.items())
 
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:

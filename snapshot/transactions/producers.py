@@ -13,6 +13,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.state.partition_replay import local_replay
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
 from tiersnap.snapshot.state.trust import Comparison
+from tiersnap.snapshot.units import utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +59,19 @@ def replay_to_end(filesystem: fs.FileSystem, partition: Partition, *, check_crc:
 def producer_rows(partition: Partition, entries: np.ndarray) -> Iterator[dict[str, object]]:
     """A row an entry, as DescribeProducers answers: -1 where there is no batch and no marker, ms since the epoch.
 
-    `current_transaction_start_offset` is None without an open transaction.
+    `transaction_start_offset` is None without an open transaction, `last_time` where there is no time.
     """
     for entry in entries:
         start = int(entry["current_txn_first_offset"])
         yield {
-            "partition": partition.name,
+            "topic": partition.topic,
+            "partition": partition.partition,
             "producer_id": int(entry["producer_id"]),
             "producer_epoch": int(entry["producer_epoch"]),
-            "latest_coordinator_epoch": int(entry["coordinator_epoch"]),
+            "coordinator_epoch": int(entry["coordinator_epoch"]),
             "last_sequence": int(entry["last_sequence"]),
             "last_timestamp": int(entry["timestamp"]),
-            "current_transaction_start_offset": start if start >= 0 else None,
+            "last_time": utc(int(entry["timestamp"])),
+            "transaction_start_offset": start if start >= 0 else None,
             "last_offset": int(entry["last_offset"]),
         }

@@ -1,7 +1,7 @@
 """Transactions as plain rows: what kafka-transactions.sh prints, and what the log says beyond it.
 
-Times are ms since the epoch, -1 and None where there is none; offsets are inclusive. Topic partitions are
-`<topic>-<partition>`, as everywhere in Kafka.
+`…_timestamp` is a time in ms since the epoch, -1 and None where there is none; `…_time` is the same in ISO 8601, UTC.
+Offsets are inclusive. Topic partitions are `<topic>-<partition>`, as everywhere in Kafka.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction
-from tiersnap.snapshot.transactions.hanging import JudgedTransaction, abort_command
+from tiersnap.snapshot.transactions.hanging import (
+    JudgedTransaction,
+    TransactionVerdict,
+    abort_command,
+    terminate_command,
+)
+from tiersnap.snapshot.units import utc
 
 
 def state_row(known: KnownTransaction, *, as_of: int) -> dict[str, object]:
@@ -26,10 +32,12 @@ def state_row(known: KnownTransaction, *, as_of: int) -> dict[str, object]:
         "producer_epoch": value.producer_epoch,
         "transaction_state": str(value.state),
         "transaction_timeout_ms": value.timeout_ms,
-        "transaction_start_time_ms": start,
+        "transaction_start_timestamp": start,
+        "transaction_start_time": utc(start),
         "transaction_duration_ms": None if start is None else as_of - start,
         "topic_partitions": partition_names(value),
-        "last_update_time_ms": value.last_update_timestamp,
+        "last_update_timestamp": value.last_update_timestamp,
+        "last_update_time": utc(value.last_update_timestamp),
         "previous_producer_id": value.previous_producer_id,
         "next_producer_id": value.next_producer_id,
         "client_transaction_version": value.client_transaction_version,
@@ -38,6 +46,7 @@ def state_row(known: KnownTransaction, *, as_of: int) -> dict[str, object]:
         "value_version": value.version,
         "offset": known.offset,
         "timestamp": known.timestamp,
+        "time": utc(known.timestamp),
     }
 
 
@@ -49,7 +58,7 @@ def partition_names(value: TransactionLogValue) -> list[str]:
 def hanging_row(judged: JudgedTransaction, *, as_of: int) -> dict[str, object]:
     """An open transaction: the columns of find-hanging, then verdict, what it blocks, and the commands that abort it.
 
-    The commands are None where nothing is to be aborted.
+    The commands are None where nothing is to be aborted; `terminate_command` is for a transaction in two phases.
     """
     transaction, coordinated = judged.transaction, judged.coordinated
     is_hanging = judged.verdict.is_hanging
@@ -59,8 +68,9 @@ def hanging_row(judged: JudgedTransaction, *, as_of: int) -> dict[str, object]:
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
         "coordinator_epoch": transaction.coordinator_epoch,
-        "start_offset": transaction.start_offset,
+        "transaction_start_offset": transaction.start_offset,
         "last_timestamp": transaction.last_timestamp,
+        "last_time": utc(transaction.last_timestamp),
         "duration_minutes": judged.minutes(as_of),
         "verdict": judged.verdict,
         "reason": judged.reason,
@@ -73,6 +83,9 @@ def hanging_row(judged: JudgedTransaction, *, as_of: int) -> dict[str, object]:
         "blocked_bytes": transaction.blocked_bytes,
         "abort_command": abort_command(transaction) if is_hanging else None,
         "abort_command_before_3_0": abort_command(transaction, before_3_0=True) if is_hanging else None,
+        "terminate_command": terminate_command(coordinated.transactional_id)
+        if coordinated is not None and judged.verdict is TransactionVerdict.TWO_PHASE
+        else None,
     }
 
 

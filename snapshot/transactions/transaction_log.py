@@ -99,7 +99,7 @@ def read_transaction_log(
         for path in _folders(log_dir)
     )
     found = [
-        _read_partition(log_dir.filesystem, partition, check_crc, stops_at_unknown=stops_at_unknown)
+        read_states(log_dir.filesystem, partition, check_crc=check_crc, stops_at_unknown=stops_at_unknown)
         for log_dir, partition in watch(partitions)
     ]
     numbers = {each.number for each in found}
@@ -129,8 +129,8 @@ def _folders(log_dir: LogDir) -> Iterator[str]:
 
 
 @dataclass
-class _ReadPartition:
-    """One partition's records and what is wrong with it."""
+class ReadStates:
+    """One partition's records and what is wrong with it; `hides_states`: there may be some that were not seen."""
 
     number: int
     records: list[TransactionRecord] = field(default_factory=list)
@@ -138,14 +138,15 @@ class _ReadPartition:
     hides_states: bool = False
 
 
-def _read_partition(
-    filesystem: fs.FileSystem, partition: Partition, check_crc: bool, *, stops_at_unknown: bool
-) -> _ReadPartition:
+def read_states(
+    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
+) -> ReadStates:
     """Decode the newest record of each key, and the newest whose version nobody knows.
 
-    Ids are few and their records many, so that all others are looked at in passing only.
+    Ids are few and their records many, so that all others are looked at in passing only. Arguments as those of
+    `read_transaction_log`.
     """
-    read = _ReadPartition(partition.partition, findings=list(partition.findings))
+    read = ReadStates(partition.partition, findings=list(partition.findings))
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
     for segment in partition.segments:

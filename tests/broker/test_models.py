@@ -2,96 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.broker.oracle.append import append_oracle
-from tests.broker.oracle.init import init_oracle
+from tests.broker.oracle.coordinator import coordinator_oracle
 from tests.broker.oracle.java import compiled, run_java
 from tests.reference.append_cases import append_cases, ask_model
-from tests.reference.coordinator_cases import NEW_PRODUCER_ID, init_cases
+from tests.reference.coordinator_answers import golden_answers
+from tests.reference.coordinator_questions import case_questions, random_questions, two_phase_questions
 from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.broker_eras import BROKER_ERA
-from tiersnap.snapshot.models.coordinator_state import (
-    KIP_588,
-    ProducerIdAndEpoch,
-    TransactionMetadata,
-    TransactionState,
-)
-from tiersnap.snapshot.models.end_transaction import completed, end_transaction
+from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, era_of
+from tiersnap.snapshot.models.coordinator_state import coordinator_era_of
 from tiersnap.snapshot.models.exception_groups import TABLE, exception_group
 
 pytestmark = pytest.mark.broker
 
+NIGHTLY = [
+    pytest.param(version, marks=[pytest.mark.kafka(version), pytest.mark.nightly])
+    for version in ("3.9.1", "4.0.0", "4.0.1", "4.2.1", "4.4.0")
+]
+EACH_TIME = [pytest.param(version, marks=pytest.mark.kafka(version)) for version in ("4.1.1", "4.3.1")]
 
-@pytest.mark.kafka("4.1.1")
-def test_kafkas_partition_answers_every_append_case_as_the_model_does(tmp_path):
+
+@pytest.mark.parametrize("release", [each for each in EACH_TIME + NIGHTLY if each.values[0] >= "4.1"])
+def test_kafkas_partition_answers_every_append_case_as_the_model_does(release, tmp_path):
     cases = append_cases()
-    answered = append_oracle(cases, tmp_path)
+    answered = append_oracle(release, cases, tmp_path)
 
     assert len(answered) == len(cases) > 40
     for case, said in zip(cases, answered, strict=True):
-        model = ask_model(case, BROKER_ERA["B10"])
+        model = ask_model(case, era_of(release, BROKER_ERAS))
         found = case.number, said.answer, said.first_offset, said.state
         assert found == (case.number, str(model.answer), model.first_offset, model.state)
 
 
-def record_text(record: TransactionMetadata) -> str:
-    """As InitOracle.java prints it."""
-    numbers = (record.producer_id, record.producer_epoch, record.last_producer_epoch)
-    return f"{record.state} {' '.join(map(str, numbers))} {record.previous_producer_id} {record.next_producer_id}"
-
-
-def asked_text(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch | None) -> str:
-    if metadata is None:  # what a coordinator makes of an unknown transactional id before it decides
-        metadata = TransactionMetadata(NEW_PRODUCER_ID, -1, TransactionState.EMPTY)
-    pending = "pending" if metadata.is_pending else "-"
-    numbers = (
-        metadata.producer_id,
-        metadata.producer_epoch,
-        metadata.last_producer_epoch,
-        metadata.previous_producer_id,
-    )
-    identity = "-" if supplied is None else f"{supplied.producer_id} {supplied.producer_epoch}"
-    return f"{metadata.state}|{' '.join(map(str, numbers))} {pending}|init {identity}"
-
-
-@pytest.mark.kafka("4.1.1")
-def test_kafkas_coordinator_answers_every_init_producer_id_case_as_the_model_does(tmp_path):
-    cases = init_cases()
-    answered = init_oracle([asked_text(case.metadata, case.supplied) for case in cases], tmp_path)
-
-    assert len(answered) == len(cases) > 30
-    for case, (error, record) in zip(cases, answered, strict=True):
-        model = case.ask(KIP_588)
-        if model.record is None:
-            assert (case.number, error) == (case.number, str(model.answer))
-        elif model.record.state is TransactionState.PREPARE_ABORT:
-            fence = replace(model.record, state=TransactionState.PREPARE_EPOCH_FENCE)
-            assert (case.number, record) == (case.number, f"fence {record_text(fence)}")
-        else:
-            assert (case.number, error, record) == (case.number, "NONE", record_text(model.record))
-
-
-@pytest.mark.kafka("4.1.1")
-def test_kafkas_coordinator_writes_the_records_of_the_model_when_a_transaction_ends(tmp_path):
-    cases = [
-        (epoch, commits, version) for epoch in (0, 7, 32765, 32766) for commits in (True, False) for version in (1, 2)
+@pytest.mark.parametrize("release", EACH_TIME + NIGHTLY)
+def test_coordinator_of_each_release_answers_any_state_as_the_model_does(release, tmp_path):
+    kept = [(question, answer) for question, name, answer in golden_answers() if name == release]
+    versions = (1,) if release == "3.9.1" else (1, 2)
+    further = [
+        question
+        for version in versions
+        for question in (*case_questions(version), *random_questions(7, 3000, transaction_version=version))
     ]
-    lines = [
-        f"Ongoing|10 {epoch} -1 -1 -|end {'COMMIT' if commits else 'ABORT'} {version}"
-        for epoch, commits, version in cases
-    ]
+    asked = [*(question for question, _ in kept), *further, *(two_phase_questions() if release >= "4.1" else ())]
+    answered = coordinator_oracle(release, asked, tmp_path)
 
-    for case, (_, records) in zip(cases, init_oracle(lines, tmp_path), strict=True):
-        epoch, commits, version = case
-        ongoing = TransactionMetadata(10, epoch, TransactionState.ONGOING)
-        prepared = end_transaction(
-            ongoing, ongoing.identity, commit=commits, transaction_version=version, new_producer_id=NEW_PRODUCER_ID
-        ).record
-        assert (case, records) == (case, f"{record_text(prepared)}; {record_text(completed(prepared))}")
+    assert answered[: len(kept)] == [answer for _, answer in kept]
+    for question, said in zip(asked, answered, strict=True):
+        era = coordinator_era_of(release, question.server_version)
+        assert (question.line, question.answered(era)) == (question.line, said)
 
 
 @pytest.mark.kafka("4.1.1")

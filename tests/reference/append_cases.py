@@ -4,13 +4,14 @@
             markers m3c5 (epoch 3, coordinator epoch 5), `restart`: all that a snapshot keeps, @36: the offset of what
             follows
     batch   what comes next: one of these, or v3[0-4] of a transaction of version 2, M3c5 a marker of one; `lowest=7`: a
-            question for sequence 7 is still under way; `ended`: the transaction ended between question and append
+            question for sequence 7 is still under way, `lowest=7v` one of version 2; `ended`: the transaction ended
+            between question and append
     B0 ...  ok, ack (the offsets of the first time), OOO (OUT_OF_ORDER_SEQUENCE_NUMBER), NO_ID (UNKNOWN_PRODUCER_ID),
             DUP (DUPLICATE_SEQUENCE_NUMBER), STALE (INVALID_PRODUCER_EPOCH), TXN (INVALID_TXN_STATE), FENCED
             (TRANSACTION_COORDINATOR_FENCED); `=` is what stands left of it
 
-Column B10 is what UnifiedLog of 4.1.1 answers, which a broker test asks again; the others were read in the sources of
-the releases. T39 and the like are the scenarios' numbers.
+Columns B10 to B12 are what UnifiedLog of 4.1.1, 4.2.1, 4.3.1 and 4.4.0 answers, which broker tests ask again; the
+others were read in the sources of the releases. T39 and the like are the scenarios' numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tiersnap.snapshot.models.producer_entry import (
     after_marker,
     after_restart,
 )
-from tiersnap.snapshot.models.verification import Said, Verification
+from tiersnap.snapshot.models.verification import PendingVerification, Said, Verification
 
 CASES = read_table(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 _ANSWERS = {
@@ -125,6 +126,11 @@ def read_log(log: str, era: BrokerEra) -> tuple[ProducerEntry | None, int]:
     return entry, offset
 
 
+def _pending(word: str, batch: NextBatch) -> PendingVerification:
+    version = 2 if word.endswith("v") else max(1, batch.transaction_version)
+    return PendingVerification(int(word.rstrip("v")), version)
+
+
 def ask_model(case: AppendCase, era: BrokerEra) -> Asked:
     entry, offset = read_log(case.log, era)
     word, *circumstances = case.batch.split()
@@ -135,9 +141,9 @@ def ask_model(case: AppendCase, era: BrokerEra) -> Asked:
         after = after_marker(entry, end_marker, era) if is_appended else entry
         return Asked(answer, offset if is_appended else -1, after)
     batch = data(word)
-    lowest = next((int(each[7:]) for each in circumstances if each.startswith("lowest=")), None)
+    pending = next((_pending(each[7:], batch) for each in circumstances if each.startswith("lowest=")), None)
     said = Said.ENDED_MEANWHILE if "ended" in circumstances else Said.VERIFIED
-    verification = Verification(said, lowest_sequence=lowest)
+    verification = Verification(said, pending=pending)
     found = append(entry, batch, era, origin=case.origin, verification=verification)
     if found.answer is Answer.ACCEPT:
         return Asked(found.answer, offset, after_batch(entry, batch, era, base_offset=offset))

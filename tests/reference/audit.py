@@ -6,6 +6,7 @@ code with `snapshot`.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,9 @@ from tests.reference.audited_log import (
     is_marker,
     last_offset,
     last_sequence,
+    records_crc,
 )
-from tests.reference.log_builder import ABORT, CONTROL, TRANSACTIONAL
+from tests.reference.log_builder import ABORT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 from tiersnap.snapshot.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
 from tiersnap.snapshot.models.state_loss import Evidence, judge_lost_producer
@@ -62,6 +64,7 @@ class Audit:
         self.producers: dict[int, Producer] = {}
         self.findings: list[dict[str, Any]] = []
         self.steps_back: list[tuple[int, int, int, int, int]] = []
+        self.places = {batch.base_offset: (base, batch) for base, batches in log.segments.items() for batch in batches}
 
     def run(self) -> list[dict[str, Any]]:
         for start, end, _ in self.holes:
@@ -92,7 +95,40 @@ class Audit:
                 distance=distance,
                 batches=len(self.steps_back),
             )
+        self.renumbered()
         return self.findings
+
+    def renumbered(self) -> None:
+        """Records that are there under another producer id or epoch before."""
+        alike: dict[tuple[Any, ...], list[Batch]] = defaultdict(list)
+        numbers: dict[int, int] = {}
+        counts: Counter[tuple[int, int]] = Counter()
+        for batch in self.log.batches:
+            if is_data(batch):
+                counts[_writer(batch)] += 1
+                numbers[batch.base_offset] = counts[_writer(batch)]
+                if batch.record_count:
+                    alike[_looks(batch)].append(batch)
+        for batches in alike.values():
+            if len(set(map(_writer, batches))) == 1:
+                continue  # which most are, and a CRC costs time here
+            for index, batch in enumerate(batches):
+                same = [each for each in batches[:index] if records_crc(each) == records_crc(batch)]
+                original = next(filter(self.is_read, same), same[0] if same else batch)
+                if _writer(original) == _writer(batch):
+                    continue
+                left = counts[_writer(original)] - numbers[original.base_offset]
+                in_flight = not (batch.attributes | original.attributes) & TRANSACTIONAL
+                in_flight &= left < 5 and numbers[batch.base_offset] <= 5
+                is_next = batch.producer_id == original.producer_id and batch.producer_epoch > original.producer_epoch
+                is_sure = in_flight and (
+                    is_next or (batch.producer_id != original.producer_id and batch.record_count > 1)
+                )
+                is_likely = in_flight and batch.producer_id != original.producer_id
+                confidence = "HIGH" if is_sure else "MEDIUM" if is_likely or batch.record_count > 1 else "LOW"
+                hidden = batch.base_offset in self.aborted or not self.is_read(original) or confidence == "LOW"
+                said = self.of(batch) | self.of(original, "before_") | {"before_producer_id": original.producer_id}
+                self.add(AuditKind.DUPLICATE_RENUMBERED, "", batch, is_hidden=hidden, confidence=confidence, **said)
 
     def look(self, segment: int, batch: Batch) -> None:
         producer = self.producers.setdefault(batch.producer_id, Producer())
@@ -340,7 +376,19 @@ class Audit:
             return
         harm = harm_of(kind, str(judgement), is_hidden=is_hidden)
         about = {"kind": str(kind), "rule": RULE[kind], "judgement": str(judgement), "harm": str(harm)}
-        self.findings.append(about | {"batches": 1} | said)
+        segment, first = self.places[said["first_offset"]]
+        place = {"segment_base_offset": segment, "position": first.position, "timestamp": first.max_timestamp}
+        self.findings.append(about | {"batches": 1} | place | said)
+
+
+def _writer(batch: Batch) -> tuple[int, int]:
+    return batch.producer_id, batch.producer_epoch
+
+
+def _looks(batch: Batch) -> tuple[int | None, ...]:
+    """What a header says of the records."""
+    stamped = None if batch.attributes & LOG_APPEND_TIME else batch.max_timestamp
+    return batch.batch_length, batch.record_count, batch.last_offset_delta, batch.base_timestamp, stamped
 
 
 def audit(log: AuditedLog, *, expiration: int | None) -> Iterator[dict[str, Any]]:

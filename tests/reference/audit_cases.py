@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.reference.audited_log import AuditedLog
-from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
+from tests.reference.audited_log import AuditedLog, sent_again
+from tests.reference.log_builder import ABORT, COMMIT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 
 
@@ -48,7 +48,59 @@ def marker(offset: int, control_type: int, epoch: int = 0, coordinator_epoch: in
     return batch(offset, -1, 1, epoch=epoch, coordinator_epoch=coordinator_epoch, **header)
 
 
+_ONE, _TWO = batch(0, 0, 1, crc=0x1234), batch(0, 0, 2, crc=0x5678)
+_AT_REST = tuple(batch(offset, offset, 1) for offset in range(2, 8))  # six more of producer 7: nothing is in flight
+
 CASES = (
+    Case(
+        "a batch that is sent again after an epoch bump is a duplicate, also of one record",
+        (_ONE, sent_again(_ONE, base_offset=1, producer_epoch=1)),
+        (("DUPLICATE_RENUMBERED", "DUPLICATE", 1),),
+    ),
+    Case(
+        "a batch that is sent again under a new producer id is a duplicate, and so is its second copy",
+        (_TWO, sent_again(_TWO, base_offset=2, producer_id=8), sent_again(_TWO, base_offset=4, producer_id=9)),
+        (("DUPLICATE_RENUMBERED", "DUPLICATE", 2), ("DUPLICATE_RENUMBERED", "DUPLICATE", 4)),
+    ),
+    Case(
+        "several records of a producer that nobody waited for are taken for sent again",
+        (_TWO, *_AT_REST, sent_again(_TWO, base_offset=8, producer_id=8)),
+        (("DUPLICATE_RENUMBERED", "DUPLICATE", 8),),
+    ),
+    Case(
+        "two producers that say the same one record at one time do no harm",
+        (_ONE, batch(1, 1, 1), *_AT_REST, sent_again(_ONE, base_offset=8, producer_id=8)),
+        (("DUPLICATE_RENUMBERED", "NONE", 8),),
+    ),
+    Case(
+        "a producer that says the same again in its epoch is taken at its word",
+        (_TWO, sent_again(_TWO, base_offset=2, base_sequence=2), sent_again(_TWO, base_offset=4, base_sequence=4)),
+    ),
+    Case(
+        "records of another CRC, or of another time, are other records",
+        (
+            *(_TWO, batch(2, 0, 2, epoch=1, crc=0x9ABC)),
+            sent_again(_TWO, base_offset=4, base_sequence=0, producer_epoch=2, max_timestamp=1),
+        ),
+    ),
+    Case(
+        "where the broker stamps records, they are stamped anew",
+        (
+            batch(0, 0, 2, attributes=LOG_APPEND_TIME, crc=0x5678),
+            sent_again(
+                batch(0, 0, 2, attributes=LOG_APPEND_TIME, crc=0x5678),
+                base_offset=2,
+                producer_epoch=1,
+                max_timestamp=7,
+            ),
+        ),
+        (("DUPLICATE_RENUMBERED", "DUPLICATE", 2),),
+    ),
+    Case(
+        "what was aborted is sent again without harm",
+        (sent(0, 0), marker(5, ABORT), sent_again(sent(0, 0), base_offset=6, producer_epoch=1), marker(11, COMMIT, 1)),
+        (("DUPLICATE_RENUMBERED", "NONE", 6),),
+    ),
     Case(
         "a duplicate of a committed batch is harm, also with an aborted copy between the two",
         (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
-from tests.reference.audited_log import CIRCLE, AuditedLog
-from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
+from tests.reference.audited_log import CIRCLE, AuditedLog, sent_again
+from tests.reference.log_builder import ABORT, COMMIT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 
 NOW = 1_795_264_000_000  # ms
@@ -123,9 +123,8 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
     index = chance.randrange(len(batches))
     batch = batches[index]
     later = chance.randrange(index, len(batches)) + 1
-    what = chance.choice(
-        ("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain", "raise", "marker")
-    )
+    kinds = ("double", "double run", "take out", "zombie", "reset", "jump", "swap", "split", "plain", "raise", "marker")
+    what = chance.choice((*kinds, "renumber", "renumber"))
     if what == "double":
         copy = batch if chance.random() < 0.7 else replace(batch, crc=batch.crc ^ 1)
         return _insert(batches, later, [copy])
@@ -154,6 +153,9 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
         return _insert(batches, later, [replace(chosen, **of_batch, **changed)]) if chosen.producer_id >= 0 else batches
     if batch.attributes & CONTROL or batch.producer_id < 0:
         return batches
+    if what == "renumber":
+        resent = batches[index : index + chance.choice((1, 3))]
+        return _insert(batches, later, [_renumbered(chance, each) for each in resent])
     has_sequence = batch.base_sequence >= 0
     if what in ("reset", "jump", "split") and not has_sequence:
         return batches
@@ -169,6 +171,21 @@ def _damaged(chance: Random, batches: list[Batch]) -> list[Batch]:
     if what in ("zombie", "split") or chance.random() < 0.5:
         return _insert(batches, later, [replace(batch, **changed)])
     return [*batches[:index], replace(batch, **changed), *batches[index + 1 :]]
+
+
+def _renumbered(chance: Random, batch: Batch) -> Batch:
+    """The batch as its client sends it again: in the next epoch, or as another producer; now and then it is another."""
+    if batch.attributes & CONTROL or batch.producer_id < 0:
+        return batch
+    changed = {"producer_epoch": batch.producer_epoch + 1}
+    if chance.random() < 0.5:
+        changed = {"producer_id": chance.choice((8, 77)), "producer_epoch": chance.choice((0, 3))}
+    if chance.random() < 0.2:
+        changed["attributes"] = batch.attributes ^ chance.choice((TRANSACTIONAL, LOG_APPEND_TIME))
+    if chance.random() < 0.1:
+        changed["max_timestamp"] = batch.max_timestamp + 5
+    again = sent_again(batch, base_sequence=chance.choice((0, 0, 5)), **changed)
+    return again if chance.random() < 0.9 else replace(again, crc=again.crc ^ 1)
 
 
 def _insert(batches: list[Batch], index: int, more: list[Batch]) -> list[Batch]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from dataclasses import dataclass, replace
 
+from tests.reference.crc32c import behind_zeros, crc32c
 from tests.reference.log_builder import ABORT, COMMIT, CONTROL, TRANSACTIONAL
 from tests.reference.record_batch import Batch
 
@@ -43,6 +45,33 @@ def is_marker(batch: Batch) -> bool:
 
 def last_sequence(batch: Batch) -> int:
     return (batch.base_sequence + batch.last_offset_delta) % CIRCLE
+
+
+def _header_crc(batch: Batch) -> int:
+    """Of what the stored CRC covers of the header, before the records."""
+    header = struct.pack(
+        ">hiqqqhii",
+        batch.attributes,
+        batch.last_offset_delta,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+    return behind_zeros(crc32c(header), batch.batch_length - 49)
+
+
+def records_crc(batch: Batch) -> int:
+    """CRC of the records."""
+    return batch.crc ^ _header_crc(batch)
+
+
+def sent_again(batch: Batch, **changed: int) -> Batch:
+    """The batch with the same records and another header, whose CRC is right."""
+    again = replace(batch, **changed)
+    return replace(again, crc=records_crc(batch) ^ _header_crc(again))
 
 
 def holes(log: AuditedLog) -> list[tuple[int, int, bool]]:

@@ -18,3 +18,10 @@ def crc32c(data: bytes | memoryview) -> int:
     for byte in data:
         crc = (crc >> 8) ^ _TABLE[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF
+
+
+def behind_zeros(crc: int, length: int) -> int:
+    """What becomes of a CRC's share when `length` more bytes follow: that of zeros, one byte after the other."""
+    for _ in range(length):
+        crc = (crc >> 8) ^ _TABLE[crc & 0xFF]
+    return crc

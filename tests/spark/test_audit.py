@@ -31,9 +31,11 @@ _PARTITIONS = pa.schema(
         ("log_start_offset", pa.int64()),
         ("is_compacted", pa.bool_()),
         ("topic_id", pa.string()),
+        ("cluster_id", pa.string()),
         ("leader_epoch", pa.int32()),
     ]
 )
+_IDS = pa.schema([("cluster_id", pa.string()), ("producer_id", pa.int64()), ("transactional_id", pa.string())])
 _SEGMENTS = pa.schema([*list(_PARTITIONS)[:3], ("base_offset", pa.int64()), ("size_bytes", pa.int64())])
 
 
@@ -69,7 +71,7 @@ def _found(spark: SparkSession, logs: dict[Any, AuditedLog], more: list[dict[str
     ]
     frames = (
         spark.createDataFrame(pa.Table.from_pylist(each, schema=schema))
-        for each, schema in ((rows, _BATCHES), (known + more, _PARTITIONS), (listed, _SEGMENTS))
+        for each, schema in ((rows, _BATCHES), (known + more, _PARTITIONS), (listed, _SEGMENTS), ([], _IDS))
     )
     with audit(*frames, run=1, expiration=EXPIRATION) as audited:
         return audited.findings.collect()

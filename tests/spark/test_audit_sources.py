@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, legacy_entry, write_partition
+from tests.reference.recovered import DATA
 from tiersnap.snapshot.tables.schemas import AUDITS
+from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.spark
 
@@ -182,3 +186,41 @@ def test_an_audit_counts_the_damage_behind_which_it_did_not_look(spark: SparkSes
     assert_said(tiersnap("run", "--source", logs, *places, "--apply"), 5)
     assert_said(tiersnap("report", "--warehouse", warehouse, "--to", tmp_path / "page"), 0)
     assert "DUPLICATE_EXACT" in (tmp_path / "page" / "lost.html").read_text()
+
+
+def resent(batch: bytes, offset: int, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """The batch as a client sends it again under other numbers, appended at `offset`."""
+    again = bytearray(batch)
+    struct.pack_into(">q", again, 0, offset)
+    struct.pack_into(">qhi", again, 43, producer_id, epoch, sequence)
+    struct.pack_into(">I", again, 17, google_crc32c.value(bytes(again[21:])))
+    return bytes(again)
+
+
+def test_batch_of_a_real_log_that_was_sent_again_is_found_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+    logs = shutil.copytree(DATA / "kafka-4.1.1" / "logs", tmp_path / "logs")
+    first, last = (sorted((logs / "orders-0").glob("*.log"))[index] for index in (0, -1))
+    batch = first.read_bytes()[: 12 + struct.unpack_from(">i", first.read_bytes(), 8)[0]]
+    count = struct.unpack_from(">i", batch, 57)[0]
+    end = json.loads(tiersnap("dump", last).out)["result"][0]["entries"][-1]["last_offset"] + 1
+    size = last.stat().st_size
+    # 8 is the producer id of pay-0, which __transaction_state of the same log says.
+    again = [resent(batch, end, 8, 0, 0), resent(batch, end + count, 0, 1, 0)]
+    with last.open("ab") as file:
+        file.write(b"".join(again))
+    ran = tiersnap("audit", "--source", logs, "--topic", "orders")
+    assert ran.exit_code == 5, ran.err
+    found = [row for row in ran.rows if row["kind"] == "DUPLICATE_RENUMBERED"]
+    assert [
+        (row["first_offset"], row["producer_id"], row["producer_epoch"], row["transactional_id"]) for row in found
+    ] == [
+        (end, 8, 0, "pay-0"),
+        (end + count, 0, 1, None),
+    ]
+    about = {(row["before_first_offset"], row["before_producer_id"], row["harm"], row["confidence"]) for row in found}
+    assert about == {(0, 0, "DUPLICATE", "MEDIUM")}
+    places = [(row["segment_file"], row["position"]) for row in found]
+    assert places == [(str(last), size), (str(last), size + len(batch))]
+    (stamp,) = {row["timestamp"] for row in found}
+    assert stamp == struct.unpack_from(">q", batch, 35)[0]
+    assert {row["time"] for row in found} == {utc(stamp)}

@@ -45,9 +45,9 @@ def test_its_producers_and_what_they_have_open_are_known(tmp_path: Path) -> None
     assert_said(ran, 0)
     found = [(row["producer_id"], row["producer_epoch"], row["last_sequence"], row["last_offset"]) for row in ran.rows]
     assert found == [(5, 2, 4, 94), (7, 0, 9, 99)]
-    assert [row["current_transaction_start_offset"] for row in ran.rows] == [90, None]
+    assert [row["transaction_start_offset"] for row in ran.rows] == [90, None]
     hanging = tiersnap("transactions", "find-hanging", tmp_path, "--all", "--partition-count", "1", *NOW)
-    assert [(row["producer_id"], row["start_offset"]) for row in hanging.rows] == [(5, 90)]
+    assert [(row["producer_id"], row["transaction_start_offset"]) for row in hanging.rows] == [(5, 90)]
 
 
 @pytest.mark.parametrize(("begins_with", "is_known"), [("empty", False), ("ours", True)])

@@ -21,6 +21,11 @@ def test_a_broker_answers_a_batch_in_every_era_as_the_case_says(case: AppendCase
     assert {era.name: ask_model(case, era).answer for era in BROKER_ERAS} == case.answers
 
 
+def test_duplicate_is_answered_with_the_offsets_of_the_oldest_equal_batch():
+    case = next(case for case in CASES if case.number == "the oldest of equal batches")
+    assert ask_model(case, BROKER_ERA["B12"]).first_offset == 36
+
+
 def test_the_cases_reach_every_row_of_the_table_of_sequences():
     from tests.reference.append_cases import data, read_log
     from tiersnap.snapshot.models.append import sequence_rule

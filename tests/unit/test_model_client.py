@@ -119,8 +119,16 @@ def test_kip_691_wraps_an_error_at_most_once_and_only_what_can_be_aborted():
     for row in GROUPS:
         group = exception_group(Answer(row["error"]))
         assert group.wraps == (1 if group.proposed is Severity.ABORTABLE else 0)
-        expected = {Severity.ABORTABLE: "TaskCorrupted", Severity.FATAL: "TaskMigrated"}.get(group.proposed)
-        assert group.streams_action == expected
+
+
+# Statement 2.25: abortable errors are thrown again as TxnCorruptedException, fatal ones as TaskMigratedException.
+@pytest.mark.parametrize(
+    ("error", "thrown"),
+    [("OUT_OF_ORDER_SEQUENCE_NUMBER", "TxnCorruptedException"), ("PRODUCER_FENCED", "TaskMigratedException"),
+     ("CONCURRENT_TRANSACTIONS", None)],
+)  # fmt: skip
+def test_kip_691_has_streams_throw_abortable_and_fatal_errors_anew(error, thrown):
+    assert exception_group(Answer(error)).streams_action == thrown
 
 
 @pytest.mark.parametrize(

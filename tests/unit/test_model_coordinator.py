@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from tests.reference.coordinator_answers import RELEASES, golden_answers
 from tests.reference.coordinator_cases import ERAS, InitCase, init_cases
 from tiersnap.snapshot.models import end_transaction as ends
 from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.coordinator_state import (
     BEFORE_KIP_360,
+    COORDINATOR_ERAS,
     KIP_360_DRAFT,
     KIP_588,
+    KIP_588_IN_4_0,
+    KIP_588_IN_4_3,
     KIP_890,
     KIP_890_IN_4_0_0,
+    KIP_890_IN_4_2,
     KIP_890_IN_4_3,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
     after_failover,
+    coordinator_era_of,
 )
 from tiersnap.snapshot.models.end_transaction import add_partitions, end_transaction
 from tiersnap.snapshot.models.fence_abort import fence_abort
@@ -29,6 +36,35 @@ pytestmark = pytest.mark.unit
 
 CASES = init_cases()
 ONGOING = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_coordinator_answers_as_kafkas_classes_of_each_release_did(release):
+    found = [(question, answer) for question, name, answer in golden_answers() if name == release]
+    assert len(found) >= 250
+    for question, answer in found:
+        era = coordinator_era_of(release, question.server_version)
+        assert (question.line, question.answered(era)) == (question.line, answer)
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "name"),
+    [("2.4.1", 1, "before KIP-360"), ("2.5", 0, "KIP-360"), ("3.9.1", 1, "KIP-588"), ("4.1.1", 0, "KIP-588 in 4.0"),
+     ("4.2", 1, "KIP-588 in 4.2"), ("4.4.0", 1, "KIP-588 in 4.3"), ("4.0.0", 2, "KIP-890 in 4.0.0"),
+     ("4.0.1", 2, "KIP-890"), ("4.1", 2, "KIP-890"), ("4.2.1", 2, "KIP-890 in 4.2"), ("4.3", 2, "KIP-890 in 4.3")],
+)  # fmt: skip
+def test_coordinator_era_is_that_of_release_and_transaction_version(release, version, name):
+    assert coordinator_era_of(release, version).name == name
+
+
+def test_coordinator_era_is_refused_when_the_release_lacks_the_version():
+    with pytest.raises(ValueError):
+        coordinator_era_of("3.9.1", 2)
+
+
+def test_coordinator_eras_differ_each_from_the_one_before():
+    for before, era in pairwise(COORDINATOR_ERAS):
+        assert replace(before, name=era.name, first=era.first, releases=era.releases) != era
 
 
 @pytest.mark.parametrize("era", ERAS.values(), ids=lambda era: era.name)
@@ -108,12 +144,14 @@ def test_a_rotation_is_fenced_across_a_failover_by_another_row_since_4_3(era):
         (BEFORE_KIP_360, 7, 8, -1),
         (KIP_588, 7, 8, -1),
         (KIP_588, 32766, 32767, -1),
-        (KIP_588, 32767, None, None),
+        (KIP_588_IN_4_0, 32767, None, None),
+        (KIP_588_IN_4_3, 32767, 32767, -1),
         (KIP_890_IN_4_0_0, 7, 9, 8),
         (KIP_890_IN_4_0_0, 32766, None, None),
         (KIP_890, 7, 8, 7),
         (KIP_890_IN_4_3, 7, 8, 7),
-        (KIP_890_IN_4_3, 32767, 32767, 32766),
+        (KIP_890_IN_4_2, 32767, None, None),
+        (KIP_890_IN_4_3, 32767, 32767, 32767),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )
@@ -162,7 +200,12 @@ def test_a_coordinator_ends_a_transaction_as_its_state_and_version_say(version, 
     metadata = replace(ONGOING, state=TransactionState(state))
     said = [
         end_transaction(
-            metadata, ProducerIdAndEpoch(10, epoch), commit=commits, transaction_version=version, new_producer_id=11
+            metadata,
+            ProducerIdAndEpoch(10, epoch),
+            KIP_890,
+            commit=commits,
+            transaction_version=version,
+            new_producer_id=11,
         ).answer
         for commits in (True, False)
     ]
@@ -171,7 +214,7 @@ def test_a_coordinator_ends_a_transaction_as_its_state_and_version_say(version, 
 
 def test_every_row_of_the_tables_of_end_txn_is_a_case():
     for version, table in ((1, ends.TABLE_OF_VERSION_1), (2, ends.TABLE_OF_VERSION_2)):
-        assert {row["state"] for row in table} == {case[1] for case in ENDS if case[0] == version}
+        assert {row["state"] for row in table} - {"any"} == {case[1] for case in ENDS if case[0] == version}
 
 
 @pytest.mark.parametrize(
@@ -187,9 +230,21 @@ def test_every_row_of_the_tables_of_end_txn_is_a_case():
     ],
 )
 def test_partitions_are_added_for_exactly_the_current_identity(metadata, supplied, answer):
-    assert add_partitions(metadata, ProducerIdAndEpoch(*supplied)) is answer
+    assert add_partitions(metadata, ProducerIdAndEpoch(*supplied), KIP_890) is answer
 
 
 def test_before_4_0_ids_are_compared_before_a_pending_record():
     pending = replace(ONGOING, is_pending=True)
-    assert add_partitions(pending, ProducerIdAndEpoch(11, 7), pending_first=False) is Answer.INVALID_PRODUCER_ID_MAPPING
+    assert add_partitions(pending, ProducerIdAndEpoch(11, 7), KIP_588) is Answer.INVALID_PRODUCER_ID_MAPPING
+    assert add_partitions(pending, ProducerIdAndEpoch(11, 7), KIP_588_IN_4_0) is Answer.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize(
+    ("era", "commit", "answer", "identity"),
+    [(KIP_890, True, "UNKNOWN_SERVER_ERROR", None), (KIP_890_IN_4_2, False, "UNKNOWN_SERVER_ERROR", None),
+     (KIP_890_IN_4_3, True, "UNKNOWN_SERVER_ERROR", None), (KIP_890_IN_4_3, False, "NONE", (11, 0))],
+)  # fmt: skip
+def test_end_txn_of_version_2_at_the_last_epoch_is_only_aborted_since_4_3(era, commit, answer, identity):
+    last = replace(ONGOING, producer_epoch=32767)
+    found = end_transaction(last, last.identity, era, commit=commit, transaction_version=2, new_producer_id=11)
+    assert (found.answer, found.identity) == (Answer[answer], identity)

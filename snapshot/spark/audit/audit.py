@@ -12,13 +12,15 @@ from pyspark.sql import functions as F
 
 from tiersnap.snapshot.models.audit_rules import AuditKind, Harm
 from tiersnap.snapshot.spark.audit import fencing
-from tiersnap.snapshot.spark.audit.batches import audited
-from tiersnap.snapshot.spark.audit.found import found, rows_of
+from tiersnap.snapshot.spark.audit.batches import PRODUCER, audited
+from tiersnap.snapshot.spark.audit.copies import copies
+from tiersnap.snapshot.spark.audit.found import found, place, rows_of
 from tiersnap.snapshot.spark.audit.history import history, sequences
 from tiersnap.snapshot.spark.audit.judged import judged
 from tiersnap.snapshot.spark.audit.partitions import log_starts_that_went_back
 from tiersnap.snapshot.spark.audit.producers import producers
 from tiersnap.snapshot.spark.audit.relations import relations
+from tiersnap.snapshot.spark.audit.renumbered import renumbered
 from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
@@ -39,7 +41,7 @@ class Audited:
 
 @contextmanager
 def audit(
-    batches: DataFrame, partitions: DataFrame, listed: DataFrame, *, run: int, expiration: int | None
+    batches: DataFrame, partitions: DataFrame, listed: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> Iterator[Audited]:
     """Audit batch headers; gives what was found, which stays good for as long as the context is open.
 
@@ -47,6 +49,7 @@ def audit(
         batches: rows of `record_batches`, one decode a segment.
         partitions: rows of audit.partitions, one for each partition of `batches`.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
+        ids: rows of `transactional_ids.transactional_ids`; may be empty.
         run: number of the audit.
         expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     """
@@ -54,18 +57,21 @@ def audit(
     # One row a producer and one a segment: they are asked several times, the batches once.
     along, sums = producers(rows, partitions).persist(), segment_sums(rows).persist()
     torn = holes(rows, sums, partitions, listed).persist()
+    copied = copies(batches).persist()
+    suspects = along.where("is_suspect and producer_id >= 0").select(*PRODUCER)
     every = (
-        rows_of(sequences(history(rows, along, partitions)), *relations(), *fencing.fencing()),
+        rows_of(sequences(history(rows, suspects, partitions)), *relations(), *fencing.fencing()),
+        renumbered(rows, copied, partitions),
         fencing.open_transactions(along),
         fencing.out_of_order_timestamps(along),
         offset_gaps(torn),
         log_starts_that_went_back(partitions),
     )
     try:
-        found = judged(reduce(DataFrame.unionByName, every), torn, partitions, run=run, expiration=expiration)
+        found = judged(reduce(DataFrame.unionByName, every), torn, partitions, ids, run=run, expiration=expiration)
         yield Audited(found, _extents(sums, partitions))
     finally:
-        for kept in (along, sums, torn):
+        for kept in (along, sums, torn, copied):
             kept.unpersist()
 
 
@@ -87,6 +93,7 @@ def offset_gaps(holes: DataFrame) -> DataFrame:
         first_offset=F.col("hole_end"),
         distance=F.col("hole_end") - F.col("hole_start"),
         evidence_offset=F.col("hole_end") - 1,
+        **place(),
     )
     return rows_of(holes, finding)
 

@@ -35,9 +35,7 @@ def audited(batches: DataFrame) -> DataFrame:
     that compaction emptied; so is `coordinator_epoch`. `length` is in offsets, as `sequence_end` (exclusive, in the
     circle of 2^31) is in sequences.
     """
-    attributes = F.col("attributes").cast("int")
-    is_control = attributes.bitwiseAND(CONTROL_MASK) != 0
-    is_transactional = attributes.bitwiseAND(TRANSACTIONAL_MASK) != 0
+    is_control, is_transactional = _has(CONTROL_MASK), _has(TRANSACTIONAL_MASK)
     is_marker = is_control & (F.col("record_count") > 0) & F.col("control_type").isin(ABORT, COMMIT)
     has_producer = F.col("producer_id") >= 0
     length = F.col("last_offset_delta").cast("long") + 1
@@ -60,8 +58,18 @@ def audited(batches: DataFrame) -> DataFrame:
         F.when(is_marker & has_producer, F.col("coordinator_epoch")).alias("coordinator_epoch"),
         (~is_control).alias("is_of_client"),
         is_transactional.alias("is_transactional"),
-        (~is_control & has_producer & (F.col("base_sequence") >= 0)).alias("is_data"),
+        is_data().alias("is_data"),
+        "record_count",
     )
+
+
+def is_data() -> Column:
+    """Whether a row of `record_batches` is of a numbered producer, with a sequence."""
+    return ~_has(CONTROL_MASK) & (F.col("producer_id") >= 0) & (F.col("base_sequence") >= 0)
+
+
+def _has(mask: int) -> Column:
+    return F.col("attributes").cast("int").bitwiseAND(mask) != 0
 
 
 def in_circle(sequence: Column) -> Column:

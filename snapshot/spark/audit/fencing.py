@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.models.audit_rules import AuditKind
-from tiersnap.snapshot.spark.audit.found import forgotten, found, of_batch, of_before, rows_of
+from tiersnap.snapshot.spark.audit.found import forgotten, found, of_batch, of_before, place, rows_of
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"
@@ -97,6 +97,7 @@ def open_transactions(producers: DataFrame) -> DataFrame:
         producer_epoch=F.col("open_epoch"),
         first_offset=F.col("opened"),
         last_offset=F.col("written"),
+        **place("opened_"),
     )
     return rows_of(producers, finding)
 
@@ -106,7 +107,10 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
 
     Its offsets are those of the widest step back, `distance` its milliseconds.
     """
-    names = ("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id")
+    names = (
+        *("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id"),
+        *("furthest_segment_base_offset", "furthest_position", "furthest_timestamp"),
+    )
     step = F.max(F.struct(*names)).alias("step")
     sums = producers.where("steps_back > 0").groupBy(*PARTITION_KEY).agg(F.sum("steps_back").alias("steps"), step)
     finding = found(
@@ -118,6 +122,7 @@ def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
         last_offset=F.col("step.furthest_last_offset"),
         distance=F.col("step.distance"),
         batches=F.col("steps"),
+        **place("step.furthest_"),
     )
     return rows_of(sums, finding)
 

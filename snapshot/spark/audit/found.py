@@ -14,7 +14,7 @@ from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
 _SAID = [
     field
     for field in schemas.of_arrow(AUDIT_FINDINGS).fields
-    if field.name not in ("run", "kind", "rule", "judgement", "harm", *PARTITION_KEY)
+    if field.name not in ("run", "kind", "rule", "judgement", "harm", "transactional_id", *PARTITION_KEY)
 ]
 # What a judgement goes by, beside the columns of the table.
 _EVIDENCE = [
@@ -60,6 +60,7 @@ def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:
 def of_batch() -> dict[str, Column]:
     """The columns that name a batch of `history`."""
     return {
+        **place(),
         "producer_id": F.col("producer_id"),
         "producer_epoch": F.col("producer_epoch"),
         "first_offset": F.col("base_offset"),
@@ -67,6 +68,11 @@ def of_batch() -> dict[str, Column]:
         "first_sequence": F.when(F.col("is_data"), F.col("base_sequence")),
         "last_sequence": F.when(F.col("is_data"), _last_sequence(F.col("base_sequence"), F.col("length"))),
     }
+
+
+def place(prefix: str = "") -> dict[str, Column]:
+    """The columns that say where a batch lies and when it was written, of rows that name them so behind a prefix."""
+    return {name: F.col(f"{prefix}{name}") for name in ("segment_base_offset", "position", "timestamp")}
 
 
 def forgotten() -> dict[str, Column]:

@@ -18,12 +18,12 @@ from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")
 
 
-def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> DataFrame:
+def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> DataFrame:
     """Batches of suspects, also their markers, with what came before.
 
     Args:
         batches: rows of `batches.audited`.
-        producers: rows of `producers.producers`.
+        suspects: PRODUCER of each.
         partitions: rows of audit.partitions.
     Returns:
         rows of `batches`, `log_start_offset`, `is_compacted`, and
@@ -37,7 +37,6 @@ def history(batches: DataFrame, producers: DataFrame, partitions: DataFrame) -> 
         `is_aborted`: the batch is in a transaction that was aborted;
         `is_read`: readers of committed records get it: not aborted, and not below the log start offset.
     """
-    suspects = producers.where("is_suspect and producer_id >= 0").select(*PRODUCER)
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
     rows = batches.join(F.broadcast(suspects), on=list(PRODUCER), how="left_semi").join(known, on=list(PARTITION_KEY))
     along = Window.partitionBy(*PRODUCER).orderBy("base_offset")

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tiersnap.snapshot.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, UNREAD, AuditKind, harm_of
 from tiersnap.snapshot.models.state_loss import TABLE
 from tiersnap.snapshot.spark.audit.segments import HOLE
+from tiersnap.snapshot.spark.audit.transactional_ids import with_transactional_ids
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
 
 _MISSING = tuple(str(kind) for kind in sorted(MISSING))
@@ -35,16 +36,19 @@ def _conditions(expiration: int | None) -> dict[str, str]:
     }
 
 
-def judged(found: DataFrame, holes: DataFrame, partitions: DataFrame, *, run: int, expiration: int | None) -> DataFrame:
+def judged(
+    found: DataFrame, holes: DataFrame, partitions: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
+) -> DataFrame:
     """FOUND -> AUDIT_FINDINGS.
 
     Args:
         holes: rows of `segments.holes`: what was not read is not lost, and what no hole explains was overwritten.
         partitions: rows of audit.partitions.
+        ids: rows of `transactional_ids.transactional_ids`.
         run: number of the audit.
         expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
     """
-    known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset"))
+    known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "cluster_id"))
     rows = _with_holes(found.join(known, on=list(PARTITION_KEY), how="left"), holes)
     is_visible = F.col("last_offset").isNull() | (F.col("last_offset") >= F.col("log_start_offset"))
     judgement = F.when(F.expr(f"not ({_IS_MISSING} or {_IS_THERE})"), "")
@@ -54,6 +58,7 @@ def judged(found: DataFrame, holes: DataFrame, partitions: DataFrame, *, run: in
         if row["condition"] in conditions:
             judgement = judgement.when(F.expr(conditions[row["condition"]]), row["verdict"])
     rows = rows.where(is_visible & ~F.expr(f"{_IS_WHOLE} and is_torn")).withColumn("judgement", judgement)
+    rows = with_transactional_ids(rows, ids)
     rules = _lookup({str(kind): rule for kind, rule in RULE.items()}, F.col("kind"))
     return rows.select(
         *PARTITION_KEY,
@@ -62,6 +67,7 @@ def judged(found: DataFrame, holes: DataFrame, partitions: DataFrame, *, run: in
         rules.alias("rule"),
         "judgement",
         _harm().alias("harm"),
+        "transactional_id",
         *(name for name in AUDIT_FINDINGS.names if name in found.columns and name not in (*PARTITION_KEY, "kind")),
     ).select(*AUDIT_FINDINGS.names)
 

@@ -20,14 +20,14 @@ _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
 def of_listing(listed: DataFrame) -> DataFrame:
     """LISTED -> PARTITION_KEY, and what is known of the partition.
 
-    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id` and `leader_epoch`, the newest
-    one, null where the disk does not say.
+    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id`, `cluster_id` and
+    `leader_epoch`, the newest one, null where the disk does not say.
     """
     return listed.select(
         *PARTITION_KEY,
         F.coalesce("log_start_offset", F.lit(0)).alias("log_start_offset"),
         (F.col("cleaner_offset").isNotNull() | F.expr(_IS_INTERNAL)).alias("is_compacted"),
-        "topic_id",
+        *("topic_id", "cluster_id"),
         F.expr(_NEWEST_EPOCH).alias("leader_epoch"),
     )
 
@@ -39,14 +39,15 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     was_cleaned = (F.coalesce("compacted", F.lit("")) != "").alias("was_cleaned")
-    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, "topic_id", F.expr(_NEWEST_EPOCH).alias("leader_epoch"))
+    ids = ("topic_id", "cluster_id")
+    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, F.expr(_NEWEST_EPOCH).alias("leader_epoch"))
     facts = still_there(partitions).select(*known)
     rows = first.join(facts, on=list(PARTITION_KEY), how="left")
     return rows.select(
         *PARTITION_KEY,
         F.greatest("log_start_offset", "first_base_offset").alias("log_start_offset"),
         (F.coalesce("was_cleaned", F.lit(False)) | F.expr(_IS_INTERNAL)).alias("is_compacted"),
-        "topic_id",
+        *ids,
         "leader_epoch",
         F.col("was_cleaned").isNotNull().alias("is_known"),
     )

@@ -9,7 +9,8 @@ from pyspark.sql.window import Window
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _NEEDED = (
-    *("producer_id", "base_offset", "last_offset", "timestamp", "producer_epoch", "base_sequence"),
+    *("producer_id", "segment_base_offset", "position", "base_offset", "last_offset", "timestamp"),
+    *("producer_epoch", "base_sequence"),
     *("sequence_end", "marker", "coordinator_epoch", "is_of_client", "is_transactional", "is_data"),
 )
 
@@ -24,7 +25,8 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         PRODUCER, `is_suspect` (bool): some batch does not follow from the one before it; `opened` and `ended`: offsets
         of the batch that opened its last transaction, of its last marker; `steps_back`: how many batches are older
         than the one before; `distance` (ms) of the furthest step, `furthest_base_offset`, `furthest_last_offset` of the
-        batch, and `furthest_timed_before`, the last offset of the one before it.
+        batch, and `furthest_timed_before`, the last offset of the one before it. `opened_…` and `furthest_…` of
+        `segment_base_offset`, `position` and `timestamp` say where these two batches lie.
     """
     lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
     numbered = _numbered(partitions)
@@ -79,15 +81,19 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
     # Most batches only go on from the one before.
     telling = looked.where("is_suspect or opens or marker is not null or back is not null")
     # Numbers alone: with structs among them Spark sorts to aggregate.
+    began = F.when(F.col("opens") & ~was_open, F.col("base_offset"))
+    places = ("segment_base_offset", "position", "timestamp")
+    furthest = ("base_offset", "last_offset", "timed_before", *places)
     sums = telling.groupBy(*stream).agg(
         F.bool_or("is_suspect").alias("is_suspect"),
-        F.max(F.when(F.col("opens") & ~was_open, F.col("base_offset"))).alias("opened"),
+        F.max(began).alias("opened"),
+        *(F.max_by(name, began).alias(f"opened_{name}") for name in places),
         F.max(F.when(is_marker, F.col("base_offset"))).alias("ended"),
         F.max(F.when(F.col("opens"), F.col("last_offset"))).alias("written"),
         F.max_by("producer_epoch", F.when(F.col("opens"), F.col("base_offset"))).alias("open_epoch"),
         F.count("back").alias("steps_back"),
         F.max("back").alias("distance"),
-        *(F.max_by(name, "back").alias(f"furthest_{name}") for name in ("base_offset", "last_offset", "timed_before")),
+        *(F.max_by(name, "back").alias(f"furthest_{name}") for name in furthest),
     )
     return sums.join(F.broadcast(numbered.select("number", *PARTITION_KEY)), on="number").drop("number")
 

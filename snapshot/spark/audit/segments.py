@@ -10,6 +10,7 @@ from tiersnap.snapshot.spark.batches import SEGMENT_OF_BATCH
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 HOLE = (*PARTITION_KEY, "hole_start", "hole_end", "is_unread")
+_BEHIND = ("segment_base_offset", "position", "timestamp")  # of the batch behind a hole
 
 
 def segment_sums(batches: DataFrame) -> DataFrame:
@@ -22,6 +23,7 @@ def segment_sums(batches: DataFrame) -> DataFrame:
         F.min("position").alias("first_position"),
         F.max("end_position").alias("end_position"),
         F.max("segment_size_bytes").alias("size_bytes"),
+        F.min_by("timestamp", "base_offset").alias("first_timestamp"),
     )
 
 
@@ -35,24 +37,26 @@ def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: Da
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there.
     Returns:
         PARTITION_KEY, `hole_start` (inclusive), `hole_end` (exclusive), and `is_unread` (bool): bytes lie between that
-        were not decoded, as entries of magic 0 and 1 and damage are not.
+        were not decoded, as entries of magic 0 and 1 and damage are not. And `segment_base_offset`, `position` and
+        `timestamp` of the batch behind it.
     """
     whole = partitions.where("not is_compacted")
     found = _inside(batches, sums).unionByName(_between(sums, listed))
     rows = found.join(F.broadcast(whole), on=list(PARTITION_KEY)).where("hole_end > log_start_offset")
     start = F.greatest("hole_start", "log_start_offset").alias("hole_start")
-    return rows.select(*PARTITION_KEY, start, "hole_end", "is_unread")
+    return rows.select(*PARTITION_KEY, start, "hole_end", "is_unread", *_BEHIND)
 
 
 def _inside(batches: DataFrame, sums: DataFrame) -> DataFrame:
     torn = sums.where("offsets < last_offset - first_offset + 1").select(*SEGMENT_OF_BATCH)
-    rows = batches.select(*SEGMENT_OF_BATCH, "base_offset", "last_offset", "position", "end_position")
+    rows = batches.select(*SEGMENT_OF_BATCH, "base_offset", "last_offset", "position", "end_position", "timestamp")
     in_segment = Window.partitionBy(*SEGMENT_OF_BATCH).orderBy("base_offset")
     ordered = rows.join(F.broadcast(torn), on=list(SEGMENT_OF_BATCH), how="left_semi").select(
         *PARTITION_KEY,
         (F.lag("last_offset").over(in_segment) + 1).alias("hole_start"),
         F.col("base_offset").alias("hole_end"),
         (F.col("position") > F.lag("end_position").over(in_segment)).alias("is_unread"),
+        *_BEHIND,
     )
     return ordered.where("hole_end > hole_start")
 
@@ -70,6 +74,8 @@ def _between(sums: DataFrame, listed: DataFrame) -> DataFrame:
         F.col("first_offset").alias("hole_end"),
         ((F.col("first_position") > 0) | is_cut).alias("is_unread"),
         F.col("segment_base_offset"),
+        F.col("first_position").alias("position"),
+        F.col("first_timestamp").alias("timestamp"),
     ).where("hole_end > hole_start")
     # A segment that is there, has bytes and gave no row.
     skipped = listed.where("size_bytes > 0").select(
@@ -82,4 +88,4 @@ def _between(sums: DataFrame, listed: DataFrame) -> DataFrame:
     )
     rows = found.join(skipped, on=lies_between, how="left")
     is_unread = F.max(F.col("is_unread") | F.col("its_base_offset").isNotNull()).alias("is_unread")
-    return rows.groupBy(*PARTITION_KEY, "hole_start", "hole_end").agg(is_unread)
+    return rows.groupBy(*PARTITION_KEY, "hole_start", "hole_end", *_BEHIND).agg(is_unread)

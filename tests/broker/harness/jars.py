@@ -1,6 +1,7 @@
 """Kafka's jars: resolved once by the Ivy inside pyspark, kept in `<repo>/.cache/kafka/<version>/`.
 
-`python -m tests.broker.harness.jars [version ...]` fetches them ahead of the tests (all versions without arguments).
+`python -m tests.broker.harness.jars [version ...]` fetches them ahead of the tests: without arguments VERSIONS, which
+tests of every day need. The NIGHTLY ones are fetched by the tests that ask for them.
 A folder is there whole or not at all: Ivy fills a folder of another name, which is renamed when nothing is missing. It
 keeps the ivy file that it was made from, so that an edited one is resolved anew.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 IVY_FILES = Path(__file__).parent / "ivy"
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "kafka"
 VERSIONS = ("2.7.2", "3.9.1", "4.1.1", "4.3.1")
+NIGHTLY = ("4.0.0", "4.0.1", "4.2.1", "4.4.0")
 TIMEOUT_S = 600
 _MADE_FROM = "ivy.xml"
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
@@ -70,7 +72,7 @@ def _is_current(version: str) -> bool:
 def _ivy_file(version: str) -> Path:
     path = IVY_FILES / f"kafka-{version}.xml"
     if not path.exists():
-        raise JarsMissingError(f"Kafka {version}: no {path.name}; known are {', '.join(VERSIONS)}")
+        raise JarsMissingError(f"Kafka {version}: no {path.name}; known are {', '.join((*VERSIONS, *NIGHTLY))}")
     return path
 
 

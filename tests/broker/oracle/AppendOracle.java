@@ -1,26 +1,28 @@
 import java.io.File;
 import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.zip.CRC32C;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.message.DescribeProducersResponseData;
 import org.apache.kafka.common.protocol.Errors;
-import org.apache.kafka.common.record.ControlRecordType;
-import org.apache.kafka.common.record.EndTransactionMarker;
-import org.apache.kafka.common.record.MemoryRecords;
-import org.apache.kafka.common.record.RecordBatch;
-import org.apache.kafka.common.record.SimpleRecord;
-import org.apache.kafka.common.record.TimestampType;
-import org.apache.kafka.common.utils.Crc32C;
+import org.apache.kafka.common.record.*;
+import org.apache.kafka.common.record.internal.*;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
@@ -29,19 +31,20 @@ import org.apache.kafka.storage.internals.log.VerificationGuard;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
- * What a partition of Kafka answers to one batch: AppendOracle FOLDER CASES.
+ * What a partition of Kafka answers to one batch: AppendOracle FOLDER CASES. One source for 4.1 to 4.4.
  *
  * <p>A line of CASES is {@code number|log|origin|batch}. The log is written as a follower writes it, then the batch is
  * asked for with its origin. A word is a data batch {@code e3[0-4]}, of a transaction {@code t3[0-4]} or of one of
- * version 2 {@code v3[0-4]}, an abort marker {@code m3c5} (epoch, coordinator epoch), {@code restart}, or
- * {@code @36}, the offset of what follows. Behind the batch may stand {@code lowest=7}, a question for a lower sequence
- * that is still under way, and {@code ended}, a transaction that ended between question and append. The answer is a
- * line {@code number|answer|base offset|producer state}.
+ * version 2 {@code v3[0-4]}, an abort marker {@code m3c5} (epoch, coordinator epoch) or {@code M3c5} of version 2,
+ * {@code restart}, or {@code @36}, the offset of what follows. Behind the batch may stand {@code lowest=7} or, of
+ * version 2, {@code lowest=7v}, a question for a lower sequence that is still under way, and {@code ended}, a
+ * transaction that ended between question and append. The answer is a line
+ * {@code number|answer|base offset|producer state}.
  */
 public final class AppendOracle {
     private static final long PRODUCER = 7;
     private static final Pattern BATCH = Pattern.compile("([etv])(-?\\d+)\\[(-?\\d+)-(-?\\d+)]");
-    private static final Pattern MARKER = Pattern.compile("m(-?\\d+)c(-?\\d+)");
+    private static final Pattern MARKER = Pattern.compile("[mM](-?\\d+)c(-?\\d+)");
     private static final int CRC_POSITION = 17;
     private static final int CRC_START = 21;
     private static final int SEQUENCE_POSITION = 53;
@@ -113,22 +116,43 @@ public final class AppendOracle {
         if (origin == AppendOrigin.REPLICATION) {
             return log.appendAsFollower(records(words[0], offset), 0).firstOffset();
         }
-        return log.appendAsLeader(records(words[0], 0), 0, origin, RequestLocal.noCaching(), guard(words, origin))
-                .firstOffset();
+        Matcher batch = BATCH.matcher(words[0]);
+        VerificationGuard guard = batch.matches() ? guard(words, batch) : VerificationGuard.SENTINEL;
+        short version = (short) (words[0].startsWith("M") ? 2 : 1);
+        return appendAsLeader(records(words[0], 0), origin, guard, version);
     }
 
-    private VerificationGuard guard(String[] words, AppendOrigin origin) {
-        Matcher batch = BATCH.matcher(words[0]);
-        if (origin == AppendOrigin.REPLICATION || !batch.matches() || batch.group(1).equals("e")) {
-            return VerificationGuard.SENTINEL;
+    /** As the broker calls it; since 4.2 with the version of the transaction. */
+    private long appendAsLeader(MemoryRecords records, AppendOrigin origin, VerificationGuard guard, short version) {
+        Method method = Arrays.stream(UnifiedLog.class.getMethods())
+                .filter(each -> each.getName().equals("appendAsLeader"))
+                .max((one, other) -> Integer.compare(one.getParameterCount(), other.getParameterCount()))
+                .orElseThrow();
+        List<Object> given = new ArrayList<>(List.of(records, 0, origin, RequestLocal.noCaching(), guard));
+        if (method.getParameterCount() > given.size()) {
+            given.add(version);
         }
+        try {
+            return ((LogAppendInfo) method.invoke(log, given.toArray())).firstOffset();
+        } catch (InvocationTargetException error) {
+            throw (RuntimeException) error.getCause();
+        } catch (IllegalAccessException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** Questions about lower sequences that are still under way, and the one about this batch. */
+    private VerificationGuard guard(String[] words, Matcher batch) {
         short epoch = Short.parseShort(batch.group(2));
         boolean isVersion2 = batch.group(1).equals("v");
         for (String word : words) {
             if (word.startsWith("lowest=")) {
-                log.maybeStartTransactionVerification(
-                        PRODUCER, Integer.parseInt(word.substring(7)), epoch, isVersion2);
+                int sequence = Integer.parseInt(word.substring(7).replace("v", ""));
+                log.maybeStartTransactionVerification(PRODUCER, sequence, epoch, isVersion2 || word.endsWith("v"));
             }
+        }
+        if (batch.group(1).equals("e")) {
+            return VerificationGuard.SENTINEL;
         }
         VerificationGuard guard =
                 log.maybeStartTransactionVerification(
@@ -174,9 +198,9 @@ public final class AppendOracle {
     private static MemoryRecords withoutSequence(MemoryRecords whole) {
         ByteBuffer bytes = whole.buffer().duplicate();
         bytes.putInt(SEQUENCE_POSITION, RecordBatch.NO_SEQUENCE);
-        bytes.putInt(
-                CRC_POSITION,
-                (int) Crc32C.compute(bytes, CRC_START, bytes.limit() - CRC_START));
+        CRC32C crc = new CRC32C();
+        crc.update(bytes.duplicate().position(CRC_START));
+        bytes.putInt(CRC_POSITION, (int) crc.getValue());
         return MemoryRecords.readableRecords(bytes);
     }
 

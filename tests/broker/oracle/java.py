@@ -31,7 +31,8 @@ def run_java(version: str, main: str, args: Sequence[str], *, classes: Path | No
 
 def compiled(source: Path, version: str) -> Path:
     """Folder with the classes of `source`, compiled once against Kafka `version`'s jars and kept beside them."""
-    content = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    sources = [source, source.with_name("NoInternals.java")]
+    content = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
     target = jars.folder(version) / f"{source.stem}-{content}"
     if not target.exists():
         partial = target.with_suffix(f".{os.getpid()}.partial")
@@ -44,7 +45,7 @@ def compiled(source: Path, version: str) -> Path:
                 str(partial),
                 "-cp",
                 jars.classpath(version),
-                str(source),
+                *map(str, sources),
             ]
         )
         try:

@@ -79,11 +79,15 @@ def _(_: Path) -> None:
     timed_out = completed(fence_abort(ONGOING, KIP_588, new_producer_id=11).record)
     found = react(Answer.INVALID_PRODUCER_EPOCH, CLIENT_ERA["C3"], SentBatch(), transactional=True)
     assert found.reaction is Reaction.ABORT
-    ended = end_transaction(timed_out, ONGOING.identity, commit=False, transaction_version=1, new_producer_id=11)
+    ended = end_transaction(
+        timed_out, ONGOING.identity, KIP_588, commit=False, transaction_version=1, new_producer_id=11
+    )
     assert ended.answer is Answer.PRODUCER_FENCED
     assert react_to_coordinator(ended.answer, "EndTxn", CLIENT_ERA["C3"]).reaction is Reaction.FATAL
     by_version_2 = completed(fence_abort(ONGOING, KIP_890, new_producer_id=11).record)
-    ended = end_transaction(by_version_2, ONGOING.identity, commit=False, transaction_version=2, new_producer_id=11)
+    ended = end_transaction(
+        by_version_2, ONGOING.identity, KIP_890, commit=False, transaction_version=2, new_producer_id=11
+    )
     assert (ended.answer, ended.identity) == (Answer.NONE, (10, 8))
 
 

@@ -101,6 +101,10 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     said = [check_request(InitProducerIdRequest("id", timeout)) for timeout in (0, 900_001, 900_000)]
     assert said == [Answer.INVALID_TRANSACTION_TIMEOUT, Answer.INVALID_TRANSACTION_TIMEOUT, None]
+    in_two_phases = InitProducerIdRequest("id", 0, in_two_phases=True)
+    assert check_request(in_two_phases) is Answer.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert check_request(in_two_phases, allows_two_phases=True) is None
+    assert check_request(InitProducerIdRequest("id", keep_prepared=True)) is Answer.UNSUPPORTED_VERSION
 
 
 @scenario("T34")
@@ -114,7 +118,9 @@ def _(_: Path) -> None:
 @scenario("T35")
 def _(_: Path) -> None:
     exhausted = replace(ONGOING, producer_epoch=32766)
-    ended = end_transaction(exhausted, exhausted.identity, commit=True, transaction_version=2, new_producer_id=11)
+    ended = end_transaction(
+        exhausted, exhausted.identity, KIP_890, commit=True, transaction_version=2, new_producer_id=11
+    )
     assert (ended.identity, ended.record.identity, ended.record.next_producer_id) == ((11, 0), (10, 32767), 11)
     done = completed(ended.record)
     assert (done.state, done.identity, done.last_producer_epoch) == (TransactionState.COMPLETE_COMMIT, (11, 0), 32766)
@@ -127,7 +133,7 @@ def _(_: Path) -> None:
 
     def end(epoch: int, *, commit: bool):
         supplied = ProducerIdAndEpoch(10, epoch)
-        return end_transaction(done, supplied, commit=commit, transaction_version=2, new_producer_id=11)
+        return end_transaction(done, supplied, KIP_890, commit=commit, transaction_version=2, new_producer_id=11)
 
     assert (end(7, commit=True).answer, end(7, commit=True).identity) == (Answer.NONE, (10, 8))
     assert end(8, commit=True).answer is Answer.INVALID_TXN_STATE
@@ -146,3 +152,4 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     assert not is_timed_out(start_timestamp=NOW - 60_000, timeout_ms=60_000, now=NOW)
     assert is_timed_out(start_timestamp=NOW - 60_001, timeout_ms=60_000, now=NOW)
+    assert not is_timed_out(start_timestamp=0, timeout_ms=2_147_483_647, now=NOW)

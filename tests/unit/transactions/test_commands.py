@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_hanging_shows_its_open_transaction_and_the_segments_it_blocks(name: str
     assert row["transactional_id"] == "hang"
     assert row["verdict"] == "OVERDUE"
     assert row["blocked_segments"] == [
-        each["base_offset"] for each in closed if each["next_base_offset"] > row["start_offset"]
+        each["base_offset"] for each in closed if each["next_base_offset"] > row["transaction_start_offset"]
     ]
     assert row["blocked_segments"], "the log was written to show just this"
     above = [each["base_offset"] for each in closed if each["verdict"] in ("ABOVE_LSO", "GAP_BEFORE")]
@@ -56,7 +57,7 @@ def test_what_above_lso_sends_people_to_is_a_command_that_answers() -> None:
     (command,) = re.findall(r"next for ABOVE_LSO: .*: (tiersnap transactions find-hanging .* --all) names", said)
     words = command.split()[1:]
     assert words == ["transactions", "find-hanging", str(source), "--all"]
-    assert tiersnap(*words).row(topic="hanging")["start_offset"] == 90
+    assert tiersnap(*words).row(topic="hanging")["transaction_start_offset"] == 90
 
 
 def test_fenced_shows_the_epoch_of_the_last_instance() -> None:
@@ -100,11 +101,12 @@ def test_producers_are_those_of_kafkas_own_fold_at_the_log_end(name: str) -> Non
     rows = tiersnap("producers", DATA / name / "logs", "--producer-expiration", "none").rows
     listed: dict[str, list[tuple[int, ...]]] = defaultdict(list)
     for row in rows:
-        start = row["current_transaction_start_offset"]
+        start = row["transaction_start_offset"]
         numbers = (
             row[each] for each in ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp")
         )
-        listed[row["partition"]].append((*numbers, row["latest_coordinator_epoch"], -1 if start is None else start))
+        partition = f"{row['topic']}-{row['partition']}"
+        listed[partition].append((*numbers, row["coordinator_epoch"], -1 if start is None else start))
     for folder in sorted((DATA / name / "expected").iterdir()):
         last = max(folder.glob("*.snapshot"))
         entries = snapshot_file.decode(last.read_bytes())
@@ -157,18 +159,39 @@ def test_tables_have_the_headings_of_kafkas_tool() -> None:
     described = transactions("describe", "kafka-4.1.1", "--transactional-id", "pay-1", output="table").out
     assert described.splitlines()[0].split() == [
         "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState", "TransactionTimeoutMs",
-        "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions",
+        "CurrentTransactionStartTime", "TransactionDurationMs", "TopicPartitions",
     ]  # fmt: skip
     hanging = transactions("find-hanging", "kafka-4.1.1", output="table").out
     assert hanging.split()[:8] == [
-        "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp",
+        "Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTime",
         "Duration(min)",
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("producers",), ("transactions", "list"), ("transactions", "describe"), ("transactions", "find-hanging")],
+    ids=" ".join,
+)
+def test_times_are_iso_8601_in_tables_and_both_in_json(words: tuple[str, ...]) -> None:
+    options = {"describe": ("--transactional-id", "hang"), "find-hanging": ("--all",)}.get(words[-1], ())
+    asked = (*words, DATA / "kafka-4.1.1/logs", *options, "--as-of", AS_OF)
+    rows = tiersnap(*asked).rows
+    stamps = {key for key in rows[0] if key.endswith("timestamp")}
+    assert stamps
+    for row in rows:
+        for stamp in stamps:
+            said = row[stamp.replace("timestamp", "time")]
+            given = None if said is None else datetime.fromisoformat(said).timestamp() * 1000
+            assert round(given or 0) == max(0, row[stamp] or 0)
+    table = tiersnap(*asked, output="table").out
+    assert not re.search(r"\b1[67]\d{11}\b", table)
+    assert words[-1] == "list" or "2026-11-21T" in table
+
+
 def test_describe_counts_the_duration_up_to_the_time_that_is_given() -> None:
     (row,) = transactions("describe", "kafka-4.1.1", "--transactional-id", "hang").rows
-    assert row["transaction_start_time_ms"] == 1795264963645
+    assert row["transaction_start_timestamp"] == 1795264963645
     assert row["transaction_duration_ms"] == 1795266000000 - 1795264963645
 
 
@@ -176,7 +199,7 @@ def test_an_id_that_was_never_started_has_no_start_as_the_tool_says(tmp_path: Pa
     write_states(tmp_path, 0, (key("a"), value(1)))
     words = ("transactions", "describe", tmp_path, "--transactional-id", "a", "--partition-count", "1")
     row = tiersnap(*words).rows[0]
-    assert (row["transaction_start_time_ms"], row["transaction_duration_ms"]) == (None, None)
+    assert (row["transaction_start_timestamp"], row["transaction_duration_ms"]) == (None, None)
     assert tiersnap(*words, "--output", "kafka", output="table").out.count("None") == 2
 
 

@@ -31,7 +31,7 @@ from tiersnap.snapshot.transactions.transaction_log import read_transaction_log
 
 pytestmark = pytest.mark.unit
 
-MINUTE = 60_000
+MINUTE, DAY = 60_000, 86_400_000
 WRITTEN = lb.TIMESTAMP
 LATER = WRITTEN + 20 * MINUTE
 HERE, ELSEWHERE = [("orders", [0])], [("orders", [1]), ("payments", [0])]
@@ -58,6 +58,10 @@ CASES = {
     "the id has another producer by now": ([("a", ongoing(7)), ("a", value(9))], "HANGING_NO_TID"),
     "the id has expired": ([("a", ongoing(7)), ("a", None)], "HANGING_NO_TID"),
     "T100: Ongoing beyond its timeout": ([("a", ongoing())], "OVERDUE"),
+    "Ongoing in two phases for 30 days": ([("a", ongoing(timeout=2147483647, started=LATER - 30 * DAY))], "TWO_PHASE"),
+    "Ongoing in two phases": ([("a", ongoing(timeout=2147483647))], "TWO_PHASE"),
+    "Ongoing with all but the longest timeout": ([("a", ongoing(timeout=2147483646, started=0))], "OVERDUE"),
+    "prepared in two phases": ([("a", ongoing(timeout=2147483647, state=PREPARE_COMMIT))], "EXPECTED_MARKER"),
     "Ongoing to the very millisecond": ([("a", ongoing(timeout=LATER - WRITTEN))], "ONGOING"),
     "Ongoing within its timeout": ([("a", ongoing(timeout=60 * MINUTE))], "ONGOING"),
     "Ongoing elsewhere": ([("a", ongoing(partitions=ELSEWHERE))], "HANGING_NOT_IN_TXN"),
@@ -168,6 +172,20 @@ def test_t106_an_open_transaction_is_listed_however_old_it_is(tmp_path: Path) ->
     ran = tiersnap("producers", tmp_path, "--as-of", str(WRITTEN + 10 * 24 * 60 * MINUTE))
     assert [row["producer_id"] for row in ran.rows] == [7]
     assert "not listed: 2 producers" in ran.err
+
+
+def test_a_transaction_in_two_phases_is_left_to_its_application(tmp_path: Path) -> None:
+    write_open(tmp_path, 150)
+    write_states(tmp_path, 0, (key("pay 1"), ongoing(timeout=2147483647, started=WRITTEN - 30 * DAY)))
+    ran = tiersnap("transactions", "find-hanging", tmp_path, "--partition-count", "1", "--all", "--as-of", str(LATER))
+    assert ran.exit_code == 0
+    (row,) = ran.rows
+    assert (row["verdict"], row["abort_command"]) == ("TWO_PHASE", None)
+    command = "kafka-transactions.sh --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId 'pay 1'"
+    assert row["terminate_command"] == command
+    assert f"to abort over its application's head: {command}" in ran.err
+    assert "will abort it" not in row["reason"] + ran.err
+    assert "no timeout ever does" in ran.err
 
 
 def test_a_hanging_transaction_is_shown_with_what_it_blocks_and_the_command_that_aborts_it(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Headers of batches -> the CRC of their records, as a column more; nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tiersnap.snapshot.formats.records_crc import COVERED, records_crc
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RECORD_BATCHES
+
+HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
+# `content` says of batches what is alike in their headers.
+ALIKE = pa.schema(
+    [*(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", *HEADERS)), ("content", pa.int64())]
+)
+WITH_RECORDS_CRC = pa.schema(
+    [
+        *(RECORD_BATCHES.field(name) for name in (*PARTITION_KEY, "base_offset", "producer_id", "producer_epoch")),
+        ("content", pa.int64()),
+        ("records_crc", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class AddRecordsCrc:
+    """ALIKE rows -> WITH_RECORDS_CRC rows."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add the CRC to each batch of rows."""
+        for batch in batches:
+            headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
+            kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]
+            crcs = pa.array(records_crc(headers).astype(np.int64))
+            yield pa.RecordBatch.from_arrays([*kept, crcs], schema=WITH_RECORDS_CRC)
