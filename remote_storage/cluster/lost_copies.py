@@ -8,11 +8,11 @@ held back. Nothing is told if none of the brokers' copies is complete: this may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
-from tiersnap.remote_storage.metadata.remote_index import EpochIndex, Found, RemoteIndex, less_found, parts
+from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex, less_found, parts
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.lineage import Interval, joined
@@ -59,7 +59,7 @@ class ReadableOffsets:
             self._held = joined(
                 (first, last + 1)
                 for copy in self._of_this_log.values()
-                for first, last, found in self._read(copy, self._index.epochs)
+                for first, last, found in self._read(copy)
                 if self._rank(found) == _COMPLETE
             )
         start = max(segment.start_offset, self._log_start)
@@ -67,19 +67,21 @@ class ReadableOffsets:
 
     def read(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return whether brokers read all its offsets from the log start on, under its own leader epochs."""
-        return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment, self._index.epochs))
+        return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment))
 
     def tell(self, segment: RemoteLogSegmentMetadata) -> str:
         """Plan COPY_SEGMENT_FINISHED of a complete segment, unless it may not be written; return why not, "" if it may.
 
         It may not if less would be found after it of any leader epoch, nor if brokers would read nothing more.
         """
+        gains = False
         after = self._index.after(segment)
         for epoch, start, _ in parts(segment):
-            before, first = self._index.epochs[epoch], max(start, self._log_start)
-            for hidden_from, to in less_found(before, after[epoch], self._rank, first):
+            then, now, first = after[epoch], self._index.epochs[epoch], max(start, self._log_start)
+            for hidden_from, to in less_found(now, then, self._rank, first):
                 return f"it would hide offsets {hidden_from} to {to} of leader epoch {epoch}, which brokers find now"
-        if self._readable(segment, after) <= self._readable(segment, self._index.epochs):
+            gains = gains or any(less_found(then, now, self._rank, first))
+        if not gains:
             return "brokers would not read it"
         self._index.take(segment)
         self._of_this_log[segment.id.segment_id] = segment
@@ -88,7 +90,7 @@ class ReadableOffsets:
 
     def lost(self) -> list[RemoteLogSegmentMetadata]:
         """Return copies that brokers find for offsets of this log and that are not complete, ascending."""
-        read = (found for copy in self._of_this_log.values() for _, _, found in self._read(copy, self._index.epochs))
+        read = (found for copy in self._of_this_log.values() for _, _, found in self._read(copy))
         lost = {found.id: found for found in read if found is not None and self._rank(found) != _COMPLETE}
         return sorted(lost.values(), key=lambda each: each.start_offset)
 
@@ -105,15 +107,10 @@ class ReadableOffsets:
                 hint=_OTHER_PLACE,
             )
 
-    def _readable(self, segment: RemoteLogSegmentMetadata, epochs: Mapping[int, EpochIndex]) -> int:
-        """Number of its offsets that are read of a complete copy."""
-        found = self._read(segment, epochs)
-        return sum(last + 1 - first for first, last, copy in found if self._rank(copy) == _COMPLETE)
-
-    def _read(self, copy: RemoteLogSegmentMetadata, epochs: Mapping[int, EpochIndex]) -> Iterator[Found]:
+    def _read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
         """What brokers find for its offsets from the log start on."""
         for epoch, start, end in parts(copy):
-            yield from epochs[epoch].read(max(start, self._log_start), end)
+            yield from self._index.epochs[epoch].read(max(start, self._log_start), end)
 
     def _rank(self, copy: RemoteLogSegmentMetadata | None) -> int:
         if copy is None:

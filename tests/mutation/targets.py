@@ -67,7 +67,10 @@ TARGETS = (
     Target("remote_storage/cluster/lost_copies.py", ("test_lost_copies.py", "test_readable_offsets.py")),
     Target("remote_storage/cluster/read_back.py", ("test_publish_read_back.py",)),
     Target("remote_storage/cluster/put_aside.py", ("test_cluster_settings.py",)),
-    Target("remote_storage/metadata/remote_index.py", ("test_remote_index.py", "test_readable_offsets.py")),
+    Target(
+        "remote_storage/metadata/remote_index.py",
+        ("test_remote_index.py", "test_publish_read_back.py", "test_metadata_records_plan.py"),
+    ),
     Target("remote_storage/cluster/freeing.py", ("test_freeing.py",)),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),

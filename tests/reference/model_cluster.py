@@ -6,13 +6,14 @@
 
 It stands for brokers and librdkafka's clients, so MetadataTopic, its readers and its producers are the product's own.
 `before_append` is called with each record that a client sends, before it is there; what it raises ends the client.
-`swallow` says which records are acknowledged and lost. Leader epochs are asked of the leaders' log directories.
+`swallow` says which records are acknowledged and lost. So many times as `hides_newest` says, whoever reads behind a
+producer does not see its last record yet. Leader epochs are asked of the leaders' log directories.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from tiersnap.remote_storage.metadata.metadata_records import (
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 
+Header = tuple[str, bytes]
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 METADATA_PARTITIONS = 3
 DEFAULTS = {
@@ -57,6 +59,7 @@ class Message:
 
     at: At
     content: bytes
+    told: Sequence[Header] = ()
 
     def error(self) -> None:
         return None
@@ -69,6 +72,9 @@ class Message:
 
     def value(self) -> bytes:
         return self.content
+
+    def headers(self) -> Sequence[Header]:
+        return self.told
 
 
 @dataclass
@@ -88,9 +94,11 @@ class ModelCluster(Cluster):
         self.bootstrap_server = "model:9092"
         self.properties = {"security.protocol": "SASL_SSL"}  # leaders cannot be asked for epochs: log directories are
         self.there: dict[str, ModelTopic] = {}
-        self.log: dict[int, list[bytes]] = defaultdict(list)
+        self.log: dict[int, list[tuple[bytes, Sequence[Header]]]] = defaultdict(list)
         self.before_append: Callable[[MetadataRecord], object] = lambda _: None
         self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
+        self.hides_newest = 0
+        self.produced = False
 
     def create(
         self, partition: TopicIdPartition, *, end: int, start: int = 0, settings: Mapping[str, str] | None = None
@@ -103,11 +111,11 @@ class ModelCluster(Cluster):
 
     def append(self, record: MetadataRecord) -> None:
         """Write a record, as a broker."""
-        self.log[self._partition_of(record)].append(metadata_records.encode(record))
+        self.log[self._partition_of(record)].append((metadata_records.encode(record), ()))
 
     def records(self, partition: TopicIdPartition) -> Iterator[MetadataRecord]:
         """What the topic says of a partition, in its order."""
-        for value in self.log[metadata_partition(partition, METADATA_PARTITIONS)]:
+        for value, _ in self.log[metadata_partition(partition, METADATA_PARTITIONS)]:
             record = metadata_records.decode(value)
             if _of(record) == partition:
                 yield record
@@ -168,13 +176,17 @@ class ModelConsumer:
         self._next = {each.partition: 0 for each in partitions}
 
     def get_watermark_offsets(self, at: At, timeout: float, *, cached: bool) -> tuple[int, int]:
-        return 0, len(self._cluster.log[at.partition])
+        end = len(self._cluster.log[at.partition])
+        if self._cluster.produced and self._cluster.hides_newest and self._next[at.partition] < end:
+            self._cluster.hides_newest -= 1
+            return 0, self._next[at.partition]
+        return 0, end
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         messages = []
         for partition, offset in self._next.items():
-            for number, value in enumerate(self._cluster.log[partition][offset:], offset):
-                messages.append(Message(At(METADATA_TOPIC, partition, number), value))
+            for number, (value, headers) in enumerate(self._cluster.log[partition][offset:], offset):
+                messages.append(Message(At(METADATA_TOPIC, partition, number), value, headers))
                 self._next[partition] = number + 1
         return messages
 
@@ -188,11 +200,12 @@ class ModelProducer:
     def __init__(self, cluster: ModelCluster, on_delivery: Any) -> None:
         self._cluster, self._on_delivery = cluster, on_delivery
 
-    def produce(self, topic: str, value: bytes, *, partition: int) -> None:
+    def produce(self, topic: str, value: bytes, *, partition: int, headers: Sequence[Header] = ()) -> None:
         record = metadata_records.decode(value)
+        self._cluster.produced = True
         self._cluster.before_append(record)
         if not self._cluster.swallow(record):
-            self._cluster.log[partition].append(value)
+            self._cluster.log[partition].append((value, tuple(headers)))
         self._on_delivery(None, Message(At(topic, partition), value))
 
     def poll(self, timeout: float) -> int:

@@ -85,11 +85,16 @@ def _segment(dice: random.Random, lineage: Lineage) -> RemoteLogSegmentMetadata:
 def _records(
     dice: random.Random, steps: Sequence[tuple[RemoteLogSegmentMetadata, Sequence[SegmentState]]]
 ) -> list[Record]:
-    """Each segment's records in their order, those of several mixed."""
+    """Each segment's records, those of several mixed; now and then one that brokers drop."""
     waiting = [
         [SegmentRecord(replace(each, state=STARTED)), *(SegmentUpdate(each.id, 1, 8, state) for state in states)]
         for each, states in steps
     ]
+    for queue in waiting:
+        if dice.random() < 0.1:
+            dice.shuffle(queue)
+        if dice.random() < 0.1:
+            queue.append(queue[0])
     mixed = []
     while waiting:
         queue = dice.choice(waiting)

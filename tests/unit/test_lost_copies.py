@@ -158,6 +158,31 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
     assert "remote.log.copy.disable=false" in held.hint
 
 
+def test_copy_is_published_for_one_of_its_leader_epochs():
+    lineage = [(0, 0), (1, 150)]
+    known = [segment(0, 99, lineage), segment(150, 199, lineage)]
+    assert actions(plan([segment(100, 199, lineage)], known)) == [KNOWN, PUBLISH, KNOWN]
+
+
+def test_offsets_below_the_log_start_may_be_hidden():
+    theirs, ours = segment(50, 99), segment(50, 149, [(0, 0), (1, 80)])
+    assert actions(plan([ours], [theirs], log_start=100)) == [PUBLISH, KNOWN]
+    assert actions(plan([ours], [theirs], log_start=99)) == [HELD_BACK, KNOWN]
+
+
+def test_copy_of_another_log_is_covered_from_the_log_start_on():
+    other = segment(50, 199)
+    planned = plan_segments(
+        PARTITION,
+        [other],
+        cache_of(B, C),
+        log_start_offset=100,
+        why_outside=lambda each: "another log" if each == other else "",
+        whole_of=set,
+    )
+    assert actions(planned) == [COVERED]
+
+
 def test_a_lost_copy_that_begins_in_a_whole_one_hides_what_it_holds_itself():
     """Brokers look for the nearest start at or below an offset, and look no further."""
     whole, lost = segment(0, 199), segment(100, 249)

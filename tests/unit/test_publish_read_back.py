@@ -80,14 +80,23 @@ def test_publish_reads_back_what_it_wrote(cluster, publish):
     assert publish().records == 0
 
 
-def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish):
-    cluster.swallow = lambda record: isinstance(record, SegmentUpdate)
+@pytest.mark.parametrize("lost", [SegmentUpdate, SegmentUpdate | SegmentRecord])
+def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish, lost):
+    cluster.swallow = lambda record: isinstance(record, lost)
     with pytest.raises(DeliveryFailedError, match=C.id.segment_id):
         publish()
     assert states(cluster, LATER) == [], "nothing more is published"
     cluster.swallow = lambda _: False
     assert publish().exit_code == 0
     assert states(cluster, PARTITION)[-1] == (C.id.segment_id, FINISHED)
+
+
+def test_publish_waits_for_records_that_show_a_moment_later(cluster, publish, monkeypatch):
+    monkeypatch.setattr(read_back, "_PATIENCE_SECONDS", 30)
+    monkeypatch.setattr(read_back, "_POLL_SECONDS", 0.001)
+    cluster.hides_newest = 3
+    assert publish().exit_code == 0
+    assert cluster.hides_newest == 0
 
 
 def test_publish_stops_when_another_writer_hides_offsets_meanwhile(cluster, publish):
