@@ -55,8 +55,8 @@ def publish(
 
     A partition is refused as a whole if the cluster has another topic by its name, if it is not tiered, if offsets
     before a segment are not in remote storage, if its leader epochs are not in the lineage, or expire's record damaged.
-    Where copies that brokers know have lost objects, a whole copy of the same offsets takes their place; else the exit
-    code is 5. The partition is refused if a copy that overlaps them does not fit, or if none of theirs is whole.
+    If copies that brokers know have lost objects, a complete copy takes their place, unless none of theirs is complete.
+    What stays unreadable is named (exit code 5), and a segment that would hide what brokers read is held back.
 
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
     be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right

@@ -145,6 +145,10 @@ class LostCopyError(CorruptDataError):
     """Raised when brokers take offsets for tiered that no whole copy of theirs holds, and ours may not stand in."""
 
 
+class HiddenOffsetsError(GateError):
+    """Raised when a new segment would hide offsets of another lineage that brokers find now."""
+
+
 class CopyingSwitchedOnError(UnfinishedError):
     """Told of when copying was switched on while segments were published: the copier may have copied some of them."""
 

@@ -9,6 +9,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import Published
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+from tiersnap.remote_storage.errors import LostCopyError
 
 _OWN_COLUMN = {PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN}
 COLUMNS = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
@@ -58,7 +59,8 @@ def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> dict[str, object
 def _tell(output: Output, plans: Sequence[PartitionPlan], *, applied: bool) -> None:
     for plan in plans:
         for error in plan.errors:
-            output.warn(f"{'refused' if error is plan.refusal else 'lost'}: {error.message}")
+            kind = "lost" if isinstance(error, LostCopyError) else "held back"
+            output.warn(f"{'refused' if error is plan.refusal else kind}: {error.message}")
             output.warn(f"  {error.hint}")
     open_plans = [plan for plan in plans if plan.is_open]
     if not open_plans:

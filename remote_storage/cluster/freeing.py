@@ -80,8 +80,8 @@ class Freeing:
         self.tier = sum(int(row["base_offset"]) >= self.stuck.next_offset for row in counted)
         if plan is not None:
             self.take(plan)
-        if plan is not None and plan.refusal is not None:
-            self.refuse(plan.refusal)
+        if plan is not None and plan.blocked_by is not None:
+            self.refuse(plan.blocked_by)
         elif not self.publish and not self._must_look(plan) and (applied or is_stopped):
             first = waiting[0] if waiting else None
             self.end = End.BLOCKED

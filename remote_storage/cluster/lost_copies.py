@@ -1,128 +1,159 @@
-"""Offsets for which brokers find a copy that is lost, or none: may a copy of ours stand in?
+"""What brokers read of a partition in remote storage, and which copies of ours they may be told of.
 
-A copy may take the place of one that is lost and had the very same offsets and epochs, and it may fill a gap in which
-brokers find no copy: there is none, or one that begins later hides it (RemoteIndex). Anything else would hide another,
-be hidden by it, or be there twice: that is refused. So is all where none of the brokers' copies is whole: this may not
-be their remote storage.
+One rule: no record makes less readable. For each leader epoch, offsets that brokers read of a complete copy stay so. If
+they find a lost copy of this log, they go on finding one, or a complete one: its objects may be put back. So a copy of
+ours may fill a gap, or take the place of one that is lost. If it would hide others, or brokers would not read it, it is
+held back. Nothing is told if none of the brokers' copies is complete: this may not be their remote storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from tiersnap.remote_storage.errors import LostCopyError
-from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
+from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex, less_found, parts
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.lineage import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
 """Those of some segment ids whose objects are all there now."""
 
-_KEEP = (
+KEEP_LOCAL = (
     "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "
     "docs/runbook.md, exit code 5"
 )
-_OTHER_PLACE = f"is --remote, with its prefix and --layout, what the brokers use? If it is: {_KEEP}"
+_OTHER_PLACE = f"is --remote, with its prefix and --layout, what the brokers use? If it is: {KEEP_LOCAL}"
 _NAMED = 5
+_NOTHING, _LOST, _COMPLETE = range(3)
 
 
-class KnownCopies:
-    """The finished copies that brokers know of one partition, and what is planned to be told of beside them."""
+class ReadableOffsets:
+    """What brokers read of one partition by the records they know, and by those that are planned."""
 
     def __init__(
         self,
-        finished: Sequence[RemoteLogSegmentMetadata],
-        of_this_log: Sequence[RemoteLogSegmentMetadata],
+        index: RemoteIndex,
+        of_this_log: Iterable[RemoteLogSegmentMetadata],
         gone: Collection[str],
         log_start_offset: int,
     ) -> None:
-        """`finished` in the order in which they were finished, `gone` the segment ids of those that are not whole."""
-        self._index = RemoteIndex(finished)
-        self._of_this_log = list(of_this_log)
+        """Take what is known.
+
+        Args:
+            index: changed by what is planned.
+            of_this_log: finished copies of the leader's lineage.
+            gone: segment ids of finished copies that are not complete.
+            log_start_offset: offsets below count for nothing.
+        """
+        self._index = index
+        self._of_this_log = {each.id.segment_id: each for each in of_this_log}
         self._gone = gone
         self._log_start = log_start_offset
-        self._is_their_storage = any(each.id.segment_id not in gone for each in of_this_log)
         self._held: list[Interval] | None = None
 
     def hold(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Whether brokers find whole copies for all its offsets from the log start on."""
+        """Return whether brokers read all its offsets from the log start on, in copies of this log."""
         if self._held is None:
             self._held = joined(
                 (first, last + 1)
-                for copy in self._of_this_log
+                for copy in self._of_this_log.values()
                 for first, last, found in self._read(copy)
-                if found is not None and not self._is_gone(found)
+                if self._rank(found) == _COMPLETE
             )
         start = max(segment.start_offset, self._log_start)
         return any(first <= start and segment.end_offset < end for first, end in self._held)
 
-    def add(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Brokers are to be told of it."""
-        self._index.finish(segment)
-        self._of_this_log.append(segment)
-        self._held = None
+    def read(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Return whether brokers read all its offsets from the log start on, under its own leader epochs."""
+        return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment))
 
-    def stand_in(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Add a copy where brokers are sure to read it instead of what is lost, or in a gap.
+    def tell(self, segment: RemoteLogSegmentMetadata) -> str:
+        """Plan COPY_SEGMENT_FINISHED of a complete segment, unless it may not be written; return why not, "" if it may.
 
-        Raises:
-            LostCopyError: it is none that could stand in.
+        It may not if less would be found after it of any leader epoch, nor if brokers would read nothing more.
         """
-        there = [found for _, _, found in self._read(segment) if found is not None]
-        lost = list({each.id: each for each in there if self._is_gone(each)}.values())
-        is_place = all(_place(each) == _place(segment) for each in lost) and bool(lost or not there)
-        self.add(segment)
-        if not (self._is_their_storage and is_place and self.hold(segment)):
-            raise self.not_held(segment, lost)
+        gains = False
+        after = self._index.after(segment)
+        for epoch, start, _ in parts(segment):
+            then, now, first = after[epoch], self._index.epochs[epoch], max(start, self._log_start)
+            for hidden_from, to in less_found(now, then, self._rank, first):
+                return f"it would hide offsets {hidden_from} to {to} of leader epoch {epoch}, which brokers find now"
+            gains = gains or any(less_found(then, now, self._rank, first))
+        if not gains:
+            return "brokers would not read it"
+        self._index.take(segment)
+        self._of_this_log[segment.id.segment_id] = segment
+        self._held = None
+        return ""
 
     def lost(self) -> list[RemoteLogSegmentMetadata]:
-        """Copies that brokers go on reading and that are not whole, ascending.
+        """Return copies that brokers find for offsets of this log and that are not complete, ascending."""
+        read = (found for copy in self._of_this_log.values() for _, _, found in self._read(copy))
+        lost = {found.id: found for found in read if found is not None and self._rank(found) != _COMPLETE}
+        return sorted(lost.values(), key=lambda each: each.start_offset)
+
+    def refuse_other_place(self) -> None:
+        """Refuse remote storage in which no copy is complete that brokers have finished of this log.
 
         Raises:
-            LostCopyError: none of this partition is whole.
+            LostCopyError: there are some, and none is complete.
         """
-        read = (found for copy in self._of_this_log for _, _, found in self._read(copy))
-        lost = {found.id: found for found in read if found is not None and self._is_gone(found)}
-        found = sorted(lost.values(), key=lambda each: each.start_offset)
-        if found and not self._is_their_storage:
+        theirs = sorted(self._of_this_log.values(), key=lambda each: each.start_offset)
+        if theirs and not any(self._rank(each) == _COMPLETE for each in theirs):
             raise LostCopyError(
-                f"{found[0].id.topic_id_partition}: {_not_whole(found)}, nor is any other of this partition",
+                f"{theirs[0].id.topic_id_partition}: {_not_complete(theirs)}, nor is any other of this partition",
                 hint=_OTHER_PLACE,
             )
-        return found
-
-    def not_held(
-        self, segment: RemoteLogSegmentMetadata, lost: Sequence[RemoteLogSegmentMetadata] = ()
-    ) -> LostCopyError:
-        """That brokers lack offsets of `segment`; `lost` are the copies that they find there."""
-        theirs = _not_whole(lost) if lost else "brokers find no whole copy"
-        said = f"{segment.id.topic_id_partition}: offsets {segment.start_offset} to {segment.end_offset}: {theirs}"
-        if not self._is_their_storage:
-            return LostCopyError(f"{said}, nor is any other of this partition", hint=_OTHER_PLACE)
-        return LostCopyError(f"{said}, and the copy {segment.id.segment_id} cannot take their place", hint=_KEEP)
 
     def _read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
-        """What brokers find for its offsets, but for what lies below the log start."""
-        return (found for found in self._index.read(copy) if found[1] >= self._log_start)
+        """What brokers find for its offsets from the log start on."""
+        for epoch, start, end in parts(copy):
+            yield from self._index.epochs[epoch].read(max(start, self._log_start), end)
 
-    def _is_gone(self, copy: RemoteLogSegmentMetadata) -> bool:
-        return copy.id.segment_id in self._gone
+    def _rank(self, copy: RemoteLogSegmentMetadata | None) -> int:
+        if copy is None:
+            return _NOTHING
+        if copy.id.segment_id not in self._gone:
+            return _COMPLETE
+        return _LOST if copy.id.segment_id in self._of_this_log else _NOTHING
 
 
 def lost_copies(copies: Sequence[RemoteLogSegmentMetadata]) -> LostCopyError:
-    """That brokers read copies of one partition that are not whole, and that no copy of ours takes their place."""
+    """Return the error that brokers read copies of one partition that are not complete, and none takes their place."""
     return LostCopyError(
-        f"{copies[0].id.topic_id_partition}: {_not_whole(copies)}: without local files consumers stop there",
-        hint=f"{_KEEP}. Where the leader has the local files still, tiersnap tier --apply makes copies instead",
+        f"{copies[0].id.topic_id_partition}: {_not_complete(copies)}: without local files consumers stop there",
+        hint=f"{KEEP_LOCAL}. Where the leader has the local files still, tiersnap tier --apply makes copies instead",
     )
 
 
-def _not_whole(copies: Sequence[RemoteLogSegmentMetadata]) -> str:
+def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -> TiersnapError:
+    """Return the error that a segment of ours is not published.
+
+    Args:
+        is_behind: whether it lies behind the brokers' copies. If not, brokers take its offsets for tiered.
+    """
+    said = f"{_name(segment)} is held back: {why}"
+    if not is_behind:
+        return LostCopyError(f"{said}; brokers read no complete copy of all of them", hint=KEEP_LOCAL)
+    return HiddenOffsetsError(
+        said,
+        hint=f"kafka-configs --alter --topic {segment.id.topic} --add-config {COPY_DISABLE}=false lets brokers copy it",
+    )
+
+
+def read_in_part(segment: RemoteLogSegmentMetadata) -> LostCopyError:
+    """Return the error that brokers read only some offsets of a segment that they are told of."""
+    return LostCopyError(f"{_name(segment)} is read in part: other copies hide the rest", hint=KEEP_LOCAL)
+
+
+def _name(segment: RemoteLogSegmentMetadata) -> str:
+    offsets = f"offsets {segment.start_offset} to {segment.end_offset}"
+    return f"{segment.id.topic_id_partition}: {offsets}: segment {segment.id.segment_id}"
+
+
+def _not_complete(copies: Sequence[RemoteLogSegmentMetadata]) -> str:
     named = [f"{each.start_offset}-{each.id.segment_id}" for each in copies[:_NAMED]]
     more = [f"{len(copies) - _NAMED} more"] if len(copies) > _NAMED else []
-    return f"copies that brokers know are not whole there ({', '.join(named + more)})"
-
-
-def _place(segment: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Where brokers find it."""
-    return segment.start_offset, segment.end_offset, segment.segment_leader_epochs
+    return f"copies that brokers know are not complete there ({', '.join(named + more)})"

@@ -50,8 +50,9 @@ def plan_publication(
             answers = lineage.of(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             planned = plan_segments(
+                partition,
                 found,
-                cache.by_newest_record(partition),
+                cache,
                 log_start_offset=start,
                 why_outside=why_outside,
                 whole_of=None if whole_of is None else partial(whole_of, partition),

@@ -15,6 +15,7 @@ from tiersnap.remote_storage.cluster.lineage import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
+from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -90,7 +91,7 @@ class Publish:
             for topic, partitions in groupby(opened, key=lambda each: each.topic):
                 again = self._plan(reader, {each: segments[each] for each in partitions})
                 plans.update((plan.partition, plan) for plan in again)
-                written = publish_plans(self.metadata_topic, again, self.broker_id)
+                written = publish_plans(self.metadata_topic, reader, again, self.broker_id)
                 records += written
                 doubt = self._doubt(topic) if written else None
                 doubts += [] if doubt is None else [doubt]
@@ -152,12 +153,26 @@ def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
     return replace(plan, refusal=refusal)
 
 
-def publish_plans(metadata_topic: MetadataTopic, plans: Iterable[PartitionPlan], broker_id: int | None) -> int:
-    """Publish what is planned and not refused; returns the number of records."""
+def publish_plans(
+    metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PartitionPlan], broker_id: int | None
+) -> int:
+    """Publish what is planned and not refused, and read it back; returns the number of records.
+
+    Args:
+        reader: has read the partitions to their ends when the plans were made.
+
+    Raises:
+        DeliveryFailedError: a record was not acknowledged, or is not there although it was.
+        LostCopyError: less is found than before, or than was planned.
+    """
     now = int(time.time() * 1000)
-    return metadata_topic.publish(
-        (plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)
-    )
+    records = [(plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)]
+    if not records:
+        return 0
+    expected = expected_after(reader.cache, records)
+    count = metadata_topic.publish(records)
+    check_read_back(reader, expected)
+    return count
 
 
 def exit_code_of(plans: Sequence[PartitionPlan]) -> ExitCode:

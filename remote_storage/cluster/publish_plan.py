@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.cluster.lost_copies import KnownCopies, WholeOf, lost_copies
+from tiersnap.remote_storage.cluster.lost_copies import ReadableOffsets, WholeOf, held_back, lost_copies, read_in_part
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -30,6 +31,7 @@ class PublishAction(StrEnum):
     COVERED = "COVERED"  # whole copies that brokers know, or are to be told of, hold its offsets
     OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
     LOST = "LOST"  # brokers know it, read there, and its objects are not whole; no copy of ours takes its place
+    HELD_BACK = "HELD_BACK"  # it would hide what brokers find, or they would not read it; or it lies behind such a one
     BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords: published, it would bring them back
 
 
@@ -39,10 +41,11 @@ TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """One finished remote segment and what becomes of it."""
+    """One finished remote segment and what becomes of it; `error` says why it is held back, or read in part."""
 
     metadata: RemoteLogSegmentMetadata
     action: PublishAction
+    error: TiersnapError | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,15 @@ class PartitionPlan:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Why it is refused, and what of it is lost, whether the rest is published or not."""
+        """Why it is refused, what of it is lost, and the first segment that is held back or read in part."""
         lost = [planned.metadata for planned in self.segments if planned.action is PublishAction.LOST]
-        return [*([self.refusal] if self.refusal else []), *([lost_copies(lost)] if lost else [])]
+        held = [planned.error for planned in self.segments if planned.error is not None]
+        return [*([self.refusal] if self.refusal else []), *([lost_copies(lost)] if lost else []), *held[:1]]
+
+    @property
+    def blocked_by(self) -> TiersnapError | None:
+        """Why nothing is to be published of it; None if something is, or nothing is left."""
+        return self.refusal or (next(iter(self.errors), None) if self.is_done else None)
 
     @property
     def is_done(self) -> bool:
@@ -103,8 +112,9 @@ def by_partition(
 
 
 def plan_segments(
+    partition: TopicIdPartition,
     segments: Sequence[RemoteLogSegmentMetadata],
-    known: Mapping[str, RemoteLogSegmentMetadata],
+    cache: MetadataCache,
     *,
     log_start_offset: int,
     why_outside: WhyOutside,
@@ -112,52 +122,110 @@ def plan_segments(
 ) -> tuple[PlannedSegment, ...]:
     """Plan the finished segments of one partition, ascending, and behind them name what is lost.
 
-    `known` are those of the partition by segment id, in the order of their newest records. `why_outside` says why a
-    segment is not in the partition's lineage, "" if it is; asked only where something is new or lost, and then of what
-    is new and of the finished segments. `whole_of` is asked of those that are not among `segments`; without it
-    whatever lies below the end of the brokers' copies is taken to be in them.
+    No record that is planned makes less readable (ReadableOffsets); a segment whose records would is held back alone,
+    with what lies behind it at the end of the log. `why_outside` says why a segment is not in the partition's lineage,
+    "" if it is; asked only where something is new or lost, and then of what is new and of the finished segments.
+    `whole_of` is asked of those that are not among `segments`; without it whatever lies below the end of the
+    brokers' copies is taken to be in them.
 
     Raises:
         SegmentHoleError: offsets before a segment are nowhere in remote storage.
         LeaderEpochLineageError: brokers would not take a segment for one of this log, and none of this log holds its
             offsets.
-        LostCopyError: no whole copy that brokers know holds a segment's offsets, and it may not stand in; or none of
-            their copies is whole.
+        LostCopyError: none of the brokers' copies is complete.
     """
+    known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
     finished = _finished(known.values())
     gone = _gone(finished, segments, log_start_offset, whole_of)
     if not gone and TO_BE_TOLD.isdisjoint(actions):
         return tuple(map(PlannedSegment, segments, actions))
     of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
-    next_offset = _end_of(of_this_log, log_start_offset)
-    copies = KnownCopies(finished, of_this_log, gone, log_start_offset)
+    readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, log_start_offset)
+    readable.refuse_other_place()
+    planning = _Planning(readable, known, _end_of(of_this_log, log_start_offset))
     planned: list[PlannedSegment] = []
-    outside: list[tuple[RemoteLogSegmentMetadata, str]] = []
-    for segment, action in zip(segments, actions, strict=True):
+    outside: dict[int, str] = {}
+    for number, (segment, action) in enumerate(zip(segments, actions, strict=True)):
+        becomes = PlannedSegment(segment, action)
         if action in TO_BE_TOLD:
-            if segment.end_offset < next_offset and (whole_of is None or copies.hold(segment)):
-                action = PublishAction.COVERED
+            if segment.end_offset < planning.next_offset and (whole_of is None or readable.hold(segment)):
+                becomes = PlannedSegment(segment, PublishAction.COVERED)
             elif why := why_outside(segment):
-                action = PublishAction.OTHER_LINEAGE
-                outside.append((segment, why))
-            elif segment.end_offset < next_offset:
-                copies.stand_in(segment)
+                becomes = PlannedSegment(segment, PublishAction.OTHER_LINEAGE)
+                outside[number] = why
             else:
-                _refuse_hole(segment, next_offset)
-                next_offset = segment.end_offset + 1
-                copies.add(segment)
-        planned.append(PlannedSegment(segment, action))
-    for segment, why in outside:
-        if segment.end_offset >= next_offset:
+                becomes = planning.tell(segment, action)
+        planned.append(becomes)
+    for number, why in outside.items():
+        planned[number] = planning.leave_out(planned[number], why, is_held=whole_of is None)
+    return (*map(planning.judge, planned), *(PlannedSegment(each, PublishAction.LOST) for each in readable.lost()))
+
+
+@dataclass
+class _Planning:
+    """The new segments of one partition, one after another.
+
+    Attributes:
+        known: by segment id, as brokers know them.
+        next_offset: where remote storage ends with what is planned.
+        is_blocked: whether a segment is held back there: those behind it wait.
+    """
+
+    readable: ReadableOffsets
+    known: Mapping[str, RemoteLogSegmentMetadata]
+    next_offset: int
+    is_blocked: bool = False
+
+    def tell(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> PlannedSegment:
+        """Plan a segment of this log, or hold it back.
+
+        Raises:
+            SegmentHoleError: offsets before it are nowhere in remote storage.
+        """
+        is_behind = segment.end_offset >= self.next_offset
+        if self.readable.read(segment):
+            action = PublishAction.COVERED
+        elif self.is_blocked and segment.start_offset > self.next_offset:
+            return _held_back(segment, "so is one before it", is_behind=True)
+        else:
+            _refuse_hole(segment, self.next_offset)
+            if why := self.readable.tell(replace(self._told(segment), state=SegmentState.COPY_SEGMENT_FINISHED)):
+                self.is_blocked |= is_behind
+                return _held_back(segment, why, is_behind=is_behind)
+        self.next_offset = max(self.next_offset, segment.end_offset + 1)
+        return PlannedSegment(segment, action)
+
+    def judge(self, planned: PlannedSegment) -> PlannedSegment:
+        """Add to a segment that is told of that brokers read only a part of it, if that is so."""
+        if planned.action not in TO_BE_TOLD or self.readable.read(self._told(planned.metadata)):
+            return planned
+        return replace(planned, error=read_in_part(planned.metadata))
+
+    def _told(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+        """The segment as brokers know it, or will: FINISH names its id alone."""
+        return self.known.get(segment.id.segment_id, segment)
+
+    def leave_out(self, planned: PlannedSegment, why: str, *, is_held: bool) -> PlannedSegment:
+        """Leave out a segment of another log; held back if brokers do not read its offsets either (`is_held`: they do).
+
+        Raises:
+            LeaderEpochLineageError: no segment of this log reaches its end.
+        """
+        segment = planned.metadata
+        if segment.end_offset >= self.next_offset and not self.is_blocked:
             raise LeaderEpochLineageError(
                 f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
                 "again",
                 hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
             )
-        if whole_of is not None and not copies.hold(segment):
-            raise copies.not_held(segment)
-    return (*planned, *(PlannedSegment(each, PublishAction.LOST) for each in copies.lost()))
+        if is_held or self.readable.hold(segment):
+            return planned
+        return _held_back(segment, why, is_behind=segment.end_offset >= self.next_offset)
+
+
+def _held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -> PlannedSegment:
+    return PlannedSegment(segment, PublishAction.HELD_BACK, held_back(segment, why, is_behind=is_behind))
 
 
 def first_offset_missing(
@@ -183,7 +251,7 @@ def _gone(
     log_start_offset: int,
     whole_of: WholeOf | None,
 ) -> set[str]:
-    """Segment ids of what is not whole: neither listed, nor has it become whole since."""
+    """Segment ids of what is not whole: neither listed, nor has it become complete since."""
     there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
     unseen = there - {each.id.segment_id for each in listed}
     return unseen - set(whole_of(unseen)) if unseen and whole_of is not None else set()

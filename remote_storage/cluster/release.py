@@ -161,14 +161,14 @@ class ReleaseTopics:
             plan = plans.get(freeing.name)
             if plan is None:
                 continue
-            if plan.refusal is not None:
-                freeing.refuse(plan.refusal)
+            if plan.blocked_by is not None:
+                freeing.refuse(plan.blocked_by)
             elif plan.leader != freeing.stuck.leader or freeing.stuck.is_at_work(self.reader.cache):
                 freeing.leave(plan)
             else:
                 freeing.take(plan)
                 mine.append(plan)
-        publish_plans(self.metadata_topic, mine, self.broker_id)
+        publish_plans(self.metadata_topic, self.reader, mine, self.broker_id)
 
     def _watch(self, freeings: Sequence[Freeing], quiet: float) -> None:
         if freeings:

@@ -1,50 +1,77 @@
-"""Of which copy a broker reads an offset: it looks by leader epoch, then for the nearest start at or below the offset.
+"""The copy of which a broker reads an offset: it looks by leader epoch, then for the nearest start at or below.
 
-It looks no further: where the copy it finds ends before the offset, nothing is read, though one that begins earlier
-holds it. A copy that is finished supersedes those that begin at or behind its start, where it reaches the end of all
-that was finished before of that epoch.
+It looks no further. If the copy that it finds ends before the offset, it reads nothing, even if one that begins earlier
+holds the offset. A copy that is finished supersedes those that begin at or behind its start, if it reaches the end of
+all that was ever finished of that epoch; one that begins where another does takes its place in any case. So a copy can
+hide others: less_found.
 
-Copies that were deleted are left out. They were the oldest of their log, or of none of its epochs, so what they may
-have superseded lies below the log start.
-
-Follows RemoteLogLeaderEpochState and RemoteLogMetadataCache in org.apache.kafka.server.log.remote.metadata.storage.
+An exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
+org.apache.kafka.server.log.remote.metadata.storage, held against them by tests/broker/test_remote_index.py.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    ALLOWED_TRANSITIONS,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
 
 Found = tuple[int, int, RemoteLogSegmentMetadata | None]
-"""First and last offset, and the copy of which they are read; None where nothing is found."""
+"""First and last offset, both inclusive, and the copy of which they are read; None if nothing is found."""
+Rank = Callable[[RemoteLogSegmentMetadata | None], int]
+"""How much it is worth that a copy is found; 0 for None."""
+
+_ENDLESS = 1 << 63
 
 
 @dataclass
-class _Epoch:
-    """The copies of one leader epoch by start offset; values are the copy and its last offset of the epoch."""
+class EpochIndex:
+    """The copies that are found of one leader epoch, ascending.
+
+    Attributes:
+        starts: first offset of each in this epoch.
+        copies: each with its last offset in this epoch, inclusive.
+        highest: last offset of all that were ever finished, whether they are found or not; -1 without one.
+    """
 
     starts: list[int] = field(default_factory=list)
-    copies: dict[int, tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=dict)
+    copies: list[tuple[RemoteLogSegmentMetadata, int]] = field(default_factory=list)
     highest: int = -1
 
-    def finish(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
-        while self.starts and self.starts[-1] >= start and self.highest <= end:
-            del self.copies[self.starts.pop()]
-        if start not in self.copies:
-            insort(self.starts, start)
-        self.copies[start] = copy, end
+    def copy(self) -> EpochIndex:
+        """One that can be changed alone."""
+        return EpochIndex([*self.starts], [*self.copies], self.highest)
+
+    def take(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
+        """Take a copy's new state; it holds the offsets `start` to `end` of this epoch."""
+        if copy.state is SegmentState.COPY_SEGMENT_FINISHED:
+            self._finish(copy, start, end)
+        elif copy.state is SegmentState.DELETE_SEGMENT_STARTED:
+            at = bisect_left(self.starts, start)
+            if self.starts[at : at + 1] == [start] and self.copies[at][0].id == copy.id:
+                del self.starts[at], self.copies[at]
+
+    def _finish(self, copy: RemoteLogSegmentMetadata, start: int, end: int) -> None:
+        at = bisect_left(self.starts, start)
+        superseded = len(self.starts) if self.highest <= end else at + (self.starts[at : at + 1] == [start])
+        self.starts[at:superseded] = [start]
+        self.copies[at:superseded] = [(copy, end)]
         self.highest = max(self.highest, end)
 
-    def read(self, first: int, last: int) -> Iterator[Found]:
+    def read(self, first: int, last: int = _ENDLESS) -> Iterator[Found]:
+        """What is found for the offsets `first` to `last`, ascending, each offset once."""
         at, number = first, bisect_right(self.starts, first)
         while at <= last:
             until = min(last, self.starts[number] - 1) if number < len(self.starts) else last
             if number:
-                copy, end = self.copies[self.starts[number - 1]]
+                copy, end = self.copies[number - 1]
                 if at <= end:
                     yield at, min(until, end), copy
                     at = min(until, end) + 1
@@ -54,26 +81,83 @@ class _Epoch:
 
 
 class RemoteIndex:
-    """The finished copies of a partition, given in the order in which they were finished."""
+    """The copies of a partition, record by record.
 
-    def __init__(self, finished: Iterable[RemoteLogSegmentMetadata] = ()) -> None:
-        self._epochs: dict[int, _Epoch] = defaultdict(_Epoch)
-        for each in finished:
-            self.finish(each)
+    Attributes:
+        epochs: what is found, by leader epoch.
+    """
 
-    def finish(self, copy: RemoteLogSegmentMetadata) -> None:
-        """Take COPY_SEGMENT_FINISHED."""
-        for epoch, start, end in _parts(copy):
-            self._epochs[epoch].finish(copy, start, end)
+    def __init__(self) -> None:
+        self.epochs: dict[int, EpochIndex] = defaultdict(EpochIndex)
+        self._known: dict[str, RemoteLogSegmentMetadata] = {}
+
+    def copy(self) -> RemoteIndex:
+        """One that can be changed alone."""
+        other = RemoteIndex()
+        other.epochs.update((epoch, each.copy()) for epoch, each in self.epochs.items())
+        other._known = dict(self._known)
+        return other
+
+    def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Return the copies that are finished, whether they are found or not."""
+        return (each for each in self._known.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED)
+
+    def apply(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
+        """Take a record; returns its segment as it is now, None if a broker drops the record."""
+        segment = self._next(record)
+        if segment is not None:
+            self.take(segment)
+        return segment
+
+    def take(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Let a segment enter the state that it has."""
+        for epoch, start, end in parts(segment):
+            self.epochs[epoch].take(segment, start, end)
+        self._known[segment.id.segment_id] = segment
+        if segment.state is SegmentState.DELETE_SEGMENT_FINISHED:
+            del self._known[segment.id.segment_id]
+
+    def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
+        """Return the leader epochs of a segment as `take` would leave them; the others stay as they are."""
+        found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
+        for epoch, start, end in parts(segment):
+            found[epoch].take(segment, start, end)
+        return found
 
     def read(self, copy: RemoteLogSegmentMetadata) -> Iterator[Found]:
         """What is found for the offsets that `copy` holds, under its epochs, whether it is in here or not."""
-        for epoch, start, end in _parts(copy):
-            yield from self._epochs[epoch].read(start, end)
+        for epoch, start, end in parts(copy):
+            yield from self.epochs[epoch].read(start, end)
+
+    def _next(self, record: MetadataRecord) -> RemoteLogSegmentMetadata | None:
+        """The record's segment as the record makes it."""
+        if isinstance(record, SegmentRecord):
+            known = self._known.get(record.metadata.id.segment_id)
+            is_begun = record.metadata.state is SegmentState.COPY_SEGMENT_STARTED
+            return record.metadata if is_begun and _is_allowed(known, record.metadata.state) else None
+        if not isinstance(record, SegmentUpdate):
+            return None  # the deletion of a partition: no broker reads it either
+        known = self._known.get(record.id.segment_id)
+        is_begun = record.state is SegmentState.COPY_SEGMENT_STARTED
+        if known is None or is_begun or not _is_allowed(known, record.state):
+            return None
+        return replace(known, state=record.state, broker_id=record.broker_id, event_timestamp=record.event_timestamp)
 
 
-def _parts(copy: RemoteLogSegmentMetadata) -> Iterator[tuple[int, int, int]]:
-    """Each leader epoch of a copy, with its first and last offset there."""
+def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Return first and last offsets, both inclusive, from `first` on, for which something of lower rank is found."""
+    for start, end, copy in before.read(first):
+        for at, until, now in after.read(start, end) if rank(copy) else ():
+            if rank(now) < rank(copy):
+                yield at, until
+
+
+def parts(copy: RemoteLogSegmentMetadata) -> Iterator[tuple[int, int, int]]:
+    """Each leader epoch of a copy, with its first and last offset there, inclusive."""
     epochs = copy.segment_leader_epochs
     ends = [*(start - 1 for _, start in epochs[1:]), copy.end_offset]
     return ((epoch, start, end) for (epoch, start), end in zip(epochs, ends, strict=True))
+
+
+def _is_allowed(known: RemoteLogSegmentMetadata | None, after: SegmentState) -> bool:
+    return after in ALLOWED_TRANSITIONS[None if known is None else known.state]

@@ -111,8 +111,8 @@ def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_tak
         code, rows, said = publish_all(broker, tier, capsys)
         assert (code, rows[0]["publish"], rows[0]["known"], rows[0]["others"]) == (5, 1, CLOSED - 1, "1 LOST")
         assert (rows[0]["refused"], rows[1]["refused"]) == ("", "LostCopyError")
-        assert f"lost: {TOPIC}-0: copies that brokers know are not whole there ({lost.base_offset}-" in said
-        assert f"refused: {TOPIC}-1: copies that brokers know are not whole there (0-" in said
+        assert f"lost: {TOPIC}-0: copies that brokers know are not complete there ({lost.base_offset}-" in said
+        assert f"refused: {TOPIC}-1: copies that brokers know are not complete there (0-" in said
         assert "nor is any other of this partition" in said
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED + 2, "what could be published was"
         code, rows, said = publish_all(broker, tier, capsys)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -33,3 +36,14 @@ def remote_segment(
         segment_size=9,
         state=state,
     )
+
+
+def cache_of(*segments: RemoteLogSegmentMetadata) -> MetadataCache:
+    """What is known once all of them have been begun, and then each has come to its state, in this order."""
+    cache = MetadataCache()
+    for each in segments:
+        cache.apply(SegmentRecord(replace(each, state=SegmentState.COPY_SEGMENT_STARTED)))
+    for each in segments:
+        for state in list(SegmentState)[1 : each.state + 1]:
+            cache.apply(SegmentUpdate(each.id, each.broker_id, each.event_timestamp, state))
+    return cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.reference.readiness_tables import TOPIC_ID
@@ -9,6 +11,7 @@ from tiersnap.remote_storage.cluster.copier import Progress
 from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PlannedSegment, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
+from tiersnap.remote_storage.errors import HiddenOffsetsError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -196,3 +199,11 @@ def test_the_exit_code_says_what_was_done_and_whether_another_run_may_do_more():
     assert exit_code_of([ended(End.FREED)], refused=1) is ExitCode.PARTIAL
     assert exit_code_of([passing], refused=1) is exit_code_of([], refused=1) is ExitCode.GATE_REFUSED
     assert exit_code_of([damaged], refused=1) is ExitCode.DATA_CORRUPT
+
+
+def test_plan_with_nothing_but_segments_that_are_held_back_is_refused():
+    freeing, held = stuck(), plan((NEW, 100, 199, PublishAction.HELD_BACK))
+    error = HiddenOffsetsError("it would hide others", hint="what to do")
+    held = replace(held, segments=tuple(replace(each, error=error) for each in held.segments))
+    freeing.plan([row(100, Verdict.ALREADY_TIERED)], held, applied=True, replace=False)
+    assert (freeing.end, freeing.reason, freeing.hint) == (End.REFUSED, "it would hide others", "what to do")

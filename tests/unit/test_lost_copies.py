@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from tests.reference.remote_index import RemoteIndex
-from tests.reference.remote_segments import PARTITION, remote_segment
+from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import (
-    TO_BE_TOLD,
     PartitionPlan,
     PlannedSegment,
     PublishAction,
     plan_segments,
 )
-from tiersnap.remote_storage.errors import LostCopyError, SegmentHoleError
+from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
 )
@@ -27,7 +23,7 @@ from tiersnap.snapshot.errors import ExitCode
 pytestmark = pytest.mark.unit
 
 PUBLISH, KNOWN, COVERED = PublishAction.PUBLISH, PublishAction.KNOWN, PublishAction.COVERED
-LOST = PublishAction.LOST
+LOST, HELD_BACK = PublishAction.LOST, PublishAction.HELD_BACK
 
 
 def segment(start: int, end: int, epochs: Sequence[tuple[int, int]] = ((0, 0),)) -> RemoteLogSegmentMetadata:
@@ -52,8 +48,9 @@ def plan(
     there = {each.id.segment_id for each in [*listed, *since]}
     return list(
         plan_segments(
+            PARTITION,
             listed,
-            {each.id.segment_id: each for each in known},
+            cache_of(*known),
             log_start_offset=log_start,
             why_outside=lambda _: "",
             whole_of=there.intersection,
@@ -98,30 +95,99 @@ def test_what_is_lost_below_the_log_start_is_not_missed():
 
 
 @pytest.mark.parametrize(
-    ("ours", "known", "lost"),
+    ("ours", "why"),
     [
-        (segment(100, 189), [A, B, C], B),
-        (segment(110, 199), [A, B, C], B),
-        (segment(90, 199), [A, B, C], B),
-        (segment(100, 199, [(0, 0), (1, 150)]), [A, B, C], B),
-        (segment(90, 199), [A, C], None),
-        (segment(50, 249), [A, C], None),
+        (segment(100, 189), "it would hide offsets 190 to 199 of leader epoch 0"),
+        (segment(90, 199), "brokers would not read it"),
+        (segment(100, 199, [(0, 0), (1, 150)]), "it would hide offsets 150 to 199 of leader epoch 0"),
     ],
-    ids=["ends earlier", "begins later", "begins earlier", "other epochs", "gap and more", "gap and both sides"],
+    ids=["ends earlier", "begins earlier", "other epochs"],
 )
-def test_a_copy_that_brokers_might_not_read_there_is_refused_as_damage(ours, known, lost):
-    with pytest.raises(LostCopyError, match="cannot take their place") as caught:
-        plan([ours], known, lost=[lost] if lost else [])
-    assert caught.value.exit_code is ExitCode.DATA_CORRUPT
-    assert "local.retention.ms" in caught.value.hint
-    assert lost is None or lost.id.segment_id in caught.value.message
+def test_copy_that_does_not_fit_is_held_back_alone(ours, why):
+    behind = segment(300, 399)
+    planned = plan([ours, behind], [A, B, C], lost=[B])
+    assert sorted(actions(planned)) == [HELD_BACK, KNOWN, KNOWN, LOST, PUBLISH]
+    lost, held = PartitionPlan(PARTITION, tuple(planned), leader=1).errors
+    assert B.id.segment_id in lost.message
+    assert (type(held), held.exit_code) == (LostCopyError, ExitCode.DATA_CORRUPT)
+    assert f"segment {ours.id.segment_id} is held back: {why}" in held.message
+    assert "local.retention.ms" in held.hint
+
+
+@pytest.mark.parametrize(
+    ("ours", "known", "lost", "left"),
+    [
+        (segment(90, 199), [A, C], None, []),
+        (segment(50, 249), [A, C], None, []),
+        (segment(50, 150), [A, segment(101, 199), C], None, []),
+        (segment(110, 199), [A, B, C], B, [LOST]),
+    ],
+    ids=["a gap and more", "a gap and both sides", "a single offset", "what a lost copy has from 110 on"],
+)
+def test_copy_that_overlaps_others_is_published_where_it_hides_nothing(ours, known, lost, left):
+    planned = plan([ours], known, lost=[lost] if lost else [])
+    assert [each.action for each in planned if each.action is not KNOWN] == [PUBLISH, *left]
+
+
+def test_segment_that_would_hide_the_end_of_another_is_held_back():
+    """Two leader epochs: the stand-in ends first in the second, and what is complete there begins where it begins."""
+    lineage = [(0, 0), (1, 400)]
+    lost, complete = segment(0, 599, lineage), segment(100, 999, lineage)
+    planned = plan([segment(0, 599, lineage)], [lost, complete], lost=[lost])
+    assert actions(planned) == [HELD_BACK, KNOWN, LOST]
+    _, held = PartitionPlan(PARTITION, tuple(planned)).errors
+    assert "it would hide offsets 600 to 999 of leader epoch 1, which brokers find now" in held.message
+
+
+def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it():
+    """Epoch 0 went on to 149 on a broker that lost an unclean election; its copy begins where ours does."""
+    theirs, ours = segment(50, 149), [segment(50, 199, [(0, 0), (1, 100)]), segment(200, 299, [(1, 100)])]
+    first = segment(0, 49)
+    planned = plan_segments(
+        PARTITION,
+        [first, *ours],
+        cache_of(theirs),
+        log_start_offset=0,
+        why_outside=lambda each: "another log" if each == theirs else "",
+        whole_of=set,
+    )
+    assert actions(planned) == [PUBLISH, HELD_BACK, HELD_BACK]
+    (held,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
+    assert "it would hide offsets 100 to 149 of leader epoch 0" in held.message
+    assert "remote.log.copy.disable=false" in held.hint
+
+
+def test_copy_is_published_for_one_of_its_leader_epochs():
+    lineage = [(0, 0), (1, 150)]
+    known = [segment(0, 99, lineage), segment(150, 199, lineage)]
+    assert actions(plan([segment(100, 199, lineage)], known)) == [KNOWN, PUBLISH, KNOWN]
+
+
+def test_offsets_below_the_log_start_may_be_hidden():
+    theirs, ours = segment(50, 99), segment(50, 149, [(0, 0), (1, 80)])
+    assert actions(plan([ours], [theirs], log_start=100)) == [PUBLISH, KNOWN]
+    assert actions(plan([ours], [theirs], log_start=99)) == [HELD_BACK, KNOWN]
+
+
+def test_copy_of_another_log_is_covered_from_the_log_start_on():
+    other = segment(50, 199)
+    planned = plan_segments(
+        PARTITION,
+        [other],
+        cache_of(B, C),
+        log_start_offset=100,
+        why_outside=lambda each: "another log" if each == other else "",
+        whole_of=set,
+    )
+    assert actions(planned) == [COVERED]
 
 
 def test_a_lost_copy_that_begins_in_a_whole_one_hides_what_it_holds_itself():
     """Brokers look for the nearest start at or below an offset, and look no further."""
     whole, lost = segment(0, 199), segment(100, 249)
-    with pytest.raises(LostCopyError, match=lost.id.segment_id):
-        plan([segment(150, 199)], [whole, lost, segment(250, 299)], lost=[lost])
+    planned = plan([segment(150, 199)], [whole, lost, segment(250, 299)], lost=[lost])
+    assert sorted(actions(planned)) == [HELD_BACK, KNOWN, KNOWN, LOST], "with its objects back it has 200 to 249"
     planned = plan([segment(0, 99)], [whole, lost, segment(250, 299)], lost=[lost])
     assert sorted(actions(planned)) == [COVERED, KNOWN, KNOWN, LOST]
 
@@ -132,16 +198,18 @@ def test_behind_the_end_of_a_lost_copy_nothing_of_a_whole_one_is_found_and_ours_
     assert actions(plan([segment(100, 149)], [whole, lost], lost=[lost])) == [KNOWN, PUBLISH]
 
 
-def test_what_lies_in_several_whole_copies_is_covered_and_a_single_offset_between_them_is_not():
+def test_what_lies_in_several_whole_copies_is_covered():
     assert actions(plan([segment(0, 299)], [A, B, C])) == [COVERED, KNOWN, KNOWN, KNOWN]
-    with pytest.raises(LostCopyError, match="brokers find no whole copy"):
-        plan([segment(50, 150)], [A, segment(101, 199), C])
 
 
-def test_a_copy_of_which_brokers_would_not_find_all_takes_no_place():
+def test_copy_is_said_to_be_read_in_part_where_another_hides_the_rest():
     """Behind the end of a whole copy that begins in it they find nothing."""
-    with pytest.raises(LostCopyError, match="cannot take their place"):
-        plan([segment(100, 199)], [A, B, segment(150, 160), C], lost=[B])
+    ours = segment(100, 199)
+    planned = plan([ours], [A, B, segment(150, 160), C], lost=[B])
+    assert actions(planned) == [KNOWN, PUBLISH, KNOWN, KNOWN]
+    (error,) = PartitionPlan(PARTITION, tuple(planned)).errors
+    assert isinstance(error, LostCopyError)
+    assert f"offsets 100 to 199: segment {ours.id.segment_id} is read in part" in error.message
 
 
 def test_a_lost_copy_that_is_all_that_brokers_know_has_its_place_taken_by_none():
@@ -192,10 +260,10 @@ def test_what_is_lost_in_part_below_the_log_start_is_named_and_what_is_wholly_is
 
 def test_a_copy_of_another_log_that_is_lost_is_not_named():
     other = segment(100, 249, [(7, 0)])
-    known = {each.id.segment_id: each for each in (A, other, B)}
     planned = plan_segments(
+        PARTITION,
         [A, B],
-        known,
+        cache_of(A, other, B),
         log_start_offset=0,
         why_outside=lambda each: "another log" if each == other else "",
         whole_of=lambda _: set(),
@@ -215,8 +283,10 @@ def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_liste
         return ids
 
     def planned(listed: Sequence[RemoteLogSegmentMetadata], *, log_start: int) -> list[PublishAction]:
-        known = {each.id.segment_id: each for each in (A, B)}
-        return actions(plan_segments(listed, known, log_start_offset=log_start, why_outside=ask, whole_of=whole_of))
+        known = cache_of(A, B)
+        return actions(
+            plan_segments(PARTITION, listed, known, log_start_offset=log_start, why_outside=ask, whole_of=whole_of)
+        )
 
     assert planned([A, B], log_start=0) == [KNOWN, KNOWN]
     assert planned([B], log_start=100) == [KNOWN]
@@ -239,58 +309,12 @@ def test_where_no_copy_of_theirs_is_there_it_may_be_another_place():
     assert "is --remote" in caught.value.hint
 
 
-def test_a_copy_of_another_log_is_not_passed_over_where_none_of_this_one_is_whole():
+def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     ours = segment(100, 199)
-    known = {each.id.segment_id: each for each in (A, B, C)}
+    known = cache_of(A, B, C)
     options = {"log_start_offset": 0, "why_outside": lambda each: "another log" if each == ours else ""}
-    with pytest.raises(LostCopyError):
-        plan_segments([A, ours, C], known, **options, whole_of=lambda _: set())
-    (_, planned, _) = plan_segments([A, ours, C], known, **options, whole_of=set)
+    planned = plan_segments(PARTITION, [A, ours, C], known, **options, whole_of=lambda _: set())
+    assert actions(planned) == [KNOWN, HELD_BACK, KNOWN, LOST]
+    assert "is held back: another log" in PartitionPlan(PARTITION, planned).errors[1].message
+    (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, whole_of=set)
     assert planned.action is COVERED
-
-
-ENDS = st.tuples(st.integers(0, 11), st.integers(0, 11)).map(sorted)
-LINEAGES = st.sets(st.integers(1, 11), max_size=2).map(lambda starts: list(enumerate([0, *sorted(starts)])))
-
-
-@given(
-    st.lists(st.tuples(ENDS, st.booleans()), max_size=5),
-    st.lists(ENDS, max_size=3),
-    LINEAGES,
-    st.integers(0, 6),
-)
-def test_brokers_read_what_is_told_of_and_lose_nothing_that_they_could_read(theirs, ours, lineage, log_start):
-    """By their look-up, whatever they know, whatever is lost, and whatever we have; what they miss is named."""
-    known = [segment(*ends, lineage) for ends, _ in theirs]
-    lost = [each for each, (_, is_lost) in zip(known, theirs, strict=True) if is_lost]
-    copies = [segment(*ends, lineage) for ends in ours]
-    try:
-        planned = plan(copies, known, lost=lost, log_start=log_start)
-    except (LostCopyError, SegmentHoleError):
-        assume(False)
-    told = [each.metadata for each in planned if each.action in TO_BE_TOLD]
-    index = RemoteIndex()
-    for each in known:
-        index.finish(each)
-    offsets = range(log_start, 12)
-    before = {offset for offset in offsets if is_read(index, offset, lineage, lost)}
-    for each in told:
-        index.finish(each)
-    after = {offset for offset in offsets if is_read(index, offset, lineage, lost)}
-    covered = [each.metadata for each in planned if each.action in TO_BE_TOLD | {COVERED}]
-    promised = {offset for each in covered for offset in offsets if each.start_offset <= offset <= each.end_offset}
-    assert after >= before | promised
-    named = {each.metadata.id for each in planned if each.action is LOST}
-    found = [look_up(index, offset, lineage) for offset in offsets]
-    assert named == {each.id for each in found if each is not None and each in lost}
-
-
-def look_up(index: RemoteIndex, offset: int, lineage: Sequence[tuple[int, int]]) -> RemoteLogSegmentMetadata | None:
-    """What a broker finds for an offset of this log."""
-    return index.find(max(epoch for epoch, start in lineage if start <= offset), offset)
-
-
-def is_read(index: RemoteIndex, offset: int, lineage: Sequence[tuple[int, int]], lost: Collection[object]) -> bool:
-    """Whether a consumer that has no local file gets the record."""
-    found = look_up(index, offset, lineage)
-    return found is not None and found not in lost

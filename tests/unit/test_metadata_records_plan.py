@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.reference.remote_segments import PARTITION, remote_segment
+from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
 from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of, suspected
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
@@ -30,8 +30,9 @@ def segment(start: int, end: int, state: SegmentState = FINISHED) -> RemoteLogSe
 
 def plan(segments, known=(), *, log_start=0, outside=()) -> list[PublishAction]:
     planned = plan_segments(
+        PARTITION,
         segments,
-        {each.id.segment_id: each for each in known},
+        cache_of(*known),
         log_start_offset=log_start,
         why_outside=lambda each: "another log" if each in outside else "",
     )
@@ -74,7 +75,7 @@ def test_what_the_brokers_have_copied_is_not_published_as_another_segment():
 
 
 def test_segments_of_another_log_cover_nothing():
-    theirs = segment(0, 99)
+    theirs = remote_segment(0, 99, [(7, 0)])
     assert plan([A, B], [theirs], outside=[theirs]) == [PublishAction.PUBLISH, PublishAction.PUBLISH]
 
 
@@ -101,8 +102,8 @@ def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_th
 
 
 def test_records_come_in_the_order_in_which_brokers_must_see_them():
-    known = {A.id.segment_id: replace(A, state=STARTED)}
-    planned = plan_segments([A, B], known, log_start_offset=0, why_outside=lambda _: "")
+    known = cache_of(replace(A, state=STARTED))
+    planned = plan_segments(PARTITION, [A, B], known, log_start_offset=0, why_outside=lambda _: "")
     records = list(PartitionPlan(PARTITION, planned, leader=5).records(broker_id=None, now=11))
     assert records == [
         SegmentUpdate(A.id, 5, 11, FINISHED),
@@ -113,7 +114,7 @@ def test_records_come_in_the_order_in_which_brokers_must_see_them():
     assert list(refused.records(broker_id=9, now=11)) == []
 
 
-def cache_of(*steps: tuple[RemoteLogSegmentMetadata, SegmentState]) -> MetadataCache:
+def cache_after(*steps: tuple[RemoteLogSegmentMetadata, SegmentState]) -> MetadataCache:
     cache = MetadataCache()
     apply(cache, *steps)
     return cache
@@ -141,7 +142,7 @@ def test_records_are_taken_as_a_broker_takes_them():
 
 def test_attempts_are_those_at_what_remote_storage_lacks():
     failed = [segment(100, 199), segment(100, 199)]
-    cache = cache_of((A, STARTED), (A, FINISHED), *((each, STARTED) for each in failed))
+    cache = cache_after((A, STARTED), (A, FINISHED), *((each, STARTED) for each in failed))
     assert [each.id for each in attempts(cache, PARTITION, 100)] == [each.id for each in failed]
     apply(cache, (B, STARTED), (B, FINISHED))
     assert attempts(cache, PARTITION, 200) == []
@@ -154,7 +155,7 @@ def test_attempts_are_those_at_what_remote_storage_lacks():
 
 def test_uploads_that_timed_out_beside_one_that_is_under_way_are_no_stuck_copier():
     under_way = segment(100, 199)
-    cache = cache_of((A, STARTED), (A, FINISHED), (segment(100, 199), STARTED))
+    cache = cache_after((A, STARTED), (A, FINISHED), (segment(100, 199), STARTED))
     assert suspected(cache, PARTITION, 100) is None
     apply(cache, (segment(100, 199), STARTED), (under_way, STARTED))
     watched = suspected(cache, PARTITION, 100)
@@ -167,7 +168,7 @@ def test_uploads_that_timed_out_beside_one_that_is_under_way_are_no_stuck_copier
 
 
 def test_a_copier_is_failing_moving_on_or_stuck_ahead():
-    cache = cache_of((A, STARTED), (A, FINISHED))
+    cache = cache_after((A, STARTED), (A, FINISHED))
     watched = Watched(PARTITION, 100, frozenset(cache.segments(PARTITION)))
     assert progress_of(cache, watched) is None
     first, second = segment(100, 199), segment(100, 199)

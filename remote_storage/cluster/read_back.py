@@ -1,0 +1,83 @@
+"""Records that were published, read back: they are there, and brokers find all that they found and were told of.
+
+Another writer may have come between the plan and the records: a copier that was switched on, another tool. The topic
+says what it did, and whoever publishes stops there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from tiersnap.remote_storage.cluster.lost_copies import KEEP_LOCAL
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
+from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.snapshot.units import count_of
+
+_PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
+_POLL_SECONDS = 0.5
+
+
+def expected_after(
+    cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
+) -> dict[TopicIdPartition, RemoteIndex]:
+    """Return what brokers are to find of each partition once they have these records."""
+    expected: dict[TopicIdPartition, RemoteIndex] = {}
+    for partition, record in records:
+        if partition not in expected:
+            expected[partition] = cache.index(partition).copy()
+        expected[partition].apply(record)
+    return expected
+
+
+def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
+    """Read the topic to its end and see that nothing is missing there.
+
+    Raises:
+        DeliveryFailedError: a record is not there although it was acknowledged.
+        LostCopyError: brokers find less than was planned, and have not begun to delete it.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while missing := _missing(reader.read_to_end(), expected):
+        if time.monotonic() > deadline:
+            raise DeliveryFailedError(
+                f"{METADATA_TOPIC}: {count_of(len(missing), 'segment')} of {missing[0].id.topic_id_partition} not "
+                f"there although all records were acknowledged, first {missing[0].id.segment_id}",
+                hint="run the same command again: it publishes what is not there yet",
+            )
+        time.sleep(_POLL_SECONDS)
+    for partition, index in expected.items():
+        _refuse_less(reader.cache, partition, index)
+
+
+def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
+    """Segments of the first such partition that are finished by our records, and neither so nor later in the topic."""
+    for partition, index in expected.items():
+        there = cache.segments(partition)
+        found = [
+            each
+            for each in index.finished()
+            if each.id.segment_id not in there or there[each.id.segment_id].state is SegmentState.COPY_SEGMENT_STARTED
+        ]
+        if found:
+            return found
+    return []
+
+
+def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:
+    finished = {each.id.segment_id for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)}
+
+    def rank(copy: RemoteLogSegmentMetadata | None) -> int:
+        return copy is not None and copy.id.segment_id in finished
+
+    for epoch, before in expected.epochs.items():
+        for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
+            raise LostCopyError(
+                f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
+                f"{METADATA_TOPIC} holds records of another writer beside ours; nothing more is published",
+                hint=KEEP_LOCAL,
+            )

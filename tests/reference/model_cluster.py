@@ -1,0 +1,221 @@
+"""A cluster as tiersnap's client sees it, in memory: topics, settings, log offsets and `__remote_log_metadata`.
+
+    cluster = ModelCluster()
+    cluster.create(PARTITION, log_dir, settings={COPY_DISABLE: "true"})
+    MetadataTopic.of(cluster).publish(...)       # what brokers then read: cluster.records(PARTITION)
+
+It stands for brokers and librdkafka's clients, so MetadataTopic, its readers and its producers are the product's own.
+`before_append` is called with each record that a client sends, before it is there; what it raises ends the client.
+`swallow` says which records are acknowledged and lost. So many times as `hides_newest` says, whoever reads behind a
+producer does not see its last record yet. Leader epochs are asked of the leaders' log directories.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, REMOTE_STORAGE
+from tiersnap.remote_storage.metadata import metadata_records
+from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
+from tiersnap.remote_storage.metadata.metadata_records import (
+    METADATA_TOPIC,
+    MetadataRecord,
+    PartitionDelete,
+    SegmentRecord,
+)
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+
+Header = tuple[str, bytes]
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+METADATA_PARTITIONS = 3
+DEFAULTS = {
+    "cleanup.policy": "delete",
+    COPY_DISABLE: "false",
+    REMOTE_STORAGE: "true",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "local.retention.ms": "-2",
+    "local.retention.bytes": "-2",
+}
+ENDLESS = {COPY_DISABLE: "true", "retention.ms": "-1"}
+"""Settings of a topic to which `publish` may write."""
+
+
+class At(NamedTuple):
+    """A TopicPartition of confluent-kafka."""
+
+    topic: str
+    partition: int
+    offset: int = 0
+
+
+@dataclass
+class Message:
+    """A record as a consumer gets it."""
+
+    at: At
+    content: bytes
+    told: Sequence[Header] = ()
+
+    def error(self) -> None:
+        return None
+
+    def partition(self) -> int:
+        return self.at.partition
+
+    def offset(self) -> int:
+        return self.at.offset
+
+    def value(self) -> bytes:
+        return self.content
+
+    def headers(self) -> Sequence[Header]:
+        return self.told
+
+
+@dataclass
+class ModelTopic:
+    """One user topic: leaders by partition, its own settings, and log start and end by partition."""
+
+    topic_id: str
+    leaders: dict[int, int] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class ModelCluster(Cluster):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.bootstrap_server = "model:9092"
+        self.properties = {"security.protocol": "SASL_SSL"}  # leaders cannot be asked for epochs: log directories are
+        self.there: dict[str, ModelTopic] = {}
+        self.log: dict[int, list[tuple[bytes, Sequence[Header]]]] = defaultdict(list)
+        self.before_append: Callable[[MetadataRecord], object] = lambda _: None
+        self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
+        self.hides_newest = 0
+        self.produced = False
+
+    def create(
+        self, partition: TopicIdPartition, *, end: int, start: int = 0, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic, or another partition of it, led by broker 1."""
+        topic = self.there.setdefault(partition.topic, ModelTopic(partition.topic_id or ""))
+        topic.leaders[partition.partition] = 1
+        topic.offsets[partition.partition] = start, end
+        topic.own.update(settings or {})
+
+    def append(self, record: MetadataRecord) -> None:
+        """Write a record, as a broker."""
+        self.log[self._partition_of(record)].append((metadata_records.encode(record), ()))
+
+    def records(self, partition: TopicIdPartition) -> Iterator[MetadataRecord]:
+        """What the topic says of a partition, in its order."""
+        for value, _ in self.log[metadata_partition(partition, METADATA_PARTITIONS)]:
+            record = metadata_records.decode(value)
+            if _of(record) == partition:
+                yield record
+
+    def _partition_of(self, record: MetadataRecord) -> int:
+        return metadata_partition(_of(record), METADATA_PARTITIONS)
+
+    # What clients ask.
+
+    def cluster_id(self) -> str:
+        return CLUSTER_ID
+
+    def partition_counts(self) -> dict[str, int]:
+        return {METADATA_TOPIC: METADATA_PARTITIONS, **{name: len(each.leaders) for name, each in self.there.items()}}
+
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        return {1: ("model", 9092)}
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        there = {name: self.there[name] for name in sorted(set(names)) if name in self.there}
+        return {name: Topic(name, each.topic_id, dict(each.leaders)) for name, each in there.items()}
+
+    def settings(self, topic: str) -> dict[str, Setting]:
+        own = self.there[topic].own
+        return {name: Setting(own.get(name, value), name in own) for name, value in DEFAULTS.items()}
+
+    def broker_settings(self, broker: int) -> dict[str, Setting]:
+        return {"remote.log.manager.task.interval.ms": Setting("1000", False)}
+
+    def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
+        own = self.there[topic].own
+        for name, value in values.items() if not validate_only else ():
+            own.pop(name, None)
+            if value is not None:
+                own[name] = value
+
+    def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        return {(topic, number): self.there[topic].offsets[number] for topic, number in partitions}
+
+    def topic_partition(self, topic: str, partition: int, offset: int = 0) -> At:
+        return At(topic, partition, offset)
+
+    def ask(self, what: str, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def new_client(self, kind: str, config: dict[str, object]) -> Any:
+        return ModelConsumer(self) if kind == "Consumer" else ModelProducer(self, config["on_delivery"])
+
+
+class ModelConsumer:
+    """confluent-kafka's Consumer of the metadata topic."""
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+        self._next: dict[int, int] = {}
+
+    def assign(self, partitions: Iterable[At]) -> None:
+        self._next = {each.partition: 0 for each in partitions}
+
+    def get_watermark_offsets(self, at: At, timeout: float, *, cached: bool) -> tuple[int, int]:
+        end = len(self._cluster.log[at.partition])
+        if self._cluster.produced and self._cluster.hides_newest and self._next[at.partition] < end:
+            self._cluster.hides_newest -= 1
+            return 0, self._next[at.partition]
+        return 0, end
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        messages = []
+        for partition, offset in self._next.items():
+            for number, (value, headers) in enumerate(self._cluster.log[partition][offset:], offset):
+                messages.append(Message(At(METADATA_TOPIC, partition, number), value, headers))
+                self._next[partition] = number + 1
+        return messages
+
+    def close(self) -> None:
+        pass
+
+
+class ModelProducer:
+    """confluent-kafka's Producer: each record is there, or the client has ended, when `produce` returns."""
+
+    def __init__(self, cluster: ModelCluster, on_delivery: Any) -> None:
+        self._cluster, self._on_delivery = cluster, on_delivery
+
+    def produce(self, topic: str, value: bytes, *, partition: int, headers: Sequence[Header] = ()) -> None:
+        record = metadata_records.decode(value)
+        self._cluster.produced = True
+        self._cluster.before_append(record)
+        if not self._cluster.swallow(record):
+            self._cluster.log[partition].append((value, tuple(headers)))
+        self._on_delivery(None, Message(At(topic, partition), value))
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+def _of(record: MetadataRecord) -> TopicIdPartition:
+    if isinstance(record, PartitionDelete):
+        return record.partition
+    return (record.metadata if isinstance(record, SegmentRecord) else record).id.topic_id_partition

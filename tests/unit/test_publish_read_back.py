@@ -1,0 +1,125 @@
+"""What publish wrote is read back: the first surprise ends it, and what was not begun is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reference import log_builder as lb
+from tests.reference.model_cluster import ENDLESS, ModelCluster
+from tests.reference.remote_segments import PARTITION, remote_segment
+from tiersnap.remote_storage.cluster import read_back
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.publish import Publish, Published
+from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.presence.finished import Finished
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+
+pytestmark = pytest.mark.unit
+
+STARTED, FINISHED, DELETING, _ = SegmentState
+LATER = TopicIdPartition("payments", PARTITION.topic_id, 0)
+A, B, C = (remote_segment(start, start + 99, [(0, start)]) for start in (0, 100, 200))
+
+
+def of(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
+    moved = replace(segment.id, topic=partition.topic, partition=partition.partition)
+    return replace(segment, id=moved)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> ModelCluster:
+    """One whose brokers know A and B of the first of two topics."""
+    monkeypatch.setattr(read_back, "_PATIENCE_SECONDS", -1)
+    made = ModelCluster()
+    for partition in (PARTITION, LATER):
+        made.create(partition, end=400, settings=ENDLESS)
+    for each in (A, B):
+        made.append(SegmentRecord(replace(each, state=STARTED)))
+        made.append(SegmentUpdate(each.id, 1, 8, FINISHED))
+    return made
+
+
+@pytest.fixture
+def publish(cluster: ModelCluster, tmp_path: Path) -> Callable[[], Published]:
+    """Publish C of the first topic, and A of the second."""
+    for partition in (PARTITION, LATER):
+        lb.write_partition(
+            tmp_path / "disk", partition.topic, partition.partition, {0: [lb.data_batch(0, 400, 7, 0, 0)]}
+        )
+    run = Publish(
+        cluster, MetadataTopic.of(cluster), DirectoryStore(tmp_path), AivenLayout(), (str(tmp_path / "disk"),)
+    )
+    return lambda: run.run(Finished([A, B, C, of(A, LATER)]), apply=True)
+
+
+def states(cluster: ModelCluster, partition: TopicIdPartition) -> list[tuple[str, SegmentState]]:
+    """(segment id, state) of each record behind those of A and B."""
+    pairs = [
+        (each.metadata.id.segment_id, STARTED) if isinstance(each, SegmentRecord) else (each.id.segment_id, each.state)
+        for each in cluster.records(partition)
+    ]
+    return pairs[4 if partition == PARTITION else 0 :]
+
+
+def test_publish_reads_back_what_it_wrote(cluster, publish):
+    published = publish()
+    assert (published.exit_code, published.records) == (0, 4)
+    assert states(cluster, PARTITION) == [(C.id.segment_id, STARTED), (C.id.segment_id, FINISHED)]
+    assert states(cluster, LATER) == [(A.id.segment_id, STARTED), (A.id.segment_id, FINISHED)]
+    assert publish().records == 0
+
+
+@pytest.mark.parametrize("lost", [SegmentUpdate, SegmentUpdate | SegmentRecord])
+def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish, lost):
+    cluster.swallow = lambda record: isinstance(record, lost)
+    with pytest.raises(DeliveryFailedError, match=C.id.segment_id):
+        publish()
+    assert states(cluster, LATER) == [], "nothing more is published"
+    cluster.swallow = lambda _: False
+    assert publish().exit_code == 0
+    assert states(cluster, PARTITION)[-1] == (C.id.segment_id, FINISHED)
+
+
+def test_publish_waits_for_records_that_show_a_moment_later(cluster, publish, monkeypatch):
+    monkeypatch.setattr(read_back, "_PATIENCE_SECONDS", 30)
+    monkeypatch.setattr(read_back, "_POLL_SECONDS", 0.001)
+    cluster.hides_newest = 3
+    assert publish().exit_code == 0
+    assert cluster.hides_newest == 0
+
+
+def test_publish_stops_when_another_writer_hides_offsets_meanwhile(cluster, publish):
+    hides = remote_segment(0, 49, [(0, 0)])
+
+    def write(record: object) -> None:
+        cluster.before_append = lambda _: None
+        cluster.append(SegmentRecord(replace(hides, state=STARTED)))
+        cluster.append(SegmentUpdate(hides.id, 1, 8, FINISHED))
+
+    cluster.before_append = write
+    with pytest.raises(LostCopyError, match="offsets 50 to 99 of leader epoch 0: brokers do not find them"):
+        publish()
+    assert states(cluster, LATER) == [], "nothing more is published"
+
+
+def test_publish_goes_on_when_brokers_delete_what_it_told_of(cluster, publish):
+    def delete(record: object) -> None:
+        if isinstance(record, SegmentUpdate) and record.id == C.id:
+            cluster.append(record)
+            cluster.append(SegmentUpdate(A.id, 1, 9, DELETING))
+            cluster.append(SegmentUpdate(C.id, 1, 9, DELETING))
+
+    cluster.before_append = delete
+    assert publish().exit_code == 0
+    assert states(cluster, LATER)[-1] == (A.id.segment_id, FINISHED)
