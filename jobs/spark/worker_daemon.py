@@ -42,4 +42,4 @@ def _stamp(archive: str) -> Stamp | None:
 if __name__ == "__main__":
     read_archives_once()
     importlib.invalidate_caches()  # once, for all workers that are forked from here
-    manager()  # type: ignore[no-untyped-call]
+    manager()
