@@ -13,7 +13,7 @@ from tiersnap.jobs import run as main
 
 pytestmark = pytest.mark.unit
 
-DELTA = f"io.delta:delta-spark_4.1_2.13:{version('delta-spark')}"
+DELTA = f"io.delta:delta-spark_4.2_2.13:{version('delta-spark')}"
 PLACES = ("--source", "/mnt/a volume", "--remote", "s3://bucket/tiers")
 
 
