@@ -65,7 +65,7 @@ class HostCommands:
     def _place(self, name: str, segment_file: str) -> str:
         known = {
             "LOGDIR": shlex.join(self.log_dirs),
-            "REMOTE": shlex.quote(self.remote) if self.remote else name,
+            "REMOTE": shlex.quote(self.remote) if self.remote else "s3://bucket/prefix",
             "dump FILE": f"dump {shlex.quote(segment_file)}",
         }
         return known.get(name, name)

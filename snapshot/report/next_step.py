@@ -23,6 +23,8 @@ from functools import lru_cache
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+# Of a command that names remote storage, and of no other.
+_OF_REMOTE = {"--layout", "--endpoint-url", "--region", "--path-style", "--checksums"}
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
 
@@ -119,5 +121,6 @@ def _kept(command: str, run: RunInfo) -> Iterator[str]:
         taken = [words.pop(0)]
         while words and not words[0].startswith("--"):
             taken.append(words.pop(0))
-        if taken[0] not in command.split():
+        given = command.split()
+        if taken[0] not in given and (taken[0] not in _OF_REMOTE or "--remote" in given):
             yield shlex.join(taken)
