@@ -53,23 +53,23 @@ class PoisonedTier:
 
 
 def poisoned_tier(
-    at: Path, name: str, *, rebuilt: int | None, local_from: int, version: str = "2.7.2", layout: str = "aiven"
+    at: Path, name: str, *, rebuilt: int | None, local_from: int, layout: str = "aiven", remote: Path | None = None
 ) -> PoisonedTier:
-    """Lay all of it out below a new folder.
+    """Lay all of it out below a new folder, or the tier at `remote`.
 
     Args:
         rebuilt: index of the segment that a rebuilt replica began with; None for a leader that never was.
         local_from: index of the first segment that is left here; those before it are tiered.
     """
-    whole = _copied(DATA / f"kafka-{version}/logs" / name, at / "whole" / name)
-    expected = _snapshots(DATA / f"kafka-{version}/expected" / name)
+    whole = _copied(DATA / "kafka-2.7.2/logs" / name, at / "whole" / name)
+    expected = _snapshots(DATA / "kafka-2.7.2/expected" / name)
     bases = sorted(int(path.stem) for path in whole.glob("*.log"))
     tiered = {base: expected[base] for base in bases[1 : local_from + 1]}
     if rebuilt is not None:
         later = _copied(whole, at / "later" / name, bases[rebuilt:])
         known = folded_snapshots(read_partition(LOCAL, str(later), Checkpoints()))
         tiered |= {offset: data for offset, data in known.items() if offset in tiered}
-    store = DirectoryStore(at / "remote")
+    store = DirectoryStore(remote or at / "remote")
     tier(whole, store, layout=open_layout(layout), bases=set(bases[:local_from]), snapshots=tiered)
     logs = at / "logs"
     replica = _copied(whole, logs / name, bases[local_from:])

@@ -10,6 +10,7 @@ import pytest
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fold import Entry, State
+from tests.reference.pipeline import Runner
 from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
 from tiersnap.snapshot.formats import snapshot_file
 
@@ -65,6 +66,17 @@ def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: P
     again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
     assert_said(again, 0)
     assert "lost" not in again.err
+
+
+def test_run_makes_what_kafka_says_of_the_whole_log(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    runner = Runner(tmp_path, at.logs, remote=str(at.remote))
+    ran = runner(replace=True, as_of=None)
+    assert (ran.errors, ran.segments_tiered) == ([], 1)
+    (made,) = (data for key, data in runner.objects().items() if key.startswith("snapshots/") and "919" in key)
+    assert state(made) == state(at.expected[919])
+    again = runner(replace=True, as_of=None)
+    assert again.did_nothing
 
 
 def test_verify_judges_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
