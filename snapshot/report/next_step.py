@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tiersnap.snapshot.gate.host_commands import OF_PLACE
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
-# Of a command that names remote storage, and of no other.
-_OF_REMOTE = {"--layout", "--endpoint-url", "--region", "--path-style", "--checksums"}
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
 
@@ -122,5 +121,5 @@ def _kept(command: str, run: RunInfo) -> Iterator[str]:
         while words and not words[0].startswith("--"):
             taken.append(words.pop(0))
         given = command.split()
-        if taken[0] not in given and (taken[0] not in _OF_REMOTE or "--remote" in given):
+        if taken[0] not in given and (taken[0] not in OF_PLACE or "--remote" in given):
             yield shlex.join(taken)

@@ -491,6 +491,7 @@ def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written
 
 def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None:
     logs = shortened(tmp_path, checkpoint=20)
+    (tmp_path / "remote").mkdir()
     ran = repair(logs, "--remote", tmp_path / "remote")
     assert ran.exit_code == 0
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
