@@ -106,6 +106,74 @@ def test_a_producer_that_came_back_whole_is_no_loss() -> None:
     assert found(log).refused == ()
 
 
+OLDER = Entry(2, 5, 4, 0, TIMESTAMP, 0, 0)  # a transaction is open since offset 0
+CLOSED = replace(OLDER, txn_first_offset=-1)
+IDLE = replace(CLOSED, coordinator_epoch=-1)
+FOLLOWED = {
+    "the same": (OLDER, OLDER, True),
+    "its transaction ended": (OLDER, CLOSED, True),
+    "ended, and another one begun at the first offset behind": (OLDER, replace(OLDER, txn_first_offset=5), True),
+    "begun at the first offset behind": (CLOSED, replace(OLDER, txn_first_offset=5), True),
+    "begun behind, by one without a coordinator": (IDLE, replace(IDLE, txn_first_offset=5), True),
+    "begun before": (CLOSED, replace(OLDER, txn_first_offset=4), False),
+    "begun at 0": (CLOSED, OLDER, False),
+    "another one begun before": (replace(OLDER, txn_first_offset=2), OLDER, False),
+    "ended without a marker": (replace(OLDER, coordinator_epoch=-1), IDLE, False),
+    "its coordinator forgotten": (CLOSED, IDLE, False),
+    "its coordinator unknown as before": (IDLE, IDLE, True),
+    "its coordinator known since": (IDLE, CLOSED, True),
+    "a batch at the first offset behind": (IDLE, replace(IDLE, last_offset=5, last_sequence=6), True),
+    "a batch before": (IDLE, replace(IDLE, last_offset=3, last_sequence=4), False),
+    "another sequence": (IDLE, replace(IDLE, last_sequence=6), False),
+    "another sequence of offset 0": (
+        replace(IDLE, last_offset=0),
+        replace(IDLE, last_offset=0, last_sequence=6),
+        False,
+    ),
+    "emptied by another epoch": (CLOSED, replace(CLOSED, epoch=3, last_offset=-1, last_sequence=-1), True),
+    "emptied by the same epoch": (CLOSED, replace(CLOSED, last_offset=-1, last_sequence=-1), False),
+    "another batch of another epoch": (CLOSED, replace(CLOSED, epoch=3, last_offset=0), False),
+    "no batch, whatever the sequence says": (
+        replace(CLOSED, last_offset=-1, last_sequence=9),
+        replace(CLOSED, last_offset=-1, last_sequence=-1),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("older", "later", "is_followed"), FOLLOWED.values(), ids=FOLLOWED)
+def test_what_a_producer_had_is_there_later_or_a_batch_explains_why_not(
+    older: Entry, later: Entry, is_followed: bool
+) -> None:
+    log = TieredLog()
+    log.add(data_batch(0, 5), length=5, known={1: older})
+    log.add(data_batch(5, 5), length=5, known={1: later})
+    log.add(data_batch(10, 5), length=5, known={1: later})
+    log.vouched = {5: Vouching(True, Provenance.COMPUTED)}
+    state = found(log)
+    assert ("has lost 1 producer that lives, known at 5" in " ".join(state.refused)) is not is_followed
+    assert state_of(state.entries)[1] == (later if is_followed else older)
+
+
+def test_of_two_segments_that_end_together_the_other_one_is_no_earlier_snapshot() -> None:
+    log = poisoned(None, None)
+    twice = [log.remote[0], replace(log.remote[0], segment_id="twin"), log.remote[1]]
+    log.snapshots[60] = {**log.truth, 50: Entry(0, 1, 2, 0, TIMESTAMP)}
+    state = find_state(60, twice, log, log_start_offset=0, now=TIMESTAMP, producer_expiration=DAY)
+    assert state.refused == ()
+
+
+def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
+    log = TieredLog()
+    log.add(data_batch(0, 5, 1, 0, 0), length=5)
+    log.add(data_batch(5, 5, 1, 0, 5), length=5)
+    log.vouched = {5: Vouching(True, Provenance.COMPUTED), 10: Vouching(True)}
+    log.snapshots[5] = {1: replace(log.snapshots[5][1], txn_first_offset=0)}
+    state = found(log)
+    assert state_of(state.entries) == log.truth
+    assert "no broker could replay the batch at 5 behind it" in state.refused[1]
+
+
 def test_what_a_broker_had_dropped_before_it_rolled_is_put_back_from_the_segment() -> None:
     log = TieredLog()
     log.add(data_batch(0, 2, 1, 0, 0), data_batch(2, 2, 2, 0, 0, timestamp=TIMESTAMP + 2 * DAY), length=4)
@@ -157,6 +225,8 @@ def test_where_the_segments_do_not_lead_there_nothing_is_derived(start: int, los
 
 def test_without_any_remote_segment_nothing_is_derived() -> None:
     log = TieredLog(end=30)
+    with pytest.raises(UnknownStateError, match="no remote segment of this log ends at 30 or below"):
+        find_state(30, [], log, log_start_offset=30, now=TIMESTAMP, producer_expiration=DAY)
     with pytest.raises(UnknownStateError) as caught:
         find_state(30, [], log, log_start_offset=0, now=TIMESTAMP, producer_expiration=DAY)
     assert "--layout" in caught.value.hint
