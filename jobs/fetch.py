@@ -26,7 +26,7 @@ STDOUT = Path("-")
 
 
 @click.command()
-@click.option("--from", "remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
 @fetch_options
 @once("--out", type=LocalPath(dir_okay=False), help="A file, or - for stdout.")
 @click.option("--replace", is_flag=True, help="Overwrite the file.")
@@ -40,7 +40,7 @@ def fetch(
     """Fetch the remote segment that holds an offset, or one of its indexes.
 
     Shows which copies there are; `--out FILE --apply` writes a file, `--out -` writes to stdout. Nothing comes out
-    that was not verified: every batch's CRC-32C and the store's own checksum, the form of an index.
+    that was not checked: of a segment every batch's CRC-32C and the store's own checksum, of an index its form alone.
     """
     store = open_store(remote, s3, writes=False)
     (listed,) = find_in_layout(store, asked.topic, asked.topic_id, [asked.partition], asked.layout)
@@ -59,5 +59,5 @@ def fetch(
         return ExitCode.OK
     refuse_log_dir(out, "--out")
     written = file.to_file(out, replace=replace)
-    show_file(output, file.copy, out, written=written)
+    show_file(output, file, out, written=written)
     return ExitCode.OK

@@ -23,7 +23,7 @@ from tiersnap.snapshot.state.expiry import Expiry
 
 
 @click.command()
-@click.option("--from", "remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
+@click.option("--remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
 @click.option("--to", "logdir", required=True, help="An entry of the broker's log.dirs.")
 @params.topic_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")

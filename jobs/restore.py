@@ -28,7 +28,7 @@ from tiersnap.snapshot.log.lock import locked
 
 
 @click.command()
-@click.option("--from", "remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
 @click.option(
     "--to",
     "logdir",

@@ -9,6 +9,7 @@ from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.place import warehouse_of, warehouse_option
+from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
 from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.simulate import show_fleet, show_host
@@ -21,6 +22,7 @@ from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, sel
 @log_dirs_argument("[LOGDIR]", required=False)
 @warehouse_option
 @simulate_options
+@remote_view_options(OF_BEGINNINGS, click.option)
 @spark_options
 @params.output_option
 @click.pass_context
@@ -29,6 +31,7 @@ def simulate(
     log_dirs: tuple[str, ...],
     warehouse: str | None,
     asked: SimulateRequest,
+    view: RemoteView,
     spark: SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
@@ -36,7 +39,8 @@ def simulate(
     The replica has the snapshot that --from names and replayed the log from there. Each producer sends its next batch,
     its last ones again, one after a gap, as a fenced instance, and from sequence 0; a row says what the leader answers
     that never stopped, what the replica answers, and what the client makes of it, by release. Only answers that differ
-    are listed, unless --all is given. Nothing is written.
+    are listed, unless --all is given. Nothing is written. Of a log that begins in remote storage nothing is said,
+    unless --remote says where that is.
 
     With --warehouse the answers are counted over all partitions that a run has read, on Spark; each replica begins at
     its newest segment's base offset.
@@ -50,8 +54,9 @@ def simulate(
         found = simulate_warehouse(spark.session(), uri, Selection(asked.topic), task, everything=asked.everything)
         show_fleet(output, found.rows, found.tally.sentence(), found.said)
         return ExitCode.OK
-    simulation, opened, selection = asked.of_host(), open_log_dirs(log_dirs), Selection(asked.topic)
+    simulation = asked.of_host(view.beginnings(asked.now, asked.producer_expiration))
+    opened, selection = open_log_dirs(log_dirs), Selection(asked.topic)
     simulation.findings.extend(finding for each in opened for finding in each.log_dir.findings)
     progress = Progress(output, "simulating", count(opened, selection))
     show_host(output, simulation, opened, progress.watch(selected_of(opened, selection)))
-    return exit_code_of(simulation.findings)
+    return exit_code_of(simulation.findings) or simulation.beginnings.exit_code

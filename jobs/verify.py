@@ -11,6 +11,7 @@ from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
 from tiersnap.jobs.tell.verify import show
 from tiersnap.snapshot.gate.verify import Verification
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
@@ -27,6 +28,7 @@ from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, sel
 @params.crc_option
 @params.producer_expiration_option
 @params.now_option
+@remote_view_options(OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 @params.output_option
 @click.pass_obj
@@ -38,6 +40,7 @@ def verify(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
+    view: RemoteView,
     strict: bool,
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.
@@ -46,13 +49,15 @@ def verify(
 
     A file MATCHES, EXTENDS (knows producers from before the log start), is SUSPECT (contradicts the log in what a
     broker that loads it now would keep), CORRUPT (no broker can read it) or UNVERIFIED (not compared: the log is
-    damaged below it, or it may not be read). Exits 5 when one is CORRUPT or no broker can open it, 4 when one is
-    SUSPECT or UNVERIFIED, 6 when something of the log may not be read. `scan` says what is missing. With --strict
-    every difference is SUSPECT. With --against every file there must equal the log's fold exactly.
+    damaged below it, or it may not be read). Where a log begins in remote storage its files are NOT_COMPARED, unless
+    --remote says where that is. Exits 5 when one is CORRUPT or no broker can open it, 4 when one is SUSPECT or
+    UNVERIFIED, or --remote does not tell how a log begins, 6 when something of the log may not be read. `scan` says
+    what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
+    fold exactly.
     """
     opened = open_log_dirs(log_dirs)
     at = None if strict or against is not None else (now, producer_expiration)
-    verification = Verification(opened, against, at, check_crc)
+    verification = Verification(opened, against, at, check_crc, view.beginnings(now, producer_expiration))
     progress = Progress(output, "verifying", count(opened, selection))
     show(output, verification, verification.snapshots(progress.watch(selected_of(opened, selection))))
     return verification.exit_code

@@ -100,7 +100,7 @@ class Installation:
         if not has_any and not self.other_ids:
             raise ObjectNotFoundError(
                 "no run stored a snapshot of any of these partitions there",
-                hint="--from names the place that --remote named in tiersnap run; a run stores what the brokers lack, "
+                hint="--remote names the place that it named in tiersnap run; a run stores what the brokers lack, "
                 "with --all every boundary",
             )
 

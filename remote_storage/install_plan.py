@@ -33,6 +33,7 @@ class InstallOutcome(StrEnum):
     WRITE = "WRITE"
     REPLACE = "REPLACE"
     KEEP = "KEEP"  # there and trusted
+    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which is not asked
     NEEDS_REPLACE = "NEEDS_REPLACE"
     ABOVE_NEWEST = "ABOVE_NEWEST"
     STRAY = "STRAY"

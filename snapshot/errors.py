@@ -101,6 +101,10 @@ class MissingProducerSnapshotError(GateError):
     """Raised when a bundle is built without a trusted snapshot at the next segment's base offset."""
 
 
+class UnknownStateError(GateError):
+    """Raised when remote storage does not tell the producer state of a log that begins there."""
+
+
 class IncompleteBundleError(GateError):
     """Raised when a bundle is built without log, offset index, time index or leader epochs."""
 

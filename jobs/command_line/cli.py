@@ -100,6 +100,7 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except click.ClickException as error:
+        error = _with_near_option(error)
         said = io.StringIO()
         error.show(file=said)
         sys.stderr.write(masked(said.getvalue()))
@@ -119,6 +120,14 @@ def _run(argv: list[str]) -> int:
         sys.stderr.close()
         return int(ExitCode.OK)
     return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _with_near_option(error: click.ClickException) -> click.ClickException:
+    """Return the error, with --remote in place of a --from: elsewhere that names where bytes come from."""
+    if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
+        return error
+    has_remote = any("--remote" in param.opts for param in error.ctx.command.params)
+    return click.NoSuchOption("--from", possibilities=["--remote"], ctx=error.ctx) if has_remote else error
 
 
 def _format_of(argv: list[str]) -> Format:

@@ -19,8 +19,6 @@ _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "statsd", "openlineage"),
 }
-# `repair` asks remote storage where it is named; here it is not, as a broker's host may not reach it.
-_OF_REMOTE = {"layout", "endpoint-url", "region", "path-style", "checksums"}
 _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
@@ -37,7 +35,7 @@ def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
         command: click.Command | None = root.command
         for word in name.split():
             command = command.get_command(root, word) if isinstance(command, click.Group) else None
-        known = set() if command is None else _names(command) - (_OF_REMOTE if name == "repair" else set())
+        known = set() if command is None else _names(command)
         words = tuple(word for option, words in given.items() if option in known for word in words)
         if words:
             found[name] = words

@@ -13,7 +13,7 @@ CONTRACTS: dict[str, Contract] = {
     "scan": Contract([log_dir.ScannedPartition, log_dir.ScannedSegment]),
     "dump": Contract(result=list[records.DumpedFile], line=[dict[str, object]]),
     "repair": Contract([log_dir.PlannedRepair]),
-    "verify": Contract([log_dir.VerifiedSnapshot]),
+    "verify": Contract([log_dir.VerifiedSnapshot], log_dir.VerifySummary),
     "collect": Contract([log_dir.CollectedPartition], log_dir.CollectSummary),
     "simulate": Contract(
         [records.SimulatedWrite, records.SimulatedProducer, exactly_once.SimulatedFleetWrite], records.SimulateSummary

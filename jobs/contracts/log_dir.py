@@ -69,6 +69,12 @@ class VerifiedSnapshot(TypedDict):
     harmful_until: Annotated[int | None, "ms; up to then a broker would keep what the file lacks"]
 
 
+class VerifySummary(TypedDict):
+    """What was left out."""
+
+    not_compared: Annotated[int, "files of logs that begin in remote storage, which was not asked: --remote"]
+
+
 class PlannedRepair(TypedDict):
     """A snapshot of `repair` that is not as it should be; those that are right are counted only."""
 
@@ -129,6 +135,7 @@ class ExaminedLogDir(TypedDict):
     blocked_bytes: int
     missing_snapshots: int
     lost_indexes: int
+    continued: Annotated[int, "partitions whose log begins in remote storage"]
 
 
 class AnsweredProbe(TypedDict):

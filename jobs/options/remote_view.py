@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.state.beginnings import Beginnings
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.presence.host_inventory import HostInventory
+    from tiersnap.remote_storage.presence.host_inventory import HostInventory, ObserveOnce
 
 
 @dataclass(frozen=True)
@@ -39,24 +40,50 @@ class RemoteView:
         if self.remote is None:
             return None
         # Most calls look at no remote storage, and need not wait for its modules.
+        from tiersnap.remote_storage.presence.host_inventory import HostInventory
+
+        return HostInventory(self._look(), now, producer_expiration)
+
+    def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
+        """Return what tells how logs begin that begin there; without --remote nothing does. It is asked for something
+        first.
+
+        Args:
+            now, producer_expiration: see `inventory`.
+        """
+        if self.remote is None:
+            return Beginnings()
+        from tiersnap.snapshot.tasks.remote_start import beginning
+
+        return Beginnings(partial(beginning, self._look(), now, producer_expiration))
+
+    def _look(self) -> ObserveOnce:
         from tiersnap.remote_storage.layouts.open_layout import open_layout
-        from tiersnap.remote_storage.presence.host_inventory import HostInventory, ObserveOnce
+        from tiersnap.remote_storage.presence.host_inventory import ObserveOnce
         from tiersnap.remote_storage.stores.open_store import open_existing_store
-        from tiersnap.snapshot.tasks.remote_start import believing
 
-        store = open_existing_store(self.remote, self.s3, writes=False)
+        store = open_existing_store(self.remote or "", self.s3, writes=False)
         next(iter(store.list()), None)
-        return HostInventory(ObserveOnce(store, open_layout(self.layout)), believing(now, producer_expiration))
+        return ObserveOnce(store, open_layout(self.layout))
 
 
-def remote_view_options(help_text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """--remote, --layout and the S3 options, given to the command as `view: RemoteView`."""
+OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
+
+
+def remote_view_options(
+    help_text: str, option: Callable[..., Callable[[Callable[..., object]], Callable[..., object]]] = once
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """--remote, --layout and the S3 options, given to the command as `view: RemoteView`.
+
+    Args:
+        option: makes --remote; click.option where a setting may name it.
+    """
 
     def decorate(command: Callable[..., object]) -> Callable[..., object]:
         @wraps(command)
         def with_view(*args: object, remote: str | None, layout: str, s3: S3Settings, **kwargs: object) -> object:
             return command(*args, view=RemoteView(remote, layout, s3), **kwargs)
 
-        return with_options(with_view, (once("--remote", help=help_text), layout_name_option, s3_options))
+        return with_options(with_view, (option("--remote", help=help_text), layout_name_option, s3_options))
 
     return decorate

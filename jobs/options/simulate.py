@@ -15,6 +15,7 @@ from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
 from tiersnap.snapshot.simulate.host import ORIGINS, HostSimulation, ReplicaSnapshot
 from tiersnap.snapshot.simulate.replica import Origin
+from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
@@ -43,7 +44,7 @@ class SimulateRequest:
     def __post_init__(self) -> None:
         params.expiry(self.expiration, None, self.now, self.producer_expiration)
 
-    def of_host(self) -> HostSimulation:
+    def of_host(self, beginnings: Beginnings) -> HostSimulation:
         """For the log directory of this host.
 
         Raises:
@@ -59,6 +60,7 @@ class SimulateRequest:
             check_crc=self.check_crc,
             everything=self.everything,
             by_producer=self.producers,
+            beginnings=beginnings,
         )
 
     def of_warehouse(self) -> SimulatePartition:

@@ -85,6 +85,7 @@ def _row(each: Examined) -> dict[str, object]:
         "blocked_bytes": each.listed.blocked_bytes,
         "missing_snapshots": each.missing,
         "lost_indexes": each.listed.lost_indexes,
+        "continued": each.listed.continued,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.presence.copies import RemoteCopy
 from tiersnap.remote_storage.restore.one_file import RemoteFile
 from tiersnap.snapshot.atomic_file import cannot_write
@@ -35,11 +36,21 @@ def write_to_stdout(file: RemoteFile) -> None:
         raise cannot_write(Path("stdout"), error) from error
 
 
-def show_file(output: Output, copy: RemoteCopy, path: Path, *, written: bool) -> None:
-    """The file that holds it now."""
+_CHECKED = {
+    None: "verified: the CRC-32C of every batch",
+    IndexType.LEADER_EPOCH: "verified: the leader epochs that the segment's metadata tells",
+    IndexType.PRODUCER_SNAPSHOT: "well-formed; not compared with the log: tiersnap verify LOGDIR --remote "
+    "s3://bucket/prefix compares what brokers have",
+}
+
+
+def show_file(output: Output, file: RemoteFile, path: Path, *, written: bool) -> None:
+    """The file that holds it now, and what was checked of it."""
+    copy = file.copy
     row = {**_row(copy, copy), "bytes": path.stat().st_size, "file": str(path)}
     output.rows("fetch", [row], columns=(*_ABOUT, "file"))
-    output.talk("verified" if written else "the same content was there already")
+    checked = _CHECKED.get(file.index, "well-formed; not compared with the segment")
+    output.talk(checked if written else f"the same content was there already; {checked}")
 
 
 def _row(copy: RemoteCopy, chosen: RemoteCopy) -> dict[str, object]:

@@ -13,6 +13,7 @@ from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
 _SENTENCES = {
+    InstallOutcome.NOT_COMPARED: "are there and not compared: tiersnap verify LOGDIR --remote s3://bucket/prefix",
     InstallOutcome.NEEDS_REPLACE: "are there and not to be trusted: give --replace to replace them",
     InstallOutcome.ABOVE_NEWEST: "lie above the newest snapshot that the broker can load, and the highest of them "
     "would become its live state: give --above-newest to write them",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
@@ -85,7 +86,7 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
                 yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
         if not repair.undone:
             yield f"next: stop the broker, then {again('--apply')}"
-    elif kept or not repair.errors:
+    elif kept or not (repair.errors or repair.beginnings.unknown or actions[RepairAction.NOT_COMPARED]):
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
 
 
@@ -106,6 +107,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
             yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
         else:
             yield from _without_start(repair, unknown)
+    yield from _not_compared(repair)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
@@ -119,12 +121,14 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
 
 def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
     what = f"{count} cannot be made: what came before a log's files is not known here"
-    if repair.find_beginning is None:
-        yield f"{what}, but in remote storage; next: {again('--from', 'REMOTE')} (--layout as brokers have it)"
-        return
-    yield f"{what}, and remote storage does not tell"
-    yield from (f"{name}: {why}" for name, why in repair.unknown.items())
-    if repair.may_pass:
-        yield f"next: {again()}"
+    if repair.beginnings.find is None:
+        yield f"{what}, but in remote storage; next: {with_remote()}"
     else:
-        yield "are --from and --layout those of this cluster? If so: tiersnap tier, or unblock where copying is stuck"
+        yield f"{what}, and remote storage does not tell"
+
+
+def _not_compared(repair: HostRepair) -> Iterator[str]:
+    if count := repair.actions[RepairAction.NOT_COMPARED]:
+        what = f"{count_of(count, 'snapshot is', 'snapshots are')} not compared: their logs begin in remote storage"
+        yield f"{what}; next: {with_remote()}"
+    yield from lines(repair.beginnings)

@@ -73,8 +73,9 @@ def _lines(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     if totals.waiting_bytes:
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
     for verdict in _CAUSES:
-        if totals.verdicts[verdict]:
+        if totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
             yield f"next for {verdict}: {commands.next_step(verdict, _damaged(totals))}"
+    asked = commands.of("tiersnap repair LOGDIR --remote REMOTE") if totals.continued else repair
     is_missing = totals.wanted[SnapshotVerdict.MISSING]
     is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
     if totals.lost_indexes:
@@ -89,10 +90,13 @@ def _lines(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
             f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
             f"all later snapshots of the partition; {repair} names the files to move away before"
         )
+    if count := totals.snapshots[SnapshotVerdict.NOT_COMPARED]:
+        what = f"{count_of(count, 'snapshot is', 'snapshots are')} not compared: their logs begin in remote storage"
+        yield f"{what}; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
     if is_wrong:
-        yield f"next for wrong snapshots: {repair} --replace"
+        yield f"next for wrong snapshots: {asked} --replace"
     elif is_missing:
-        yield f"next for missing snapshots: {repair}"
+        yield f"next for missing snapshots: {asked}"
     if totals.verdicts[Verdict.READY]:
         yield f"next for READY: a broker tiers them; where none does: {commands.tier}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Format, Output, Row
+from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.simulate.host import HostSimulation
@@ -22,17 +23,22 @@ def show_host(
     partitions: Iterable[tuple[NamedLogDir, Partition]],
 ) -> None:
     """The partitions are simulated while they are shown."""
-    summary: dict[str, object] = {"summary": ""}
+    summary: dict[str, object] = {"summary": "", "not_compared": 0}
 
     def rows() -> Iterator[Row]:
         yield from simulation.rows(partitions)
-        summary["summary"] = simulation.tally.sentence()  # known when all partitions are read
+        summary["summary"] = simulation.sentence()  # known when all partitions are read
+        summary["not_compared"] = len(simulation.not_compared)
 
     where = ("log_dir",) if len(log_dirs) > 1 else ()
     columns = (*where, *(_OF_WRITE if simulation.by_producer else _OF_CLASS))
     output.rows("simulate", rows(), columns=columns, findings=simulation.findings, summary=summary)
     for message in simulation.said:
         output.talk(message)
+    for line in lines(simulation.beginnings):
+        output.warn(line)
+    if simulation.not_compared and simulation.beginnings.find is None:
+        output.talk(f"next: {with_remote()}")
 
 
 def show_fleet(output: Output, rows: Iterable[Row], sentence: str, said: Sequence[str]) -> None:

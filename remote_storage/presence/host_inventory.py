@@ -13,9 +13,8 @@ from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.lineage import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.state.trust import Comparison
 from tiersnap.snapshot.tasks.judge_partition import coverage_of_copies
-from tiersnap.snapshot.tasks.remote_start import beginning
+from tiersnap.snapshot.tasks.remote_start import beginning, is_continued
 
 _T = TypeVar("_T")
 
@@ -41,21 +40,35 @@ class HostInventory:
 
     Attributes:
         look: at remote storage.
-        believes: whether a copy's snapshot starts a replay; see `beginning`.
+        now, producer_expiration: ms; see `beginning`.
         errors: why remote storage does not say what it holds, an error a partition.
     """
 
     look: ObserveOnce
-    believes: Callable[[Comparison], bool]
+    now: int
+    producer_expiration: int | None
     errors: list[TiersnapError] = field(default_factory=list)
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return what remote storage says of the log before its files; it is asked only if the log may begin there."""
+        """Return what remote storage says of the log before its files; it is asked only if the log may begin there.
+
+        Nor is it asked if all that is here is tiered: that takes whole remote segments, and nothing waits for it.
+        """
         if not partition.may_begin_in_remote_storage or not _may_be_tiered(partition):
             return NOT_LOOKED
         unknown = Beginning(True, why="remote storage does not answer", may_pass=True)
-        return self._asked(partition, lambda: beginning(self.look, self.believes, partition), unknown)
+
+        def ask() -> Beginning:
+            if self._is_tiered(partition):
+                return Beginning(is_continued(partition, self.look(partition)["copies"]))
+            return beginning(self.look, self.now, self.producer_expiration, partition)
+
+        return self._asked(partition, ask, unknown)
+
+    def _is_tiered(self, partition: Partition) -> bool:
+        first, last = partition.first_base_offset, partition.segments[-1].base_offset
+        return coverage_of_copies(self.look(partition), partition.leader_epochs or (), ENDLESS).covers(first, last)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.presence.partition import FoundCopy, look
-from tiersnap.remote_storage.presence.starts import brokers_own, find_start, read_start
+from tiersnap.remote_storage.presence.remote_log import name_of
+from tiersnap.remote_storage.presence.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.remote_state import RemoteState
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Observe:
         found = look(
             self.store,
             ObjectKeys(),
-            _name(partition),
+            name_of(partition),
             local=isinstance(self.layout, LocalTieredStorageLayout),
             local_start=partition.segments[0].base_offset,
         )
@@ -56,15 +58,16 @@ class Observe:
 
     def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
         """See RemoteLook."""
-        return find_start(self.store, _name(partition), copies)
-
-    def brokers_own(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """See RemoteLook."""
-        return brokers_own(self.store, _name(partition), copies)
+        return find_start(self.store, name_of(partition), copies)
 
     def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
         """See RemoteLook."""
-        return read_start(self.store, self.layout, _name(partition), start)
+        return read_start(self.store, self.layout, name_of(partition), start)
+
+    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
+        """See RemoteLook."""
+        expiration = producer_expiration
+        return state_at(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
 
 
 def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
@@ -81,7 +84,3 @@ def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
         "event_timestamp": copy.written_at,
         "is_ours": not is_done,
     }
-
-
-def _name(partition: Partition) -> TopicIdPartition:
-    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)

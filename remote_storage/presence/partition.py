@@ -143,13 +143,20 @@ class Presence:
 
 
 def look(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool, local_start: int = 0
+    store: ObjectStore,
+    keys: ObjectKeys,
+    partition: TopicIdPartition,
+    *,
+    local: bool,
+    local_start: int = 0,
+    since: int | None = None,
 ) -> Presence:
     """What is there of a partition; nothing of a segment whose deletion `tiersnap expire` has begun.
 
     Args:
         local: LocalTieredStorage's files, or the objects of the Aiven plugin.
         local_start: base offset of the first local segment; copies that end there or below are not all looked into.
+        since: ms; those that end there or below are, as far back as one may have a record as late as that.
 
     Raises:
         NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
@@ -161,7 +168,7 @@ def look(
     going = {each.segment_id for each in record.deleting}
     attempts = [attempt for attempt in grouped if attempt.segment_id not in going]
     by_id = {attempt.segment_id: attempt for attempt in attempts}
-    found, unusable = _read(store, partition, [each for each in attempts if not each.missing], local_start)
+    found, unusable = _read(store, partition, [each for each in attempts if not each.missing], local_start, since)
     # What lacks an object needs no request.
     lacking = (read_copy(store, partition, each) for each in attempts if each.missing)
     unusable += [each for each in lacking if isinstance(each, UnusableCopy)]
@@ -207,7 +214,11 @@ def look(
 
 
 def _read(
-    store: ObjectStore, partition: TopicIdPartition, attempts: Sequence[AttemptObjects], local_start: int
+    store: ObjectStore,
+    partition: TopicIdPartition,
+    attempts: Sequence[AttemptObjects],
+    local_start: int,
+    since: int | None,
 ) -> tuple[list[RemoteCopy], list[UnusableCopy]]:
     """Look into attempts that have all their objects, newest first, until they lie below the log."""
     copies: list[RemoteCopy] = []
@@ -221,9 +232,14 @@ def _read(
             complete = [each for each in found if isinstance(each, RemoteCopy)]
             copies += complete
             # Copies lie end to end or overlap by a segment: where a whole wave lies below the log, the rest does, too.
-            if complete and all(copy.end_offset <= local_start for copy in complete):
+            if complete and all(copy.end_offset <= local_start and _is_older(copy, since) for copy in complete):
                 break
     return copies, unusable
+
+
+def _is_older(copy: RemoteCopy, since: int | None) -> bool:
+    """Whether no record of it is as late as `since` (ms); so it is where nobody asks."""
+    return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
 @dataclass(frozen=True, slots=True)

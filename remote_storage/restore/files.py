@@ -4,71 +4,22 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from typing import BinaryIO
 
-import google_crc32c
 from pyarrow import fs
 
-from tiersnap.remote_storage.layouts import chunk_index
-from tiersnap.remote_storage.presence.copies import RemoteCopy
+from tiersnap.remote_storage.presence.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.uploader import fetch_segment
-from tiersnap.snapshot.errors import CorruptDataError, TransientError
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c_of_file
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 _log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1 << 20
-
-
-def fetch_log(store: ObjectStore, copy: RemoteCopy, file: BinaryIO, stop: Event | None = None) -> None:
-    """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
-
-    Raises:
-        CorruptDataError: the store gave other bytes than it was given, by its own checksum; or a chunk is damaged.
-        RemoteStorageError: the object ends early.
-        TransientError: `stop` was set meanwhile.
-        OSError: the file cannot be written.
-    """
-    key = copy.layout.log_key(copy.metadata)
-    crc = 0
-    for stored, data in _pieces(store, copy):
-        if stop is not None and stop.is_set():
-            raise TransientError(f"{store.uri}{key}: no longer wanted")
-        crc = google_crc32c.extend(crc, stored)
-        file.write(data)
-    found = store.head(key)
-    if found is not None and found.crc32c not in (None, crc):
-        raise CorruptDataError(
-            f"{store.uri}{key}: content has CRC {crc:08x}, {found.crc32c:08x} was stored with it",
-            hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
-            key=key,
-        )
-
-
-def _pieces(store: ObjectStore, copy: RemoteCopy) -> Iterator[tuple[bytes, bytes]]:
-    """(bytes as stored, bytes of the segment file), in order."""
-    if copy.chunks is None:
-        for data in fetch_segment(store, copy.layout, copy.metadata):
-            yield data, data
-        return
-    key = copy.layout.log_key(copy.metadata)
-    for chunk in copy.chunks.chunks():
-        stored = store.get_range(key, chunk.position, chunk.size)
-        try:
-            yield stored, chunk_index.decompress(stored, chunk.original_size)
-        except ValueError as error:
-            raise CorruptDataError(
-                f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-                hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
-                key=key,
-            ) from error
 
 
 def fetch_piece(store: ObjectStore, piece: Piece, folder: OwnFolder, name: str, stop: Event | None = None) -> None:

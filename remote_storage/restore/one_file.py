@@ -19,7 +19,7 @@ from pyarrow import fs
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.presence.copies import RemoteCopy
-from tiersnap.remote_storage.restore.files import fetch_log
+from tiersnap.remote_storage.presence.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART
 from tiersnap.remote_storage.restore.remote_copies import RemotePartition, read_indexes, read_lineage
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -110,7 +110,7 @@ def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition:
             hint="what it deleted is gone, unless the bucket keeps old versions",
         )
     return ObjectNotFoundError(
-        what, hint="--from names the place that --remote named when it was tiered, the plugin's key.prefix included"
+        what, hint="--remote names the place where it was tiered, the plugin's key.prefix included"
     )
 
 

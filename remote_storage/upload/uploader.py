@@ -11,7 +11,7 @@ segment id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +33,6 @@ from tiersnap.snapshot.errors import (
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
-FETCH_SIZE = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,29 +136,6 @@ def delete_copy(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMe
     DELETE_SEGMENT_FINISHED may be recorded when nothing is returned. Doing it again is fine.
     """
     return _delete_in_reverse(store, list(layout.object_keys(metadata)))
-
-
-def fetch_segment(
-    store: ObjectStore,
-    layout: Layout,
-    metadata: RemoteLogSegmentMetadata,
-    *,
-    start: int = 0,
-    end: int | None = None,
-) -> Iterator[bytes]:
-    """Bytes [start, end) of the segment file, in pieces of at most 8 MiB; `end` is its size by default.
-
-    Raises:
-        RemoteStorageError: the object ends early.
-    """
-    key = layout.log_key(metadata)
-    end = metadata.segment_size if end is None else min(end, metadata.segment_size)
-    while start < end:
-        data = store.get_range(key, start, min(FETCH_SIZE, end - start))
-        if not data:
-            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {metadata.segment_size}", key=key)
-        yield data
-        start += len(data)
 
 
 def fetch_index(

@@ -14,7 +14,7 @@ from tiersnap.snapshot.gate.topics import compaction_reason, internal_reason, ne
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.carry import Boundary
+from tiersnap.snapshot.state.carry import NOT_ASKED, NOT_TOLD, Boundary
 from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
@@ -122,11 +122,15 @@ def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
 
 def unverified(replay: Replay, offset: int) -> Comparison:
     """Of the snapshot at `offset`, which the replay did not reach."""
-    segments = replay.partition.segments
+    segments, begins = replay.partition.segments, replay.begins
     if segments and offset <= replay.partition.unloaded_below:
         reason = f"lies below the log, which begins at {segments[0].base_offset}: a broker deletes it when it starts"
     elif segments and offset <= segments[0].base_offset:
-        reason = "not comparable: what it says is in remote storage, where the log begins"
+        if begins.is_unasked(replay.partition):
+            why = f"not compared: the log begins in remote storage, {NOT_ASKED}"
+            return Comparison(SnapshotVerdict.NOT_COMPARED, why)
+        told = f", {NOT_TOLD}" if begins.why else ""
+        reason = f"not comparable: what it says is in remote storage{told}"
     elif offset < replay.started_at:
         reason = f"not compared: the replay began at {replay.started_at}, behind what remote storage holds"
     elif replay.damage is not None:

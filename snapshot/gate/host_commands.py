@@ -20,6 +20,20 @@ _PLACES = re.compile(
 _FLAG = re.compile(r" (--[a-z][a-z-]*)(?: ([A-Z]{2,}))?")
 
 
+# Options of a command that names remote storage, and of no other.
+OF_PLACE = frozenset({"--layout", "--endpoint-url", "--region", "--path-style", "--checksums"})
+
+
+def without_place(words: Sequence[str]) -> list[str]:
+    """Return the words without the options that say how remote storage is reached, and their values."""
+    found: list[str] = []
+    is_kept = True
+    for word in words:
+        is_kept = word not in OF_PLACE if word.startswith("--") else is_kept
+        found += [word] if is_kept else []
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class HostCommands:
     """What is known of the command that was called.
@@ -47,13 +61,15 @@ class HostCommands:
             if match["place"] is not None:
                 return self._place(match["place"], segment_file)
             *name, last = match["name"].split()
-            base = self.tier if last == "run" else self._on_log_dirs(" ".join(name))
+            asks = "--remote" in match["flags"]
+            base = self.tier if last == "run" else self._on_log_dirs(" ".join(name), asks=asks)
             return " ".join([base, *self._flags(match["flags"], base.split())])
 
         return _PLACES.sub(filled, step)
 
-    def _on_log_dirs(self, name: str) -> str:
-        return shlex.join(["tiersnap", *name.split(), *self.log_dirs, *self.options.get(name, ())])
+    def _on_log_dirs(self, name: str, *, asks: bool) -> str:
+        given = self.options.get(name, ())
+        return shlex.join(["tiersnap", *name.split(), *self.log_dirs, *(given if asks else without_place(given))])
 
     def _flags(self, flags: str, given: Sequence[str]) -> Iterator[str]:
         """The flags of a step that were not given already."""
@@ -65,7 +81,7 @@ class HostCommands:
     def _place(self, name: str, segment_file: str) -> str:
         known = {
             "LOGDIR": shlex.join(self.log_dirs),
-            "REMOTE": shlex.quote(self.remote) if self.remote else name,
+            "REMOTE": shlex.quote(self.remote) if self.remote else "s3://bucket/prefix",
             "dump FILE": f"dump {shlex.quote(segment_file)}",
         }
         return known.get(name, name)

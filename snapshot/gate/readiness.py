@@ -47,10 +47,10 @@ SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 _LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE}
 
 _READ = "read it as the user that runs the broker"
-_COMPARE = f"{_READ}; if its log begins in remote storage, tiersnap repair LOGDIR says what is missing there"
+_COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
 _REPLACE = (
     "tiersnap run --replace --apply, or on the host: tiersnap repair LOGDIR --replace --apply, "
-    "or if its log begins in remote storage: tiersnap repair LOGDIR --from REMOTE --replace --apply"
+    "or if its log begins in remote storage: tiersnap repair LOGDIR --remote REMOTE --replace --apply"
 )
 NEXT_STEP: dict[Verdict, str] = {
     Verdict.ALREADY_TIERED: "",
@@ -186,6 +186,7 @@ def _local(
 _SNAPSHOT = {
     SnapshotVerdict.MISSING: Verdict.MISSING_SNAPSHOT,
     SnapshotVerdict.UNVERIFIED: Verdict.UNVERIFIED_SNAPSHOT,
+    SnapshotVerdict.NOT_COMPARED: Verdict.UNVERIFIED_SNAPSHOT,
     SnapshotVerdict.CORRUPT: Verdict.CORRUPT_SNAPSHOT,
     SnapshotVerdict.SUSPECT: Verdict.SUSPECT_SNAPSHOT,
 }

@@ -28,6 +28,8 @@ class ScanTotals:
         wanted: likewise, those that somebody will read.
         deleted_segments: below the log start offset.
         waiting_bytes: of closed segments behind the first one of a partition that lacks a right snapshot.
+        continued: partitions whose log begins in remote storage.
+        unread: closed segments whose snapshot could not be compared, although its log begins here.
         lost_indexes: partitions with a closed segment without an .index.
         lost_below_log_start: partitions that lost one below the log start offset.
         errors: why remote storage does not say what it holds.
@@ -42,6 +44,8 @@ class ScanTotals:
         self.errors = errors
         self.deleted_segments = 0
         self.waiting_bytes = 0
+        self.continued = 0
+        self.unread = 0
         self.lost_indexes = 0
         self.lost_below_log_start = 0
 
@@ -59,6 +63,12 @@ class ScanTotals:
             self.lost_below_log_start += lost_below_log_start(partition)
         self.findings.extend(examination.findings)
         self.deleted_segments += len(partition.deleted_segments)
+        self.continued += partition.begins_in_remote_storage
+        self.unread += sum(
+            verdict is Verdict.UNVERIFIED_SNAPSHOT
+            and scanned.snapshots.get(segment.next_base_offset or 0) is not SnapshotVerdict.NOT_COMPARED
+            for segment, verdict in zip(partition.segments, verdicts, strict=True)
+        )
         is_waiting = False
         for segment, verdict in zip(partition.segments, verdicts, strict=True):
             is_waiting |= verdict in _FOR_SNAPSHOTS
@@ -73,7 +83,7 @@ class ScanTotals:
             return ExitCode.DATA_CORRUPT
         if self.errors:
             return exit_code_of_failures({each.exit_code for each in self.errors})
-        if code or self.verdicts[Verdict.UNVERIFIED_SNAPSHOT]:
+        if code or self.unread:
             return ExitCode.PARTIAL
         waiting = any(self.verdicts[verdict] for verdict in (*_FOR_SNAPSHOTS, Verdict.MISSING_INDEX))
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]

@@ -14,8 +14,11 @@ from tiersnap.snapshot.log.findings import NOT_READ, Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.carry import Boundary
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
+
+_EVERY_ENTRY = (0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Verification:
         against: a folder whose files <topic>-<partition>/<20 digits>.snapshot are judged, and must equal the log's fold
             exactly; None for those beside the log.
         at: (now, producer expiration), both ms: what a broker would drop then does not count; None counts every entry.
+        beginnings: what came before the files of a log.
         counts: files by verdict, without those that a broker deletes when it starts.
         findings: what is damaged or may not be read.
 
@@ -47,6 +51,7 @@ class Verification:
     against: Path | None
     at: tuple[int, int | None] | None
     check_crc: bool = True
+    beginnings: Beginnings = field(default_factory=Beginnings)
     counts: Counter[SnapshotVerdict] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
@@ -80,25 +85,42 @@ class Verification:
             )
 
     @property
+    def not_compared(self) -> int:
+        """Number of files of logs that begin in remote storage, which was not asked."""
+        return self.counts[SnapshotVerdict.NOT_COMPARED]
+
+    @property
+    def compared(self) -> int:
+        """Number of the others."""
+        return self.counts.total() - self.not_compared
+
+    @property
     def right(self) -> int:
         """Number of files that agree with the log."""
         return self.counts[SnapshotVerdict.MATCHES] + self.counts[SnapshotVerdict.EXTENDS]
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for a file that no broker can read, 4 for one that is not right, 6 where something was not read, or 0."""
+        """5 for a file that no broker can read, 4 for one that is not right, 6 where something was not read, or 0.
+
+        4 or 3 also where remote storage was asked and does not tell how a log begins.
+        """
         denied = FindingKind.PERMISSION_DENIED
         spoiled = (each for each in self.findings if each.kind is not denied and each.path.endswith(".snapshot"))
         if self.counts[SnapshotVerdict.CORRUPT] or any(spoiled):
             return ExitCode.DATA_CORRUPT
-        if self.right < self.counts.total():
+        if code := self.beginnings.exit_code:
+            return code
+        if self.right < self.compared:
             return ExitCode.GATE_REFUSED
         return ExitCode.PARTIAL if any(each.kind in NOT_READ for each in self.findings) else ExitCode.OK
 
     def _compared(self, named: NamedLogDir, partition: Partition) -> dict[int, Comparison]:
-        exactly = None if self.against is None else ExactComparison(self.against / partition.name)
-        filesystem = named.log_dir.filesystem
-        examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly)
+        filesystem, begins = named.log_dir.filesystem, self.beginnings.of(partition)
+        exactly = None
+        if self.against is not None:
+            exactly = ExactComparison(self.against / partition.name, is_unasked=begins.is_unasked(partition))
+        examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=exactly, begins=begins)
         self.findings.extend(examination.findings)
         if exactly is None:
             return dict(examination.snapshots)
@@ -106,17 +128,17 @@ class Verification:
         return exactly.found
 
     def _judged(self, offset: int, comparison: Comparison) -> VerifiedSnapshot:
-        if self.at is None:
-            return VerifiedSnapshot(offset, comparison.strict, comparison.says, comparison)
-        return VerifiedSnapshot(offset, comparison.verdict(*self.at), comparison.reason(*self.at), comparison)
+        at = self.at or _EVERY_ENTRY
+        return VerifiedSnapshot(offset, comparison.verdict(*at), comparison.reason(*at), comparison)
 
 
 class ExactComparison:
     """Compares the files of another directory with each boundary; nothing is explained away."""
 
-    def __init__(self, folder: Path) -> None:
-        """Files are looked for as `folder`/<20 digits>.snapshot."""
+    def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
+        """Files are looked for as `folder`/<20 digits>.snapshot; see Beginning for `is_unasked`."""
         self._folder = folder
+        self._not_judged = SnapshotVerdict.NOT_COMPARED if is_unasked else SnapshotVerdict.UNVERIFIED
         self.found: dict[int, Comparison] = {}
 
     def __call__(self, boundary: Boundary) -> None:
@@ -132,6 +154,10 @@ class ExactComparison:
             return
         except OSError as error:
             self.found[boundary.offset] = Comparison(SnapshotVerdict.UNVERIFIED, str(error))
+            return
+        if boundary.provenance.lacks_start:
+            why = "not compared: what came before the files of the log is not known here"
+            self.found[boundary.offset] = Comparison(self._not_judged, why)
             return
         self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
 

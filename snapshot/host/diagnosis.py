@@ -34,6 +34,7 @@ class Listed:
         bytes: of all `.log` files.
         blocked: closed segments by what stands in their way, by name.
         blocked_bytes: of the segments that wait, those behind a blocked one among them.
+        continued: partitions whose log begins in remote storage.
         lost_indexes: partitions that can be tiered with a closed segment without an .index.
         lost_below_log_start: those with such a segment below the log start.
         has_topic_ids: some partition has a partition.metadata file, which brokers write since 2.8.
@@ -44,6 +45,7 @@ class Listed:
     bytes: int = 0
     blocked: Counter[Verdict] = field(default_factory=Counter)
     blocked_bytes: int = 0
+    continued: int = 0
     lost_indexes: int = 0
     lost_below_log_start: int = 0
     has_topic_ids: bool = False
@@ -58,6 +60,7 @@ class Listed:
         self.findings.extend(partition.findings)
         if never_tiered_reason(partition):
             return
+        self.continued += partition.begins_in_remote_storage
         self.lost_indexes += lost_index(partition) is not None
         self.lost_below_log_start += lost_below_log_start(partition)
         is_waiting = False

@@ -20,6 +20,7 @@ from tiersnap.snapshot.host.running import Holder, lock_holder
 from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.units import count_of
 
 
 @dataclass
@@ -122,6 +123,11 @@ class Host:
         return sum(each.missing for each in self.log_dirs)
 
     @property
+    def continued(self) -> int:
+        """Number of partitions whose log begins in remote storage: only with that their snapshots can be judged."""
+        return sum(each.listed.continued for each in self.log_dirs)
+
+    @property
     def lost_indexes(self) -> int:
         """Number of partitions that have lost an .index."""
         return sum(each.listed.lost_indexes for each in self.log_dirs)
@@ -189,11 +195,12 @@ class Host:
                 sources = shlex.join(word for each in self.log_dirs for word in ("--source", each.uri))
                 unblock = f"tiersnap unblock --bootstrap-server HOST:PORT {sources} --remote {self._remote}"
                 yield f"{unblock}   frees stuck partitions while the broker runs; --apply does it"
-            plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}"
+            asked = f" --remote {self._remote}" if self.continued else ""
+            plan = f"{'or with a stop: ' if is_running else ''}tiersnap repair {self._arguments}{asked}"
             yield f"{plan}   shows what it would write"
             if is_running:
                 yield "stop the broker: it reads snapshots only when it starts"
-            yield f"tiersnap repair {self._arguments} --apply"
+            yield f"tiersnap repair {self._arguments}{asked} --apply"
             yield "start the broker; the same on the hosts of the other replicas, before they lead"
         commands = HostCommands(
             [each.uri for each in self.log_dirs], f"tiersnap tier {self._arguments} --remote s3://bucket/prefix"
@@ -201,6 +208,9 @@ class Host:
         for verdict in self.blocked:
             if verdict is not Verdict.MISSING_SNAPSHOT:
                 yield f"{verdict}: {commands.next_step(verdict)}"
+        if self.continued:
+            begin = count_of(self.continued, "log begins", "logs begin")
+            yield f"tiersnap verify {self._arguments} --remote {self._remote}   {begin} there: not compared here"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
 

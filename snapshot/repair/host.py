@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
@@ -18,11 +17,11 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
 from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.repair.undone import undone_at_start
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
+from tiersnap.snapshot.state.beginnings import Beginnings
+from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
-FindBeginning = Callable[[Partition], Beginning]
 
 
 @dataclass
@@ -30,29 +29,23 @@ class HostRepair:
     """Repairs partition by partition, and adds up what it finds.
 
     Attributes:
-        find_beginning: asks remote storage of a log that may go back further than its files; None to ask nothing.
+        beginnings: what came before the files of a log.
         actions: boundaries by what happens to them.
         needed: bytes that the new files take on disk, by log directory.
         findings: what is damaged or may not be read.
         errors: what ended a partition before its files were all in place; the others go on.
         undone: sentences about what the next start of a broker deletes.
-        unknown: why remote storage does not say what came before a log's files, by partition.
-        away: why remote storage is asked no more, "" while it answers.
-        may_pass: of `unknown` some may be known when this is run again.
     """
 
     log_dirs: Sequence[NamedLogDir]
     options: PlanOptions
     check_crc: bool = True
-    find_beginning: FindBeginning | None = None
+    beginnings: Beginnings = field(default_factory=Beginnings)
     actions: Counter[RepairAction] = field(default_factory=Counter)
     needed: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     errors: list[TiersnapError] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)
-    unknown: dict[str, str] = field(default_factory=dict)
-    away: str = ""
-    may_pass: bool = False
 
     def __post_init__(self) -> None:
         self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
@@ -62,7 +55,7 @@ class HostRepair:
     ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
         """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
-            filesystem, begins = each.log_dir.filesystem, self._beginning(partition)
+            filesystem, begins = each.log_dir.filesystem, self.beginnings.of(partition)
             try:
                 with open_files(partition) as write:
                     planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
@@ -78,19 +71,6 @@ class HostRepair:
             self.needed[each.uri] += sum(on_disk(planned.size) for planned in planner.planned if planned.action.writes)
             yield each, examination.partition, planner.planned
 
-    def _beginning(self, partition: Partition) -> Beginning:
-        if self.find_beginning is None or not partition.may_begin_in_remote_storage or never_tiered_reason(partition):
-            return NOT_LOOKED
-        try:
-            found = Beginning(True, why=self.away, may_pass=True) if self.away else self.find_beginning(partition)
-        except (TransientError, RemoteStorageError) as error:
-            self.away = error.message
-            found = Beginning(True, why=self.away, may_pass=True)
-        if found.why:
-            self.unknown[partition.name] = found.why
-        self.may_pass |= found.may_pass
-        return found
-
     @property
     def exit_code(self) -> ExitCode:
         """6 for partitions that were not ended, or what was met if that is all of them.
@@ -101,12 +81,12 @@ class HostRepair:
             return ExitCode.PARTIAL if self.actions else self.errors[0].exit_code
         if code := exit_code_of(self.findings):
             return code
-        if self.may_pass:
+        if self.beginnings.may_pass:
             return ExitCode.TRANSIENT
         if self.actions[RepairAction.UNVERIFIED]:
             return ExitCode.PARTIAL
         waits = any(count for action, count in self.actions.items() if action.waits)
-        return ExitCode.GATE_REFUSED if waits or self.undone else ExitCode.OK
+        return ExitCode.GATE_REFUSED if waits or self.undone else self.beginnings.exit_code
 
 
 @contextmanager

@@ -35,6 +35,7 @@ class RepairAction(StrEnum):
     REPLACE = "REPLACE"
     KEEP = "KEEP"  # there and trusted
     UNVERIFIED = "UNVERIFIED"  # there and not compared: it could not be read
+    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which was not asked
     NEEDS_REPLACE = "NEEDS_REPLACE"  # there and not to be trusted; --replace was not given
     ABOVE_NEWEST = "ABOVE_NEWEST"  # would become the live state; --above-newest was not given
     STRAY = "STRAY"  # not aligned and not the newest: the broker deletes it when it opens the partition
@@ -201,6 +202,8 @@ class Planner:
             return None
         if self._is_never_tiered:
             return RepairAction.NEVER_TIERED
+        if found is SnapshotVerdict.NOT_COMPARED:
+            return RepairAction.NOT_COMPARED
         if found is SnapshotVerdict.UNVERIFIED:
             return RepairAction.UNVERIFIED
         if found is not SnapshotVerdict.MISSING:

@@ -27,6 +27,8 @@ MEETS = {
     SnapshotVerdict.SUSPECT: "The newest file contradicts the log: a broker that starts loads it, and answers some "
     "producers wrongly.",
     SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
+    SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
+    "asked.",
     SnapshotVerdict.CORRUPT: "The newest file cannot be read: a broker that starts deletes it and takes the one "
     "before.",
     NO_FILE: "No file: a broker that starts replays the whole log that it has, and knows what that log says.",

@@ -14,6 +14,7 @@ from tiersnap.snapshot.report.next_step import Place, Step, options_of, steps
 _COLOURS = {
     "SUSPECT": "SUSPECT_SNAPSHOT",
     "UNVERIFIED": "UNVERIFIED_SNAPSHOT",
+    "NOT_COMPARED": "UNVERIFIED_SNAPSHOT",
     "CORRUPT": "CORRUPT_SNAPSHOT",
     "NONE": "ACTIVE_SEGMENT",
     "EXTENDS": "READY",

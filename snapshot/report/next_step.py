@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tiersnap.snapshot.gate.host_commands import OF_PLACE
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
@@ -119,5 +120,6 @@ def _kept(command: str, run: RunInfo) -> Iterator[str]:
         taken = [words.pop(0)]
         while words and not words[0].startswith("--"):
             taken.append(words.pop(0))
-        if taken[0] not in command.split():
+        given = command.split()
+        if taken[0] not in given and (taken[0] not in OF_PLACE or "--remote" in given):
             yield shlex.join(taken)

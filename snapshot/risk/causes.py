@@ -6,7 +6,7 @@ CORRUPT            no broker can read it
 EMPTY_WRONG        it knows nobody, and the log knows somebody a broker would keep
 EMPTY_TRUE         it knows nobody, and rightly so
 CONTENT_DIFF       readable, contradicts the log
-UNVERIFIED         there, and never compared
+UNVERIFIED         there, and never compared, or not with the beginning of the log
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _cause(found: SnapshotFound, verdict: SnapshotVerdict, *, has_older: bool) -
         return Cause.GAP_AFTER_ALIGNED if has_older else Cause.PRE_2_8
     if verdict is SnapshotVerdict.CORRUPT:
         return Cause.CORRUPT
-    if verdict is SnapshotVerdict.UNVERIFIED:
+    if verdict in (SnapshotVerdict.UNVERIFIED, SnapshotVerdict.NOT_COMPARED):
         return Cause.UNVERIFIED
     if found.is_empty:
         return Cause.EMPTY_TRUE if verdict.is_trusted else Cause.EMPTY_WRONG

@@ -18,7 +18,7 @@ from tiersnap.snapshot.risk.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.risk.sightings import Sightings
 from tiersnap.snapshot.risk.survey import OpenTransactions, Survey
 from tiersnap.snapshot.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.state.partition_replay import replay_partition, snapshot_reader
+from tiersnap.snapshot.state.partition_replay import AS_BROKER, replay_partition, snapshot_reader
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.state.trust import Comparison
 
@@ -60,7 +60,9 @@ def survey_log(
         The survey, and what is damaged.
     """
     reading = _Pass(filesystem, check_crc)
-    replay, boundaries = replay_partition(partition, reading.read_runs, snapshot_reader(filesystem, partition))
+    replay, boundaries = replay_partition(
+        partition, reading.read_runs, snapshot_reader(filesystem, partition), begins=AS_BROKER
+    )
     compared: dict[int, Comparison] = {}
     opened: dict[int, OpenTransactions | None] = {}
     at_end: np.ndarray | None = None

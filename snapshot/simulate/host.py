@@ -28,6 +28,7 @@ from tiersnap.snapshot.simulate.replica import (
 )
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.units import count_of
 
@@ -87,6 +88,9 @@ class HostSimulation:
         transaction_version: of transactions that begin now.
         everything: also rows in which the replica answers as the leader does.
         by_producer: a row a producer and write instead, for the last brokers.
+        beginnings: what came before the files of a log.
+        not_compared: partitions of which nothing can be said: their logs begin in remote storage, which was not asked,
+            or does not tell how.
         findings: what is damaged or may not be read.
         said: sentences about partitions that were not, or not wholly, simulated.
     """
@@ -100,6 +104,8 @@ class HostSimulation:
     check_crc: bool
     everything: bool
     by_producer: bool
+    beginnings: Beginnings = field(default_factory=Beginnings)
+    not_compared: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
@@ -112,7 +118,20 @@ class HostSimulation:
             for row in self._rows(named.log_dir.filesystem, partition):
                 yield {"log_dir": named.uri, **row}
 
+    def sentence(self) -> str:
+        """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
+        if not self.not_compared:
+            return self.tally.sentence()
+        count = count_of(len(self.not_compared), "partition is", "partitions are")
+        unknown = f"{count} not compared: what came before the files is in remote storage."
+        return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
+
     def _rows(self, filesystem: fs.FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
+        begins = self.beginnings.of(partition)
+        if begins.goes_back(partition) and begins.start is None and begins.copy is None:
+            self.not_compared.append(partition.name)
+            self.said.append(f"{partition.name}: not compared: what came before its files is in remote storage")
+            return
         found = replicas(
             filesystem,
             partition,
@@ -120,6 +139,7 @@ class HostSimulation:
             self.expiry,
             producer_expiration=self.producer_expiration,
             check_crc=self.check_crc,
+            begins=begins,
         )
         self.findings.extend(found.findings)
         self.said.extend(_said(found))

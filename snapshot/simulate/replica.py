@@ -36,7 +36,14 @@ from tiersnap.snapshot.simulate.replica_state import (
 )
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.partition_replay import Replay, entries_at_first, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.partition_replay import (
+    NOT_LOOKED,
+    Beginning,
+    Replay,
+    entries_at_first,
+    replay_partition,
+    snapshot_reader,
+)
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
 from tiersnap.snapshot.state.replay import Run, fold_segment
 from tiersnap.snapshot.state.trust import Comparison
@@ -194,6 +201,7 @@ def replicas(
     *,
     producer_expiration: int | None,
     check_crc: bool = True,
+    begins: Beginning = NOT_LOOKED,
 ) -> Replicas:
     """Read the log once for both.
 
@@ -201,18 +209,19 @@ def replicas(
         choose: the replica's snapshot, at the offset given or below it; None leaves the offset open.
         expiry: what `ours` leaves out, and the time at which all is judged.
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        begins: what remote storage says of the log before its files.
 
     Raises:
         UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
     """
     start = choose(None)
-    reading, replay, found = _read(filesystem, partition, start, expiry, check_crc)
+    reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
     if start.offset > replay.log_end and start.origin not in (Origin.OURS, Origin.EMPTY):
         # A broker deletes files above its log end.
         start = choose(replay.log_end)
-        reading, replay, found = _read(filesystem, partition, start, expiry, check_crc)
+        reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
     findings = conclude(replay, found.compared).findings
-    if found.at_end is None:
+    if found.at_end is None or (replay.lacks_start and begins.goes_back(partition)):
         return Replicas(partition, start, empty_state(), empty_state(), 0, replay.log_end, findings, is_whole=False)
     if found.at_start is None:
         raise UsageError(
@@ -285,14 +294,20 @@ class _Found:
 
 
 def _read(
-    filesystem: fs.FileSystem, partition: Partition, start: Start, expiry: Expiry, check_crc: bool
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    start: Start,
+    expiry: Expiry,
+    check_crc: bool,
+    begins: Beginning,
 ) -> tuple[_Reading, Replay, _Found]:
     reading = _Reading(filesystem, start, check_crc)
-    replay, boundaries = replay_partition(partition, reading.read_runs, snapshot_reader(filesystem, partition))
+    read_snapshot = snapshot_reader(filesystem, partition)
+    replay, boundaries = replay_partition(partition, reading.read_runs, read_snapshot, begins=begins)
     found = _Found(start.entries)
     first = partition.first_base_offset
     if start.entries is None and start.offset <= first:
-        found.at_start = entries_at_first(partition, snapshot_reader(filesystem, partition))
+        found.at_start = entries_at_first(partition, begins)
     for boundary in boundaries:
         found.compared[boundary.offset] = boundary.found
         if boundary.offset == start.offset and start.entries is None:

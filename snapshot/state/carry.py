@@ -116,7 +116,7 @@ class StartState:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """What the snapshot of a copy in remote storage says where the copy ends, behind the first file of the log.
+    """What remote storage tells of the state where a copy ends, behind the first file of the log.
 
     Attributes:
         offset: exclusive; a base offset of the log.
@@ -129,6 +129,10 @@ class CopyState:
     is_believed: Callable[[Comparison], bool]
 
 
+NOT_ASKED = "which was not asked (--remote)"
+NOT_TOLD = "which does not tell the state there"
+
+
 class PartitionState:
     """The state of one partition while it is carried along."""
 
@@ -139,6 +143,7 @@ class PartitionState:
         cleaned_below: int | None = None,
         start: StartState | None = None,
         is_continued: bool = False,
+        is_asked: bool = False,
     ) -> None:
         """Begin at the first segment, or at `start`.
 
@@ -147,6 +152,7 @@ class PartitionState:
             cleaned_below: first offset that compaction has not passed, None when it never ran.
             is_continued: the batches before the first segment are in remote storage and not gone, so without a state
                 nothing that is computed may be written.
+            is_asked: remote storage was asked for that state, and does not tell it.
         """
         self._producers = ProducerFold()
         self._step = 0
@@ -155,7 +161,8 @@ class PartitionState:
         self._is_window = False
         self.is_continued = is_continued
         self.lacks_start = is_continued if start is None else start.lacks_start
-        self._start_says = "nothing is known"
+        self._is_asked, self._is_broker = is_asked, False
+        self._refused = ""
         self.lost: LostOffsets | None = None
         self._cleaned_below = cleaned_below or 0
         self.has_adopted = False
@@ -181,10 +188,12 @@ class PartitionState:
 
     def begin(self, *, read_snapshot: ReadSnapshot) -> None:
         """Take the file at the first offset of a log that is continued, as a broker does that starts from it."""
+        self._is_broker = True
+        if not self.lacks_start:
+            return
         found = self.boundary(self.folded_from, read_snapshot=read_snapshot).found
-        if self.lacks_start and found.strict is SnapshotVerdict.MATCHES:
+        if found.strict is SnapshotVerdict.MATCHES:
             self.lacks_start = False
-        self._start_says = found.says
 
     def take(self, copy: CopyState) -> None:
         """Where a copy ends: go on from its snapshot, as a follower does, if nothing in the files speaks against it.
@@ -200,7 +209,7 @@ class PartitionState:
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
             self._go_on_from(np.concatenate([copy.entries, lacking]))
         else:
-            self._start_says = f"a copy in remote storage ends at {copy.offset}, and its snapshot {found.says}"
+            self._refused = f", and what it tells of the offset {copy.offset} {found.says}"
 
     def lose(self, lost: LostOffsets) -> None:
         """Go on behind lost offsets: what is known may have changed in them, so only a file that knows them counts."""
@@ -223,7 +232,10 @@ class PartitionState:
         return self.refusal is None
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
-        """The state at `offset`, compared with the file there; adopts a file that strictly extends the log."""
+        """The state at `offset`, compared with the file there; adopts a file that strictly extends the log.
+
+        Where the log begins in remote storage and its state there is unknown, none is: it may lack as much.
+        """
         entries = self._entries_here()
         comparison, theirs = self._compare(entries, offset, read_snapshot)
         if comparison.strict is SnapshotVerdict.EXTENDS and theirs is not None and self._may_adopt(theirs):
@@ -268,8 +280,10 @@ class PartitionState:
         return offset <= self._cleaned_below
 
     def _may_adopt(self, theirs: np.ndarray) -> bool:
-        """Whether it tells of what was lost, where something was."""
-        return self.lost is None or self.lost.is_known_to(theirs)
+        """Whether it tells of what was lost, where something was; never of what is in remote storage alone."""
+        if self.lost is None:
+            return self._is_broker or not self.lacks_start
+        return self.lost.is_known_to(theirs)
 
     def _adopt(self, theirs: np.ndarray) -> None:
         """Go on from the file's entries; strictly compared, it holds every producer that was computed."""
@@ -288,10 +302,16 @@ class PartitionState:
             if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
                 return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {self.lost}, and it knows of none")
             return replace(found, says=f"{found.says}; none can be made: {self.lost}")
-        why = f"the log goes back further than its files, or may; where its files begin: {self._start_says}"
-        if found.strict is SnapshotVerdict.MATCHES:
-            return Comparison(SnapshotVerdict.UNVERIFIED, f"{found.says} from {self.folded_from} on; {why}")
+        asked = f"{NOT_TOLD}{self._refused}" if self._is_asked or self._refused else NOT_ASKED
+        why = f"the log begins in remote storage, {asked}"
+        if found.strict in COMPARED - {SnapshotVerdict.CORRUPT}:
+            differs = "" if found.strict.is_trusted else f"{found.says}; beyond that "
+            return replace(found, strict=self._not_judged, says=f"{differs}not compared: {why}")
         return replace(found, says=f"{found.says}; none can be made: {why}")
+
+    @property
+    def _not_judged(self) -> SnapshotVerdict:
+        return SnapshotVerdict.UNVERIFIED if self._is_asked or self._refused else SnapshotVerdict.NOT_COMPARED
 
     def first_open_offset(self) -> int:
         """First offset of the oldest open transaction, or -1."""

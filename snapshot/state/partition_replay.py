@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from pyarrow import fs
@@ -35,24 +34,57 @@ from tiersnap.snapshot.state.replay import Run, fold_segment
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is known of a log before its first file.
+
+    Attributes:
+        is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
+        start: the state to begin with; None where none is known.
+        copy: the state at the end of a copy that ends behind the first file, where none is known at that.
+        why: remote storage was asked and does not tell the state, "" otherwise.
+        may_pass: asked again it may.
+        as_broker: take the file where the files begin, as a broker does that opens the log, be it right or wrong.
+    """
+
+    is_continued: bool | None = None
+    start: StartState | None = None
+    copy: CopyState | None = None
+    why: str = ""
+    may_pass: bool = False
+    as_broker: bool = False
+
+    def goes_back(self, partition: Partition) -> bool:
+        """Return whether the log goes back further than its files, by what is known of it."""
+        return partition.begins_in_remote_storage if self.is_continued is None else self.is_continued
+
+    def is_unasked(self, partition: Partition) -> bool:
+        """Return whether remote storage would have to be asked for the state where the files begin, and was not."""
+        return self.goes_back(partition) and self.start is None and self.copy is None and not self.why
+
+
+NOT_LOOKED = Beginning()
+AS_BROKER = Beginning(as_broker=True)
+
+
 @dataclass
 class Replay:
     """What replaying a partition showed; filled while the boundaries are iterated.
 
     Attributes:
         ends: how each segment file ended, by base offset, up to the first damaged one.
-        started_at: offset of the state that the replay started from, 0 without one.
+        begins: what was known of the log before its files.
         log_end: exclusive end offset of what could be read.
         damage: the finding that stopped the replay, or None.
         refusal: where a broker could not replay the log any further, or None.
         unstable_from: first offset of the oldest transaction that is open at the high watermark, or None.
-        lacks_start: the log goes back further in remote storage, and no state was found to begin with.
+        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
         closed_state: state at the active segment's base offset, to start the next replay from.
     """
 
     partition: Partition
+    begins: Beginning = NOT_LOOKED
     ends: dict[int, SegmentEnd] = field(default_factory=dict)
-    started_at: int = 0
     log_end: int = 0
     damage: Finding | None = None
     refusal: Refusal | None = None
@@ -60,6 +92,11 @@ class Replay:
     is_watched: bool = False
     closed_state: StartState | None = None
     lacks_start: bool = False
+
+    @property
+    def started_at(self) -> int:
+        """Offset of the state that the replay started from, 0 without one."""
+        return 0 if self.begins.start is None else self.begins.start.offset
 
     def watch(self, first_open_offset: int) -> None:
         """Note the oldest open transaction (-1: none) where the replay stands at the high watermark."""
@@ -123,27 +160,6 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
     return offsets[low:high]
 
 
-class Beginning(NamedTuple):
-    """What is known of a log before its first file.
-
-    Attributes:
-        is_continued: the log goes back further in remote storage; None where nobody looked, and the checkpoints decide.
-        start: the state where the files begin; None where none is known but what a file there says.
-        copy: what a copy says that ends behind the first file, where none ends at it.
-        why: remote storage was asked and tells no start, "" otherwise.
-        may_pass: asked again it may.
-    """
-
-    is_continued: bool | None = None
-    start: StartState | None = None
-    copy: CopyState | None = None
-    why: str = ""
-    may_pass: bool = False
-
-
-NOT_LOOKED = Beginning()
-
-
 def local_replay(
     filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
@@ -152,50 +168,34 @@ def local_replay(
     def read_runs(segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
         return fold_segment(filesystem, segment, cuts=cuts, check_crc=check_crc)
 
-    read_snapshot = snapshot_reader(filesystem, partition)
-    return replay_partition(
-        partition, read_runs, read_snapshot, start=begins.start, is_continued=begins.is_continued, copy=begins.copy
-    )
+    return replay_partition(partition, read_runs, snapshot_reader(filesystem, partition), begins=begins)
 
 
 def replay_partition(
-    partition: Partition,
-    read_runs: ReadRuns,
-    read_snapshot: ReadSnapshot,
-    *,
-    start: StartState | None = None,
-    is_continued: bool | None = None,
-    copy: CopyState | None = None,
+    partition: Partition, read_runs: ReadRuns, read_snapshot: ReadSnapshot, *, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay a partition lazily: iterate the boundaries, then read the replay.
 
     The boundaries are each base offset after the first, the log end, and every offset that has a snapshot file, above
-    the offset of `start`. `is_continued` says whether the log goes back further in remote storage, where more is known
-    of it than the checkpoints say, and `copy` what a copy says that ends behind the first file.
+    the offset that the replay starts at; and the file there, where that is the first base offset.
     """
-    replay = Replay(partition, started_at=start.offset if start else 0)
-    state = PartitionState(
+    replay = Replay(partition, begins)
+    return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)
+
+
+def _state_at_first(partition: Partition, begins: Beginning) -> PartitionState:
+    return PartitionState(
         log_start=partition.first_base_offset,
         cleaned_below=partition.cleaner_offset,
-        start=start,
-        is_continued=partition.begins_in_remote_storage if is_continued is None else is_continued,
+        start=begins.start,
+        is_continued=begins.goes_back(partition),
+        is_asked=bool(begins.why),
     )
-    return replay, _boundaries(replay, state, read_runs, read_snapshot, start.offset if start else -1, copy)
 
 
-def entries_at_first(partition: Partition, read_snapshot: ReadSnapshot) -> np.ndarray:
-    """The state where the files of a log begin, ENTRY_DTYPE, ascending producer id.
-
-    Where the log goes back further in remote storage it is what a file there says, if it can be taken; else nobody.
-    """
-    state = PartitionState(
-        log_start=partition.first_base_offset,
-        cleaned_below=partition.cleaner_offset,
-        is_continued=partition.begins_in_remote_storage,
-    )
-    if state.is_continued:
-        state.begin(read_snapshot=read_snapshot)
-    return _ascending(state.state(partition.first_base_offset).deltas)
+def entries_at_first(partition: Partition, begins: Beginning) -> np.ndarray:
+    """Return the state where the files of a log begin, ENTRY_DTYPE, ascending id; nobody where none is known."""
+    return _ascending(_state_at_first(partition, begins).state(partition.first_base_offset).deltas)
 
 
 def _ascending(deltas: np.ndarray) -> np.ndarray:
@@ -204,20 +204,18 @@ def _ascending(deltas: np.ndarray) -> np.ndarray:
 
 
 def _boundaries(
-    replay: Replay,
-    state: PartitionState,
-    read_runs: ReadRuns,
-    read_snapshot: ReadSnapshot,
-    started_at: int,
-    copy: CopyState | None,
+    replay: Replay, state: PartitionState, read_runs: ReadRuns, read_snapshot: ReadSnapshot
 ) -> Iterator[Boundary]:
-    partition = replay.partition
+    partition, begins = replay.partition, replay.begins
+    started_at = -1 if begins.start is None else begins.start.offset
     if not partition.segments:
         return
     first = partition.segments[0].base_offset
     snapshots, cuts = sorted(partition.snapshots), cut_offsets(partition)
-    if state.is_continued and started_at <= first:
+    if begins.as_broker:
         state.begin(read_snapshot=read_snapshot)
+    elif started_at == first and first in partition.snapshots:
+        yield state.boundary(first, read_snapshot=read_snapshot)
     search = LostOffsetsSearch(partition, read_snapshot)
     lost: LostOffsets | None = None
     for segment in partition.segments:
@@ -228,8 +226,8 @@ def _boundaries(
             continue
         if lost is not None:
             state.lose(lost)
-        if copy is not None and copy.offset == segment.base_offset:
-            state.take(copy)
+        if begins.copy is not None and begins.copy.offset == segment.base_offset:
+            state.take(begins.copy)
         # A replay that began behind lost offsets would not see that they are.
         if segment.is_active and not state.lacks_start and state.lost is None:
             replay.closed_state = state.state(segment.base_offset)

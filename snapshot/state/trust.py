@@ -36,6 +36,7 @@ class SnapshotVerdict(StrEnum):
     CORRUPT = "CORRUPT"  # not readable as a snapshot
     SUSPECT = "SUSPECT"  # readable, contradicts the log
     UNVERIFIED = "UNVERIFIED"  # never compared: the log is damaged below it, or nobody looked
+    NOT_COMPARED = "NOT_COMPARED"  # the log begins in remote storage, which was not asked
 
     @property
     def is_trusted(self) -> bool:
@@ -64,6 +65,10 @@ class Provenance(StrEnum):
 COMPARED = frozenset(
     {SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS, SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT}
 )
+
+
+# Of a log that begins in remote storage, whose state there is not known.
+_PARTLY = frozenset({SnapshotVerdict.NOT_COMPARED, SnapshotVerdict.UNVERIFIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,12 @@ class Comparison:
         return now - self.harmful_until < producer_expiration  # always so for NEVER
 
     def verdict(self, now: int, producer_expiration: int | None) -> SnapshotVerdict:
-        """What the file is worth at `now` (see `does_harm`): may a segment be uploaded with it?"""
+        """What the file is worth at `now` (see `does_harm`): may a segment be uploaded with it?
+
+        One that was compared with a part of the log alone is not right where it agrees with that, but it may be wrong.
+        """
+        if self.strict in _PARTLY and self.does_harm(now, producer_expiration):
+            return SnapshotVerdict.SUSPECT
         if self.strict is not SnapshotVerdict.SUSPECT or self.does_harm(now, producer_expiration):
             return self.strict
         return SnapshotVerdict.EXTENDS if self.extending else SnapshotVerdict.MATCHES

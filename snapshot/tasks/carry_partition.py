@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.errors import TiersnapError, TransientError, recorded
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError, recorded
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.log.findings import FindingKind
@@ -16,10 +16,11 @@ from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.carry import Boundary, CopyState, StartState
-from tiersnap.snapshot.state.partition_replay import Replay, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.carry import Boundary, StartState
+from tiersnap.snapshot.state.partition_replay import Beginning, Replay, may_be_stored, replay_partition, snapshot_reader
+from tiersnap.snapshot.state.remote_state import ELSEWHERE
 from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FactKind,
@@ -39,14 +40,7 @@ from tiersnap.snapshot.tasks.local_input import LocalInput
 from tiersnap.snapshot.tasks.look_again import why_not_read
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
-from tiersnap.snapshot.tasks.remote_start import (
-    Start,
-    believing,
-    is_claimed,
-    is_continued,
-    read_entries,
-    start_state,
-)
+from tiersnap.snapshot.tasks.remote_start import is_continued, known_state, read_entries, start_state
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotSink
 from tiersnap.snapshot.tasks.store_boundary import BoundaryStore, of_stored
 from tiersnap.snapshot.tasks.window_start import WindowStart
@@ -123,24 +117,12 @@ class _Carry:
     def facts(self) -> Iterator[Row]:
         """Rows of PARTITIONS."""
         try:
-            start = (
-                self._remote_start(claimed=True)
-                or self._start()
-                or self._window_start()
-                or self._remote_start(claimed=False)
-            )
-            copy = self._copy_inside() if start is None or start.lacks_start else None
+            start = self._claimed_start() or self._start() or self._window_start()
+            begins = self._beginning() if start is None else Beginning(self._is_continued, start)
         except TiersnapError as unknown:
             yield from self._unfinished(unknown)
             return
-        replay, boundaries = replay_partition(
-            self._partition,
-            self._read_runs,
-            self._read_snapshot,
-            start=start,
-            is_continued=self._is_continued,
-            copy=copy,
-        )
+        replay, boundaries = replay_partition(self._partition, self._read_runs, self._read_snapshot, begins=begins)
         if self._store is not None:
             self._store.gaps = replay.gaps
         for boundary in boundaries:
@@ -184,58 +166,70 @@ class _Carry:
         deltas = np.concatenate([NO_DELTAS, *(row["deltas"] for row in states)])
         return StartState(offset, deltas, carried["history_from"], carried["has_adopted"])
 
-    def _remote_start(self, *, claimed: bool) -> StartState | None:
-        """The state that the listing names in remote storage, if it is one of this kind."""
-        start = self._listed["start"]
-        if start is None or is_claimed(start) != claimed or self._is_inside(start):
+    def _claimed_start(self) -> StartState | None:
+        """The state that the listing names in remote storage, where a claim vouches for it."""
+        start, look = self._listed["start"], self._task.look
+        if start is None or look is None:
             return None
-        entries = self._read_start(start)
-        if entries is None:
-            return None
-        offset = start["offset"]
-        opened = entries.compress(entries["current_txn_first_offset"] >= 0)
-        self._boundaries[offset] = self._fact(
+        entries = read_entries(look, self._partition, start)
+        state = start_state(self._partition, start, entries)
+        self._note_start(state, start["provenance"])
+        return state
+
+    def _note_start(self, state: StartState, provenance: str) -> None:
+        """Begin there, and remember what is open there: the next segment's transaction index is held against it."""
+        opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
+        self._boundaries[state.offset] = self._fact(
             FactKind.BOUNDARY,
-            offset=offset,
+            offset=state.offset,
             **of_comparison(Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has one of its own")),
             open_transactions=[
                 {"producer_id": producer_id, "first_offset": first}
-                for producer_id, first in opened[["producer_id", "current_txn_first_offset"]].tolist()
+                for producer_id, first in opened[["producer_id", "txn_first_offset"]].tolist()
             ],
-            provenance=start["provenance"],
-            folded_from=offset,
+            provenance=provenance,
+            folded_from=state.offset,
         )
-        self._rows.begin_at(offset)
-        return start_state(self._partition, start, entries)
+        self._rows.begin_at(state.offset)
 
-    def _is_inside(self, start: Start) -> bool:
-        """Whether it is of a copy that nobody vouches for, and files before its end are to be held against it."""
-        read_from = self._listed["window_offset"] or self._partition.first_base_offset
-        return start["offset"] > read_from and not is_claimed(start)
+    def _beginning(self) -> Beginning:
+        """What remote storage says of a log that begins there, if a snapshot is wanted here; else nobody asks it."""
+        begins = self._known_beginning() if self._wants_snapshot() else Beginning(self._is_continued)
+        if begins.start is not None:
+            complete = Provenance.COMPUTED if begins.start.has_adopted else Provenance.COMPUTED_FROM_SNAPSHOT
+            self._note_start(begins.start, str(complete))
+        return begins
 
-    def _copy_inside(self) -> CopyState | None:
-        start = self._listed["start"]
-        entries = None if start is None or not self._is_inside(start) else self._read_start(start)
-        believes = believing(self._task.now, self._task.options.producer_expiration)
-        return None if entries is None else CopyState(start["offset"], entries, believes)
+    def _known_beginning(self) -> Beginning:
+        look, options = self._task.look, self._task.options
+        if look is None or self._is_blind or not self._is_continued:
+            return Beginning(self._is_continued)
+        copies = self._listed["copies"] or ()
+        expiration = options.producer_expiration
+        begins = known_state(look, self._partition, copies, now=self._task.now, producer_expiration=expiration)
+        if begins.why:
+            told = f"what came before its files is not known: {begins.why}"
+            self._errors.append(UnknownStateError(told, hint=ELSEWHERE, at=""))
+        return begins
 
-    def _read_start(self, start: Start) -> np.ndarray | None:
-        look = self._task.look
-        return None if look is None else read_entries(look, self._partition, start)
+    def _wants_snapshot(self) -> bool:
+        """Whether a state is needed: for a segment that is to be tiered, or because all boundaries are wanted."""
+        ends = (each["next_base_offset"] for each in self._listed["segments"] if not each["is_tiered"])
+        may_go = any(end is not None and may_be_stored(self._partition, end) for end in ends)
+        return may_go or self._task.options.every_boundary
 
     def _window_start(self) -> StartState | None:
         """The state at the edge of the scan window, once what lies before it has been settled."""
-        offset, start = self._listed["window_offset"], self._listed["start"]
+        offset = self._listed["window_offset"]
         if offset is None:
             return None
-        entries = None if start is None or start["offset"] > offset else self._read_start(start)
         window = WindowStart(
             self._source,
             self._partition,
             offset,
             self._rows.window(),
             is_continued=self._is_continued,
-            before=None if entries is None else start_state(self._partition, start, entries),
+            before=lambda: self._known_beginning().start if self._wants_snapshot() else None,
         )
         tiered_ends = {each["next_base_offset"] for each in self._listed["segments"] if each["is_tiered"]}
         first = self._partition.segments[0].base_offset

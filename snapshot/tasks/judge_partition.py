@@ -122,9 +122,12 @@ class JudgePartition:
         return computed(Provenance(boundary["provenance"])) if self.uses_object(boundary) else to_comparison(boundary)
 
     def _is_taken(self, boundary: Mapping[str, Any]) -> bool:
-        """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window."""
-        is_read = boundary["file_crc"] is not None
-        return self.is_bounded and is_read and boundary["found"] == SnapshotVerdict.UNVERIFIED
+        """Whether the broker's file is tiered without a comparison: it was read, and it lies before the window.
+
+        Not of a log that begins in remote storage and nobody knows how: it may be of a replica that was rebuilt.
+        """
+        is_read = boundary["file_crc"] is not None and boundary["found"] == SnapshotVerdict.UNVERIFIED
+        return self.is_bounded and is_read and not Provenance(boundary["provenance"]).lacks_start
 
     def _provenance(self, boundary: Mapping[str, Any] | None) -> str | None:
         if boundary is None:

@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.tables.listed import LISTED, fingerprint
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
-from tiersnap.snapshot.tasks.remote_start import claimed_start, copies_up_to, is_continued, newest_start
+from tiersnap.snapshot.tasks.remote_start import claimed_start, copies_up_to, is_continued
 from tiersnap.snapshot.tasks.scan_window import mark_window
 from tiersnap.snapshot.tasks.sources import LogDirSource, PartitionSource, open_source
 
@@ -69,23 +69,12 @@ class ListPartitions:
             # The verdicts know it by a fact of the carry.
             if row["expired_to"] is not None:
                 row["fingerprint"] = fingerprint(row["fingerprint"], "expired to", row["expired_to"])
-            row["start"] = before = self._before(row, partition)
             # A copy that comes to be where the files begin is a reason to carry again.
-            if before is not None and before["offset"] == partition.first_base_offset:
-                row["fingerprint"] = fingerprint(row["fingerprint"], before["segment_id"])
+            if (before := _copy_before(row, partition)) is not None:
+                row["fingerprint"] = fingerprint(row["fingerprint"], before)
         if self.wants_start and row["remote_error"] is None:
             row |= self._start(row, partition)
         return row
-
-    def _before(self, row: dict[str, Any], partition: Partition) -> dict[str, Any] | None:
-        """A row of listed.START of a copy, whoever made it, where the log goes back further; it costs no request.
-
-        Of those that end where the files begin, or else soonest behind, the newest.
-        """
-        if not is_continued(partition, row["copies"]):
-            return None
-        ends = {partition.first_base_offset, *_tiered_ends(row, partition)}
-        return newest_start(copies_up_to(ends, row["copies"], partition))
 
     def _start(self, row: dict[str, Any], partition: Partition) -> dict[str, Any]:
         """The columns that say where a carry may start: behind what of the log is tiered from its beginning on."""
@@ -117,6 +106,15 @@ class ListPartitions:
         if isinstance(error, TransientError):
             self._away.append(error.message)
         return {"remote_error": f"{partition.name}: {error.message}", **recorded(error)}
+
+
+def _copy_before(row: Mapping[str, Any], partition: Partition) -> str | None:
+    """Return the segment id of the newest copy that ends where the files of a log begin that is continued."""
+    if not is_continued(partition, row["copies"]):
+        return None
+    ending = copies_up_to({partition.first_base_offset}, row["copies"], partition)
+    newest = max(ending, key=lambda copy: copy["event_timestamp"], default=None)
+    return None if newest is None else str(newest["segment_id"])
 
 
 def _tiered_ends(row: Mapping[str, Any], partition: Partition) -> set[int]:

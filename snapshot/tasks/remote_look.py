@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.state.remote_state import RemoteState
 
 
 class RemoteLook(Protocol):
@@ -27,18 +28,19 @@ class RemoteLook(Protocol):
         """
         ...
 
-    def brokers_own(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-        """Those of these copies (rows of listed.COPY) that no claim names; not those whose claim cannot be read.
-
-        Raises:
-            TiersnapError: it cannot be known.
-        """
-        ...
-
     def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
         """The snapshot that a row of listed.START names.
 
         Raises:
             TiersnapError: it is gone, or another one.
+        """
+        ...
+
+    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
+        """The state of the log at an offset, by the rule of state.remote_state; it may read whole remote segments.
+
+        Raises:
+            UnknownStateError: remote storage does not tell it.
+            TiersnapError: it does not answer, or refuses.
         """
         ...

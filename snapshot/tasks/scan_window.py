@@ -11,7 +11,6 @@ from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.state.scan_window import window_offset
-from tiersnap.snapshot.tasks.remote_start import is_continued
 
 
 def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Partition, since: int) -> None:
@@ -30,8 +29,7 @@ def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Parti
         found = min(found, below[-1]) if len(below) > 1 else None
     row["window_offset"] = found if found is None or found > bases[0] else None
     if row["start"] is not None and row["start"]["offset"] < (row["window_offset"] or 0):
-        # No carry begins there, so no claim is asked; but producers may have to be followed back beyond the files.
-        row["start"] = {**row["start"], "crc32c": None} if is_continued(partition, row["copies"]) else None
+        row["start"] = None  # no carry begins there
 
 
 def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | None:

@@ -2,12 +2,12 @@
 
 The segments before the window are not decoded, but for those that a producer has to be followed back into, which are
 read here and now. At their ends a snapshot holds what cannot have expired: the transactions that are open there. Where
-the log goes back further in remote storage, the snapshot of a copy there says what came before the first file.
+the log goes back further in remote storage, that is asked what came before the first file, if a producer leads there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -39,7 +39,7 @@ class WindowStart:
         decodes: Iterable[tuple[int, np.ndarray]],
         *,
         is_continued: bool,
-        before: StartState | None,
+        before: Callable[[], StartState | None],
     ) -> None:
         """Find what the window shows in part, and follow it back.
 
@@ -47,12 +47,13 @@ class WindowStart:
             offset: base offset of the window's first segment.
             decodes: (base offset, deltas) of the runs of the window's segments, ascending.
             is_continued: the log goes back further in remote storage.
-            before: the state that the snapshot of a copy there tells, None where none is known.
+            before: asks for the state where the files begin, None where nobody knows it.
 
         Raises:
             CorruptDataError: a segment before the window is damaged, and a producer has to be followed through it.
         """
-        self._filesystem, self._partition, self._offset, self._before = filesystem, partition, offset, before
+        self._filesystem, self._partition, self._offset = filesystem, partition, offset
+        self._ask_before, self._has_before = before, False
         first = FirstSeen()
         for base_offset, deltas in decodes:
             first.add(base_offset, deltas)
@@ -62,7 +63,7 @@ class WindowStart:
             for producer_id in self._not_new(base_offset, found)
         ]
         self._followed = FollowedBack(producers, self._older())
-        is_unknown = is_continued and before is None and self._followed.reached_beginning
+        is_unknown = is_continued and not self._has_before and self._followed.reached_beginning
         self._provenance = Provenance.COMPUTED_FROM_LOCAL_START if is_unknown else Provenance.COMPUTED_WITHIN_WINDOW
         self.state = StartState(offset, self._followed.deltas, offset, has_adopted=False, lacks_start=is_unknown)
 
@@ -81,9 +82,8 @@ class WindowStart:
             )
 
     def _older(self) -> Iterator[tuple[int, np.ndarray]]:
-        begins = self._before.offset if self._before else 0
         for segment in reversed(self._partition.segments):
-            if begins <= segment.base_offset < self._offset:
+            if segment.base_offset < self._offset:
                 runs, end = fold_segment(self._filesystem, segment)
                 if end.finding is not None:
                     raise CorruptDataError(
@@ -92,8 +92,9 @@ class WindowStart:
                         at="",
                     )
                 yield segment.base_offset, runs[0].deltas
-        if self._before:
-            yield begins - 1, self._before.deltas
+        if (before := self._ask_before()) is not None:
+            self._has_before = True
+            yield before.offset - 1, before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
         """Those that may have been there before: sequence 0 of epoch 0 is the first batch of any producer id."""

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from tiersnap.snapshot.gate.examine import Examination, conclude
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import local_replay
+from tiersnap.snapshot.state.partition_replay import AS_BROKER, local_replay
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
 from tiersnap.snapshot.state.trust import Comparison
 from tiersnap.snapshot.units import utc
@@ -42,7 +42,7 @@ _NONE = np.empty(0, ENTRY_DTYPE)
 
 def replay_to_end(filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True) -> PartitionProducers:
     """Replay a partition as a broker that opens it does, and keep the state at its end."""
-    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc)
+    replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc, begins=AS_BROKER)
     snapshots: dict[int, Comparison] = {}
     entries: np.ndarray | None = None
     for boundary in boundaries:

@@ -32,7 +32,9 @@ def restore_and_resend(lost, disks, *words: str) -> tuple[int, int, Resent]:
     """Producers known to the broker, producers in the restored log that were idempotent only, and what became of it."""
     topic = lost.topic
     before = {name: (disks.log_dirs[1] / name).exists() for name in (CLEAN_SHUTDOWN,)}
-    ran = tiersnap(*("restore", "--from", *lost.remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply", *words))
+    ran = tiersnap(
+        *("restore", "--remote", *lost.remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply", *words)
+    )
     assert ran.exit_code == 0, ran.err
     assert {name: (disks.log_dirs[1] / name).exists() for name in before} == before, "the marker is the broker's"
     last = last_batches(disks.partition(topic))

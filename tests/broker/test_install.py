@@ -39,7 +39,7 @@ def test_with_the_stored_snapshots_a_broker_tiers_all_with_right_state(current_d
             damage.empty_snapshot(folder, offset)
         words = ("--replace",)
 
-    install = ("install", "--from", remote, "--to", disks.log_dir, "--topic", TOPIC, *words)
+    install = ("install", "--remote", remote, "--to", disks.log_dir, "--topic", TOPIC, *words)
     planned = tiersnap(*install)
     done = tiersnap(*install, "--apply")
 
@@ -56,7 +56,7 @@ def test_it_is_refused_while_the_broker_runs_and_a_plan_is_not(current_disks, co
     damage.drop_snapshot(folder, segment_bases(folder)[3])
     remote = tmp_path / "remote"
     assert tiersnap("tier", disks.log_dir, *tier_options(remote)).exit_code == 0
-    install = ("install", "--from", remote, "--to", disks.log_dir, "--topic", TOPIC)
+    install = ("install", "--remote", remote, "--to", disks.log_dir, "--topic", TOPIC)
     with Broker(disks, CURRENT_VERSION) as broker:
         wait_for_leader(broker, TOPIC)
         assert tiersnap(*install).exit_code == 0

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
 def restore(lost: Lost, disks: Disks, topic: str, *words: str) -> Ran:
-    return tiersnap("restore", "--from", *lost.remote, "--to", disks.log_dirs[-1], "--topic", topic, *words)
+    return tiersnap("restore", "--remote", *lost.remote, "--to", disks.log_dirs[-1], "--topic", topic, *words)
 
 
 def below(records: list[Record], end: int) -> list[Record]:
@@ -106,7 +106,7 @@ def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tm
     for path in gone:
         path.unlink()
 
-    done = tiersnap("restore", "--from", remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply")
+    done = tiersnap("restore", "--remote", remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply")
 
     assert done.exit_code == 0
     (row,) = done.rows
@@ -265,7 +265,7 @@ def test_what_a_broker_tiered_itself_is_restored_and_its_copier_goes_on_behind_i
     end = segment_bases(disks.partition(topic))[-1]
     tiered = tier.complete_bases(topic)
     replace_disk(disks.log_dirs[1])
-    words = ("restore", "--from", tier.directory, "--to", disks.log_dirs[1], "--topic", topic, "--apply")
+    words = ("restore", "--remote", tier.directory, "--to", disks.log_dirs[1], "--topic", topic, "--apply")
     asked = tiersnap(*words)
     assert asked.exit_code == 2
     assert "--cluster-id" in asked.err

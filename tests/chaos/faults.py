@@ -128,7 +128,7 @@ class Storm:
             "fault", name="files are gone", node=fault.node, files=damage(self.cluster, fault.node, chance)
         )
         if not self.is_control and chance.random() < 0.6:
-            where = ("--from", self.cluster.remote, "--layout", "local-tiered-storage")
+            where = ("--remote", self.cluster.remote, "--layout", "local-tiered-storage")
             words = ("repair", *self.cluster.log_dirs(fault.node), *(where if chance.random() < 0.5 else ()), "--apply")
             harm = Harm(killed=chance.uniform(0.8, 3.0)) if chance.random() < 0.4 else UNHARMED
             run_command(self.history, *words, node=fault.node, harm=harm)

@@ -10,6 +10,6 @@ from hypothesis import Phase, settings
 def pytest_configure() -> None:
     """After the tests' own profile was loaded, before a test module is."""
     settings.register_profile(
-        "mutants", settings.get_profile("tiersnap"), derandomize=True, phases=[Phase.explicit, Phase.generate]
+        "mutants", settings.get_profile("ci"), derandomize=True, phases=[Phase.explicit, Phase.generate]
     )
     settings.load_profile("mutants")

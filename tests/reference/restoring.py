@@ -35,7 +35,7 @@ def tiered_store(path: Path) -> DirectoryStore:
 
 
 def restore(store: DirectoryStore, disk: Path, *words: str | Path, topic: str = TOPIC) -> Ran:
-    return tiersnap("restore", "--from", store.root, "--to", disk, "--topic", topic, *words)
+    return tiersnap("restore", "--remote", store.root, "--to", disk, "--topic", topic, *words)
 
 
 def expected_snapshot(offset: int) -> bytes:

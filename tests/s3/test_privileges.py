@@ -66,8 +66,8 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
     tiered = list(proxy.requests)
     proxy.requests.clear()
     said += [
-        tiersnap("restore", "--from", remote, "--to", disk, "--topic", "orders", *place, "--apply"),
-        tiersnap("install", disk, "--from", remote, *place),
+        tiersnap("restore", "--remote", remote, "--to", disk, "--topic", "orders", *place, "--apply"),
+        tiersnap("install", disk, "--remote", remote, *place),
     ]
     assert [each.exit_code for each in said[:5]] == [0] * 5, [each.err for each in said]
     assert {permission(request) for request in proxy.requests} == {"s3:ListBucket", "s3:GetObject"}

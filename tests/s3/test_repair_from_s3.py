@@ -1,4 +1,4 @@
-"""`repair --from` a bucket: what it asks for, and what it does when the server answers for a part only."""
+"""`repair --remote` a bucket: what it asks for, and what it does when the server answers for a part only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(folder: Path, partition: int, *bases: int) -> Path:
 
 @pytest.fixture(name="place")
 def fixture_place(proxy, bucket) -> list[str]:
-    """Words that say where remote storage is, behind `--remote` or `--from`."""
+    """Words that say where remote storage is, behind `--remote`."""
     return [f"s3://{bucket}/tiers", "--endpoint-url", proxy.url, "--path-style"]
 
 
@@ -41,7 +41,7 @@ def fixture_whole(tmp_path: Path, place: list[str]) -> bytes:
 def test_it_lists_and_reads_and_no_more(proxy, place, whole, tmp_path):
     short = write(tmp_path / "short", 0, 10, 20)
     proxy.requests.clear()
-    ran = tiersnap("repair", tmp_path / "short", "--from", *place, "--above-newest", "--apply")
+    ran = tiersnap("repair", tmp_path / "short", "--remote", *place, "--above-newest", "--apply")
     assert ran.exit_code == 0, ran.err
     assert {permission(request) for request in proxy.requests} == {"s3:ListBucket", "s3:GetObject"}
     assert (short / NAME).read_bytes() == whole
@@ -50,7 +50,7 @@ def test_it_lists_and_reads_and_no_more(proxy, place, whole, tmp_path):
 def test_where_the_server_stops_answering_the_rest_is_repaired_and_the_next_run_finishes(proxy, place, whole, tmp_path):
     short = [write(tmp_path / "short", partition, 10, 20) for partition in (0, 1)]
     short.append(write(tmp_path / "short", 2, 0, 10, 20))
-    words = ("repair", tmp_path / "short", "--from", *place, "--above-newest", "--apply")
+    words = ("repair", tmp_path / "short", "--remote", *place, "--above-newest", "--apply")
     proxy.when(lambda _, path: (f"orders-{TOPIC_ID}" in path and "1%2F" in path) or "/1/" in path, "answer", status=503)
     ran = tiersnap(*words)
     assert ran.exit_code == 3, ran.err
@@ -65,5 +65,5 @@ def test_where_the_server_stops_answering_the_rest_is_repaired_and_the_next_run_
 def test_a_server_that_refuses_is_named_before_anything_is_written(proxy, place, whole, tmp_path):
     short = write(tmp_path / "short", 0, 10, 20)
     proxy.when(lambda *_: True, "answer", status=403, code="AccessDenied")
-    ran = tiersnap("repair", tmp_path / "short", "--from", *place, "--above-newest", "--apply")
+    ran = tiersnap("repair", tmp_path / "short", "--remote", *place, "--above-newest", "--apply")
     assert (ran.exit_code, (short / NAME).exists()) == (2, False)

@@ -50,7 +50,7 @@ def disk(tmp_path) -> Path:
 
 def words(uri: str, disk: Path, endpoint: str) -> tuple[str | Path, ...]:
     place = ("--endpoint-url", endpoint, "--path-style")
-    return ("restore", "--from", uri, "--to", disk, "--topic", "tv2", *place, "--apply")
+    return ("restore", "--remote", uri, "--to", disk, "--topic", "tv2", *place, "--apply")
 
 
 def is_log(method: str, path: str) -> bool:
@@ -156,7 +156,7 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
         records.append(put_snapshot(store, ObjectKeys(), at, snapshot, run_id="r", fold_start_offset=0)[0])
     put_manifest(store, ObjectKeys(), at, "r", records)
     folder = shutil.copytree(DATA / "ledger-2.7.2/logs/ledger-0", tmp_path / "disk/ledger-0")
-    command = ("install", "--from", f"s3://{bucket}/p", "--to", folder.parent, "--apply")
+    command = ("install", "--remote", f"s3://{bucket}/p", "--to", folder.parent, "--apply")
     place = ("--endpoint-url", proxy.url, "--path-style")
     proxy.when(lambda method, path: method == "GET" and f"{368:020d}" in path, "body")
 
@@ -172,7 +172,7 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
 
 
 def test_a_segment_is_fetched_from_a_bucket_and_damage_on_the_way_is_found(proxy, tiered, tmp_path):
-    command = ("fetch", "--from", tiered, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
+    command = ("fetch", "--remote", tiered, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
     place = ("--endpoint-url", proxy.url, "--path-style", "--out", tmp_path / "out")
     for option in ((), ("--index", "offset")):
         proxy.when(lambda method, path: method == "GET" and (".log" in path or ".indexes" in path), "body")

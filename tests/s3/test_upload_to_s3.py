@@ -17,6 +17,7 @@ from tiersnap.remote_storage.errors import CorruptSegmentError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
+from tiersnap.remote_storage.presence.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -25,7 +26,6 @@ from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,
     fetch_index,
-    fetch_segment,
     inspect_copy,
 )
 from tiersnap.snapshot.errors import TransientError

@@ -23,6 +23,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
+from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.counted import count_listed, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
@@ -208,10 +209,14 @@ def test_a_first_run_over_a_log_that_is_tiered_starts_behind_what_is_there(
         log.roll_and_append()
         log.high_watermark = log.end
         log.write_checkpoints()
+    poisoned = poisoned_tier(tmp_path / "at", "churn-0", rebuilt=5, local_from=7, remote=Path(earlier.remote))
     runner = Runner(tmp_path / "new", tmp_path, remote=earlier.remote, runs=10)
-    ran = runner(sources=sources)
-    assert all(row["start"] for row in ran.listed)
-    assert all(change["left_out_count"] for change in ran.changes)
+    ran = runner(sources=(*sources, str(poisoned.logs)))
+    started = [row["topic"] for row in ran.listed if row["start"]]
+    assert len(started) == 3
+    assert all(change["left_out_count"] for change in ran.changes if change["topic"] in started)
+    of_files = {row["offset"]: row for row in ran.facts if row["topic"] == "churn" and row["kind"] == "BOUNDARY"}
+    assert {offset: row["lacking"] for offset, row in of_files.items()} == {804: 326, 919: 325, 937: 325}
     stages = Stages(spark, Tables(), runner.tables, ran, 1, look=Observe(runner.store, AivenLayout()))
     changed = stages.check_changes(runner.store.uri)
     stages.check_decodes(changed)

@@ -1,4 +1,4 @@
-"""A carry may start from the snapshot of a copy whose claim vouches for it, and of a broker's own copy; of no other."""
+"""A carry may start from the snapshot of a copy whose claim vouches for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
-from tiersnap.remote_storage.presence.starts import brokers_own, find_start, read_start
+from tiersnap.remote_storage.presence.starts import find_start, read_start
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
@@ -76,7 +76,6 @@ def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store
     store.put_if_absent(KEYS.claim(PARTITION, 0, 0), b"{")
     second = finished(store, 5)
     assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)])["segment_id"] == second
-    assert list(brokers_own(store, PARTITION, [row(new_segment_id()), row(second, 5)])) == []
 
 
 @pytest.mark.parametrize("verdict", ["", *SnapshotVerdict])
@@ -90,14 +89,7 @@ def test_a_state_starts_from_what_was_computed_whole_or_compared_strictly_and_fr
     assert (find_start(store, PARTITION, [row(ours)]) is not None) is (is_computed or is_compared)
 
 
-def test_a_copy_is_a_brokers_own_where_no_attempt_of_its_claim_has_its_id(store):
-    ours, theirs = finished(store, 5), new_segment_id()
-    held = claim(store, KEYS, ClaimedSegment(PARTITION, 10, 0), Attempt(new_segment_id(), "run-1"))
-    copies = [row(theirs, 0), row(ours, 5), row(theirs, 5), row(held.holder.segment_id, 10)]
-    assert list(brokers_own(store, PARTITION, copies)) == [copies[0], copies[2]]
-
-
-def start_of(copy: RemoteLogSegmentMetadata, crc: int | None) -> dict[str, Any]:
+def start_of(copy: RemoteLogSegmentMetadata, crc: int) -> dict[str, Any]:
     return {
         "offset": copy.end_offset + 1,
         "segment_id": copy.id.segment_id,
@@ -111,14 +103,12 @@ def start_of(copy: RemoteLogSegmentMetadata, crc: int | None) -> dict[str, Any]:
 def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(store, layout, tmp_path):
     empty, right = bytes.fromhex("0001 48674bc7 00000000"), {10: bytes.fromhex("0001 48674bc7 00000000")}
     _, copy, _ = tier(write_log(tmp_path / "logs"), store, layout=layout, snapshots=right)
-    for crc in (None, crc32c(empty)):
-        assert read_start(store, layout, PARTITION, start_of(copy, crc)) == empty
+    assert read_start(store, layout, PARTITION, start_of(copy, crc32c(empty))) == empty
     with pytest.raises(SnapshotChangedError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab") as caught:
         read_start(store, layout, PARTITION, start_of(copy, 0xAB))
     assert (caught.value.attrs["offset"], caught.value.attrs["at"]) == (10, "")
 
     store.delete(info.key for info in list(store.list()) if copy.id.segment_id in info.key)
-    assert read_start(store, layout, PARTITION, start_of(copy, None)) == b""
     with pytest.raises(SnapshotChangedError, match=f"{copy.id.segment_id}") as caught:
         read_start(store, layout, PARTITION, start_of(copy, crc32c(empty)))
     assert "has CRC" not in caught.value.message

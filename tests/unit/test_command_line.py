@@ -145,11 +145,11 @@ def test_a_password_in_a_uri_is_refused_wherever_it_is_from(
     uri = f"s3://AKIA:{SECRET}@bucket/x"
     words: list[str] = []
     if where == "flag":
-        words = ["--from", uri]
+        words = ["--remote", uri]
     elif where == "environment":
-        monkeypatch.setenv("TIERSNAP_FROM", uri)
+        monkeypatch.setenv("TIERSNAP_REMOTE", uri)
     else:
-        (tmp_path / "settings.yaml").write_text(f"install:\n  from: {uri}\n")
+        (tmp_path / "settings.yaml").write_text(f"install:\n  remote: {uri}\n")
     before = ["--config", str(tmp_path / "settings.yaml")] if where == "file" else []
     ran = tiersnap(*before, "install", *words, "--to", str(tmp_path))
     assert_said(ran, 2, "s3://***@bucket/x", "AWS_SECRET_ACCESS_KEY")
@@ -157,10 +157,10 @@ def test_a_password_in_a_uri_is_refused_wherever_it_is_from(
 
 
 def test_config_shows_no_secret_and_durations_as_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIERSNAP_FROM", f"s3://AKIA:{SECRET}@bucket/x")
+    monkeypatch.setenv("TIERSNAP_REMOTE", f"s3://AKIA:{SECRET}@bucket/x")
     ran = tiersnap("config", "install", "repair")
     assert SECRET not in ran.out + ran.err
-    assert ran.row(command="install", setting="from")["value"] == "s3://***@bucket/x"
+    assert ran.row(command="install", setting="remote")["value"] == "s3://***@bucket/x"
     assert ran.row(command="repair", setting="expiration")["value"] == "7d"
     assert ran.row(command="repair", setting="producer-expiration")["value"] == "1d"
 

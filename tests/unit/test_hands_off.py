@@ -112,7 +112,7 @@ WRITERS = {
     "a report": ("tier", "LOGS", "--remote", "ELSEWHERE", "--report", "LOGS"),
     "a collection": ("collect", "LOGS", "--to", "LOGS"),
     "a segment": (
-        *("fetch", "--from", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
+        *("fetch", "--remote", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
         *("--out", "LOGS/segment"),
     ),
 }

@@ -1,7 +1,7 @@
 """An idle log whose segments are in remote storage alone: its producers are those of the snapshot it begins with.
 
-A broker loads that file: it lies above the log start, and not above the log end
-(ProducerStateManager.truncateAndReload).
+A broker loads that file, be it right or wrong: it lies above the log start, and not above the log end
+(ProducerStateManager.truncateAndReload). What producers would meet is said only if remote storage tells who is right.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
+from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_partition
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 NOW = ("--now", "2023-11-14T22:30:00Z")
 # Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction since.
-KNOWN = [(7, 0, 9, 99, 9, TIMESTAMP, -1, -1), (5, 2, 4, 94, 4, TIMESTAMP, 3, 90)]
+KNOWN = [(7, 0, 9, 99, 4, TIMESTAMP + 4, -1, -1), (5, 2, 4, 94, 4, TIMESTAMP + 4, 3, 90)]
 
 
 def write_idle_log(log_dir: Path, *, log_start: int) -> Path:
@@ -50,29 +52,52 @@ def test_its_producers_and_what_they_have_open_are_known(tmp_path: Path) -> None
     assert [(row["producer_id"], row["transaction_start_offset"]) for row in hanging.rows] == [(5, 90)]
 
 
-@pytest.mark.parametrize(("begins_with", "is_known"), [("empty", False), ("ours", True)])
-def test_a_replica_of_it_knows_them_if_it_begins_with_the_same_file(
-    tmp_path: Path, begins_with: str, is_known: bool
-) -> None:
+BEFORE = {
+    0: [data_batch(0, 80), marker(80, 5, 2, 3, commit=True), data_batch(90, 5, 5, 2, 0, transactional=True)],
+    95: [data_batch(95, 5, 7, 0, 5)],
+    100: [],
+}
+
+
+@pytest.fixture(name="remote")
+def fixture_remote(tmp_path: Path) -> tuple[str, ...]:
+    """Words that name remote storage with the segments before 100, as brokers copied them."""
+    whole = write_partition(tmp_path / "whole", "orders", 0, BEFORE, indexes=True)
+    tier(whole, DirectoryStore(tmp_path / "remote"))
+    return "--remote", str(tmp_path / "remote")
+
+
+def test_what_a_replica_of_it_would_answer_is_not_said_without_remote_storage(tmp_path: Path) -> None:
     write_idle_log(tmp_path, log_start=0)
-    ran = tiersnap("simulate", tmp_path, "--topic", "orders", "--from", begins_with, "--all", *NOW)
-    assert_said(ran, 0)
-    assert {row["known"] for row in ran.rows} == {is_known}
+    ran = tiersnap("simulate", tmp_path, "--all", *NOW)
+    assert_said(ran, 0, "not compared")
+    assert ran.rows == []
     assert tiersnap("risk", tmp_path, *NOW).rows[0]["alive"] == 2
 
 
-@pytest.mark.parametrize("words", [(), ("--at", "100")], ids=["one segment", "its first file"])
-def test_a_log_that_goes_on_from_such_a_file_has_its_producers_in_what_we_would_write(
-    tmp_path: Path, words: tuple[str, ...]
+@pytest.mark.parametrize(("begins_with", "is_known"), [("empty", False), ("ours", True)])
+def test_a_replica_of_it_knows_them_if_it_begins_with_what_is_true(
+    tmp_path: Path, remote: tuple[str, ...], begins_with: str, is_known: bool
 ) -> None:
-    write_idle_log(tmp_path, log_start=0)
+    write_idle_log(tmp_path / "logs", log_start=0)
+    ran = tiersnap("simulate", tmp_path / "logs", "--from", begins_with, "--all", *remote, *NOW)
+    assert_said(ran, 0)
+    assert {row["known"] for row in ran.rows} == {is_known}
+
+
+@pytest.mark.parametrize("words", [(), ("--at", "100")], ids=["one segment", "its first file"])
+def test_a_log_that_goes_on_has_its_producers_in_what_we_would_write(
+    tmp_path: Path, remote: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    logs = tmp_path / "logs"
+    write_idle_log(logs, log_start=0)
     later = {100: [data_batch(100, 10, 9, 0, 0)], 110: [data_batch(110, 10, 9, 0, 10)]}
     for base in (100, 110) if words else (100,):
-        (tmp_path / "orders-0" / f"{base:020d}.log").write_bytes(b"".join(later[base]))
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 120\n")
+        (logs / "orders-0" / f"{base:020d}.log").write_bytes(b"".join(later[base]))
+    (logs / "replication-offset-checkpoint").write_text("0\n1\norders 0 120\n")
     found = {}
     for begins_with in ("ours", "broker", "empty"):
-        ran = tiersnap("simulate", tmp_path, "--from", begins_with, *words, "--producers", *NOW)
+        ran = tiersnap("simulate", logs, "--from", begins_with, *words, "--producers", *remote, *NOW)
         assert_said(ran, 0)
         found[begins_with] = {row["producer_id"] for row in ran.rows if row["write"] == "RETRY_OF_LAST"}
     assert found == {"ours": set(), "broker": set(), "empty": {5, 7}}

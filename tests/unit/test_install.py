@@ -57,7 +57,7 @@ def folder(tmp_path) -> Path:
 
 def install(store: DirectoryStore, folder: Path, *words: str):
     # A day after the logs were written their producers are forgotten, and no file lacks them any more.
-    return tiersnap("install", "--from", store.root, "--to", folder.parent, "--now", "2026-11-21T12:45:00Z", *words)
+    return tiersnap("install", "--remote", store.root, "--to", folder.parent, "--now", "2026-11-21T12:45:00Z", *words)
 
 
 def actions(ran) -> dict[int, str]:

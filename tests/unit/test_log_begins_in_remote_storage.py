@@ -126,16 +126,24 @@ def test_a_file_that_says_more_than_the_copy_is_taken(tmp_path: Path, whole: dic
     assert snapshots_in(remote)[40] == whole[40]
 
 
-def test_without_remote_storage_the_file_where_the_files_begin_is_the_start(
+@pytest.mark.parametrize("file", [EMPTY, "of the whole log"], ids=["empty", "right"])
+def test_no_file_where_the_files_begin_is_believed_until_remote_storage_was_asked(
+    tmp_path: Path, whole: dict[int, bytes], file: bytes | str
+) -> None:
+    logs = shortened(tmp_path, snapshots={20: whole[20] if isinstance(file, str) else file})
+    ran = tiersnap("repair", logs, "--above-newest", "--apply")
+    assert ran.exit_code == 4, ran.err
+    assert {row["action"] for row in ran.rows} == {"NO_START"}
+    assert snapshots_in(logs).keys() == {20}
+
+
+def test_no_file_that_knows_more_than_the_files_is_believed_until_remote_storage_was_asked(
     tmp_path: Path, whole: dict[int, bytes]
 ) -> None:
-    logs = shortened(tmp_path, snapshots={20: whole[20]})
+    logs = shortened(tmp_path, snapshots={30: whole[30]})
     ran = tiersnap("repair", logs, "--above-newest", "--apply")
-    assert ran.exit_code == 0, ran.err
-    assert {row["provenance"] for row in ran.rows} == {"COMPUTED"}
-    assert {path.stem: path.read_bytes() for path in logs.rglob("*.snapshot")} == {
-        f"{offset:020d}": whole[offset] for offset in (20, 30, 40)
-    }
+    assert ran.exit_code == 4, ran.err
+    assert [(row["offset"], row["action"]) for row in ran.rows] == [(30, "NOT_COMPARED"), (40, "NO_START")]
 
 
 @pytest.mark.parametrize("words", [[], ["--replace"], ["--all"]])
@@ -144,9 +152,9 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     target = ["--out", tmp_path / "out"] if "--all" in words else ["--above-newest", "--apply"]
     ran = tiersnap("repair", logs, *words, *target)
     assert ran.exit_code == 4, ran.err
-    assert "--from REMOTE" in ran.err
+    assert "--remote s3://bucket/prefix" in ran.err
     assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
-    assert "where its files begin: no 00000000000000000020.snapshot" in ran.rows[-1]["reason"]
+    assert "the log begins in remote storage, which was not asked" in ran.rows[-1]["reason"]
     assert not list((tmp_path / "out").rglob("*.snapshot"))
     refused = tier(logs, tmp_path / "remote", *words)
     assert refused.exit_code == 4
@@ -199,12 +207,12 @@ def folded_from_the_files_alone(tmp_path: Path) -> dict[int, bytes]:
 def test_a_file_that_equals_the_fold_of_the_files_alone_is_not_trusted(tmp_path: Path, whole: dict[int, bytes]) -> None:
     partial = folded_from_the_files_alone(tmp_path)
     logs = shortened(tmp_path, snapshots={offset: partial[offset] for offset in (30, 40)})
-    assert {row["verdict"] for row in tiersnap("verify", logs).rows} == {"UNVERIFIED"}
-    assert {row["action"] for row in tiersnap("repair", logs).rows} == {"NO_START"}
+    assert {row["verdict"] for row in tiersnap("verify", logs).rows} == {"NOT_COMPARED"}
+    assert {row["action"] for row in tiersnap("repair", logs).rows} == {"NOT_COMPARED"}
     refused = tier(logs, tmp_path / "nothing")
-    assert refused.exit_code == 6
+    assert refused.exit_code == 4
     assert "UNVERIFIED_SNAPSHOT" in refused.err
-    assert "tiersnap repair LOGDIR says what is missing" in refused.err
+    assert "no whole remote segment of orders-0 is there" in refused.err
 
     remote = as_brokers_copied(tmp_path, "aiven")
     assert tier(logs, remote).exit_code == 4, "against the copy's state they lack producers"
@@ -254,7 +262,7 @@ def test_what_a_run_stored_is_installed_where_repair_can_make_nothing(tmp_path: 
     remote = as_brokers_copied(tmp_path, "aiven")
     logs = shortened(tmp_path)
     assert tier(logs, remote).exit_code == 0
-    ran = tiersnap("install", "--from", remote, "--to", logs, "--above-newest", "--apply")
+    ran = tiersnap("install", "--remote", remote, "--to", logs, "--above-newest", "--apply")
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
 
@@ -266,18 +274,17 @@ def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_p
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1] + b"\x01", lambda data: b"", lambda data: data[:5]])
-def test_a_damaged_snapshot_of_a_copy_starts_nothing(
+def test_for_a_damaged_snapshot_of_a_copy_the_state_is_computed_from_the_copy_before(
     tmp_path: Path, whole: dict[int, bytes], damage: Callable[[bytes], bytes]
 ) -> None:
     remote = as_brokers_copied(tmp_path, "local-tiered-storage")
     for path in remote.rglob("*"):
         if path.is_file() and path.read_bytes() == whole[20]:
             path.write_bytes(damage(whole[20]))
-    before = snapshots_in(remote)
     ran = tier(shortened(tmp_path), remote, "--layout", "local-tiered-storage")
-    assert ran.exit_code == 4
-    assert "1 segment MISSING_SNAPSHOT" in ran.err
-    assert snapshots_in(remote) == before
+    assert ran.exit_code == 0, ran.err
+    assert "cannot be read" in ran.err
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 def repair(logs: Path, *words: str | Path) -> Ran:
@@ -302,15 +309,15 @@ def test_what_repair_says_to_type_next_makes_the_snapshots_of_the_whole_log(
     damage = 0 if checkpoint == 0 else 5
     ran = repair(logs)
     assert (ran.exit_code, snapshots_in(logs)) == (damage or 4, {})
-    words = [str(remote) if word == "REMOTE" else word for word in printed_words(ran)]
+    words = [str(remote) if word == "s3://bucket/prefix" else word for word in printed_words(ran)]
     done = tiersnap(*words, "--layout", layout)
     assert done.exit_code == damage, done.err
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
     assert {row["provenance"] for row in done.rows} == {"COMPUTED_FROM_SNAPSHOT"}
-    assert repair(logs, "--from", remote, "--layout", layout).rows == []
+    assert repair(logs, "--remote", remote, "--layout", layout).rows == []
 
 
-def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[int, bytes]) -> None:
+def test_a_snapshot_that_is_not_what_its_claim_says_starts_nothing(tmp_path: Path, whole: dict[int, bytes]) -> None:
     first = {base: SEGMENTS[base] for base in (0, 10, 20)}
     write_partition(tmp_path / "before", "orders", 0, first, high_watermark=30, indexes=True)
     remote, words = tmp_path / "remote", ("--layout", "local-tiered-storage")
@@ -319,12 +326,9 @@ def test_a_copy_of_ours_is_held_against_its_claim(tmp_path: Path, whole: dict[in
     for path in swapped:
         path.write_bytes(whole[10])
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote, *words)
-    assert (ran.exit_code, snapshots_in(logs)) == (3, {})
+    ran = repair(logs, "--remote", remote, *words)
+    assert ran.exit_code == 0, ran.err
     assert "orders-0: " in ran.err and "its claim says" in ran.err
-    for path in swapped:
-        path.write_bytes(whole[20])
-    assert repair(logs, "--from", remote, *words).exit_code == 0
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
 
 
@@ -334,7 +338,7 @@ def test_an_empty_file_where_the_files_begin_is_not_taken_by_a_repair_that_asks(
 ) -> None:
     remote = as_brokers_copied(tmp_path, layout)
     logs = shortened(tmp_path, snapshots={20: EMPTY})
-    assert repair(logs, "--from", remote, "--layout", layout).exit_code == 0
+    assert repair(logs, "--remote", remote, "--layout", layout).exit_code == 0
     assert snapshots_in(logs)[40] == whole[40]
 
 
@@ -360,7 +364,7 @@ def test_a_copy_that_ends_behind_the_first_file_is_believed_where_the_files_agre
 ) -> None:
     remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path)
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote, *LOCAL)
+    ran = repair(logs, "--remote", remote, *LOCAL)
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
@@ -376,28 +380,23 @@ def test_of_several_copies_the_one_that_ends_where_the_files_begin_is_the_start(
     (path,) = remote.glob(f"kafka-tiered-storage/*/{20:020d}-*.snapshot")
     path.write_bytes(EMPTY)
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote, *LOCAL, "--now", "2023-11-15T00:00:00Z")
+    ran = repair(logs, "--remote", remote, *LOCAL, "--now", "2023-11-15T00:00:00Z")
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
 
 @pytest.mark.parametrize("snapshot", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
-def test_a_copy_behind_the_first_file_that_lacks_what_the_files_tell_is_not_believed(
+def test_for_a_copy_behind_the_first_file_that_lacks_what_it_holds_the_state_is_computed(
     tmp_path: Path, whole: dict[int, bytes], snapshot: bytes | str
 ) -> None:
     remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20] if isinstance(snapshot, str) else snapshot)
     logs = shortened(tmp_path)
-    before = snapshots_in(remote)
     at_the_time = ("--now", "2023-11-15T00:00:00Z")
-    ran = repair(logs, "--from", remote, *LOCAL, *at_the_time)
-    assert (ran.exit_code, snapshots_in(logs)) == (4, {})
-    assert "a copy in remote storage ends at 30, and its snapshot" in ran.out
-    assert tier(logs, remote, *LOCAL).exit_code == 4
-    assert snapshots_in(remote) == before
-    # A right file of the broker's where its files begin tells what the copy does not, and a right one behind is kept.
-    right = shortened(tmp_path, snapshots={20: whole[20], 40: whole[40]})
-    assert repair(right, "--from", remote, *LOCAL, "--replace", *at_the_time).exit_code == 0
-    assert snapshots_in(right) == {offset: whole[offset] for offset in (20, 30, 40)}
+    ran = repair(logs, "--remote", remote, *LOCAL, *at_the_time)
+    assert ran.exit_code == 0, ran.err
+    assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
+    assert tier(shortened(tmp_path / "other"), remote, *LOCAL).exit_code == 0
+    assert snapshots_in(remote)[40] == whole[40]
 
 
 def test_what_a_copy_behind_the_first_file_lacks_because_it_had_expired_is_kept(
@@ -405,7 +404,7 @@ def test_what_a_copy_behind_the_first_file_lacks_because_it_had_expired_is_kept(
 ) -> None:
     remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20])
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote, *LOCAL, "--now", "2023-11-18T00:00:00Z")
+    ran = repair(logs, "--remote", remote, *LOCAL, "--now", "2023-11-18T00:00:00Z")
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
 
@@ -430,10 +429,10 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
         case "object":
             for path in remote.rglob("*00000000000000000010-*.indexes"):
                 path.unlink()
-    ran = repair(logs, "--from", remote, *words)
+    ran = repair(logs, "--remote", remote, *words)
     assert (ran.exit_code, snapshots_in(logs)) == (4 if checkpoint == 0 else 5, {})
-    assert "orders-0: its files begin at 20, and no copy of this log ends there" in ran.err
-    assert "are --from and --layout those of this cluster?" in ran.err
+    assert "orders-0: its files begin at 20: " in ran.err
+    assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
 
 
 def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(tmp_path: Path) -> None:
@@ -452,14 +451,14 @@ def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(
     remote = tmp_path / "remote"
     assert tier(tmp_path / "before", remote).exit_code == 0
     logs = shortened(tmp_path)
-    ran = repair(logs, "--from", remote)
+    ran = repair(logs, "--remote", remote)
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
-    assert "no claim vouches for the copy that ends there" in ran.err
+    assert "its claim does not vouch for it" in ran.err
     (claim,) = (path for path in remote.rglob("*") if path.is_file() and b'"finished"' in path.read_bytes())
     claim.write_bytes(b"{}")
-    assert repair(logs, "--from", remote).exit_code == 4, "nobody knows whose copy it is"
+    assert repair(logs, "--remote", remote).exit_code == 4, "nobody knows whose copy it is"
     claim.unlink()
-    assert repair(logs, "--from", remote).exit_code == 0, "a broker's, for all that is known"
+    assert repair(logs, "--remote", remote).exit_code == 0, "a broker's, for all that is known"
 
 
 def test_a_copy_of_ours_of_a_log_that_begins_where_it_began_then_is_a_start(tmp_path: Path) -> None:
@@ -474,7 +473,7 @@ def test_a_copy_of_ours_of_a_log_that_begins_where_it_began_then_is_a_start(tmp_
     assert tier(tmp_path / "trimmed", tmp_path / "remote").exit_code == 0
     logs = shortened(tmp_path, checkpoint=10)
     assert repair(logs).exit_code == 4
-    assert repair(logs, "--from", tmp_path / "remote").exit_code == 0
+    assert repair(logs, "--remote", tmp_path / "remote").exit_code == 0
     right = snapshots_in(tmp_path / "right")
     assert snapshots_in(logs) == {offset: right[offset] for offset in (30, 40)}
     assert snapshot_file.decode(right[30])["producer_id"].tolist() == [2, 3]
@@ -486,25 +485,13 @@ def test_remote_storage_that_does_not_answer_is_named_before_anything_is_written
     logs = shortened(tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
-    ran = repair(logs, "--from", "s3://bucket", "--endpoint-url", "http://127.0.0.1:9")
+    ran = repair(logs, "--remote", "s3://bucket", "--endpoint-url", "http://127.0.0.1:9")
     assert (ran.exit_code, snapshots_in(logs)) == (3, {})
 
 
 def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None:
     logs = shortened(tmp_path, checkpoint=20)
-    ran = repair(logs, "--from", tmp_path / "remote")
+    (tmp_path / "remote").mkdir()
+    ran = repair(logs, "--remote", tmp_path / "remote")
     assert ran.exit_code == 0
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
-
-
-def test_of_a_fetched_file_repair_begins_as_a_broker_does(tmp_path: Path, whole: dict[int, bytes]) -> None:
-    remote = as_brokers_copied(tmp_path, "local-tiered-storage")
-    logs = shortened(tmp_path)
-    words = ["--topic", "orders", "--partition", "0", "--offset", "19", "--index", "producer-snapshot"]
-    target = tmp_path / "00000000000000000020.snapshot"
-    fetched = tiersnap("fetch", "--from", remote, *words, "--out", target, "--apply")
-    assert fetched.exit_code == 0, fetched.err
-    assert target.read_bytes() == whole[20]
-    shutil.move(target, logs / "orders-0")
-    assert repair(logs).exit_code == 0
-    assert snapshots_in(logs) == {offset: whole[offset] for offset in (20, 30, 40)}

@@ -220,7 +220,7 @@ def test_no_other_command_dies_of_it(
     logs = put(odd, base, {40: whole[40]})
     (tmp_path / "remote").mkdir()
     words: dict[str, tuple[str | Path, ...]] = {
-        "install": ("install", logs, "--from", tmp_path / "remote"),
+        "install": ("install", logs, "--remote", tmp_path / "remote"),
         "transactions": ("transactions", "list", logs),
     }
     ran = tiersnap(*words.get(command, (command, logs)))

@@ -78,6 +78,9 @@ SUSPECT = Comparison(SnapshotVerdict.SUSPECT, "lacks one", lacking=1, harmful_un
         (Comparison(SnapshotVerdict.EXTENDS, ""), Verdict.READY),
         (Comparison(SnapshotVerdict.MISSING, ""), Verdict.MISSING_SNAPSHOT),
         (Comparison(SnapshotVerdict.UNVERIFIED, ""), Verdict.UNVERIFIED_SNAPSHOT),
+        (Comparison(SnapshotVerdict.NOT_COMPARED, ""), Verdict.UNVERIFIED_SNAPSHOT),
+        (Comparison(SnapshotVerdict.NOT_COMPARED, "", lacking=1, harmful_until=NOW - DAY), Verdict.UNVERIFIED_SNAPSHOT),
+        (Comparison(SnapshotVerdict.NOT_COMPARED, "", lacking=1, harmful_until=NOW), Verdict.SUSPECT_SNAPSHOT),
         (Comparison(SnapshotVerdict.CORRUPT, ""), Verdict.CORRUPT_SNAPSHOT),
         (SUSPECT, Verdict.SUSPECT_SNAPSHOT),
         (computed(Provenance.COMPUTED), Verdict.READY),
@@ -89,7 +92,8 @@ def test_only_a_trusted_snapshot_lets_a_segment_through(found: Comparison, expec
 
 @pytest.mark.parametrize("found", list(SnapshotVerdict))
 def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wrong(found: SnapshotVerdict) -> None:
-    segment = replace(SEGMENT, snapshot=Comparison(found, "", lacking=1, harmful_until=NOW))
+    differs = {"lacking": 1, "harmful_until": NOW} if found is SnapshotVerdict.SUSPECT else {}
+    segment = replace(SEGMENT, snapshot=Comparison(found, "", **differs))
 
     def judged(partition: PartitionFacts, segment: SegmentFacts, *unverified: int) -> Verdict:
         (one,) = judge(partition, [segment], now=NOW, producer_expiration=DAY, unverified=unverified)
@@ -98,7 +102,7 @@ def test_a_scan_window_lets_through_what_nobody_compared_and_nothing_that_is_wro
     alone = judged(PARTITION, segment)
     assert judged(PARTITION, segment, 5) is alone, "another segment"
     within = judged(PARTITION, segment, 0)
-    assert within is (Verdict.READY if found is SnapshotVerdict.UNVERIFIED else alone)
+    assert within is (Verdict.READY if alone is Verdict.UNVERIFIED_SNAPSHOT else alone)
     damaged = replace(segment, damage="BAD_CRC")
     assert judged(PARTITION, damaged, 0) is Verdict.CORRUPT_SEGMENT
     assert judged(replace(PARTITION, last_stable_offset=9), segment, 0) is Verdict.ABOVE_LSO

@@ -37,7 +37,7 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/"
                 Step("or on the host:", "tiersnap repair /data --replace --apply", True),
                 Step(
                     "or if its log begins in remote storage:",
-                    "tiersnap repair /data --from s3://tier/ --replace --apply",
+                    "tiersnap repair /data --remote s3://tier/ --replace --apply",
                     True,
                 ),
             ],
@@ -85,8 +85,8 @@ def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_i
     for verdict, sentence in NEXT_STEP.items():
         commands = [step.command for step in steps(sentence, SHORT, PLACE) if step.command]
         assert len(commands) == sentence.count("tiersnap"), verdict
-        options = [word for word in sentence.replace(",", " ").split() if word.startswith("--")]
         added = {"--source", "--remote"}
+        options = [word for word in sentence.replace(",", " ").split() if word[:2] == "--" and word not in added]
         assert [word for command in commands for word in command.split() if word[:2] == "--" and word not in added] == (
             options
         ), verdict

@@ -124,7 +124,7 @@ def test_the_first_blocker_is_the_lowest_offset_and_says_reason_and_command() ->
         "tiersnap run --source file:///var/lib/kafka/data --remote s3://kafka-tier/prod/"
         " --warehouse s3://lake/tiersnap --replace --apply",
         "tiersnap repair /var/lib/kafka/data --replace --apply",
-        "tiersnap repair /var/lib/kafka/data --from s3://kafka-tier/prod/ --replace --apply",
+        "tiersnap repair /var/lib/kafka/data --remote s3://kafka-tier/prod/ --replace --apply",
     ]
     assert (second.verdict, second.base_offset) == (Verdict.CORRUPT_SEGMENT, 5_000_000)
     assert second.steps[0].command == "tiersnap dump /var/lib/kafka/data/payments-3/00000000000005000000.log"

@@ -14,12 +14,12 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from tiersnap.remote_storage.presence.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
     delete_copy,
     fetch_index,
-    fetch_segment,
     inspect_copy,
 )
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError

@@ -14,9 +14,10 @@ from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, PutOutcome
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, fetch_segment, inspect_copy
+from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy, inspect_copy
 from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, RemoteStorageError, TransientError
 
 pytestmark = pytest.mark.unit
@@ -209,7 +210,7 @@ def test_a_deletion_that_the_store_refuses_altogether_is_reported_as_well(inner,
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_any_range_of_a_segment_is_fetched_in_pieces(inner, segment, monkeypatch, piece):
-    monkeypatch.setattr("tiersnap.remote_storage.upload.uploader.FETCH_SIZE", piece)
+    monkeypatch.setattr("tiersnap.remote_storage.presence.segment_bytes.FETCH_SIZE", piece)
     metadata = attempt(segment)
     copy_segment(inner, AivenLayout(), segment, metadata)
     data = segment.log.read()

@@ -1,4 +1,4 @@
-"""`repair --from` of a log of which no checkpoint says where it begins: the copies decide, as they do for `tier`.
+"""`repair --remote` of a log of which no checkpoint says where it begins: the copies decide, as they do for `tier`.
 
 A broker writes `log-start-offset-checkpoint` in intervals; it is lost with a disk, and whoever copies a log directory
 by hand leaves it behind.
@@ -6,6 +6,7 @@ by hand leaves it behind.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_o
 from tiersnap.snapshot.repair import files
 from tiersnap.snapshot.repair.host import HostRepair
 from tiersnap.snapshot.repair.plan import PlanOptions, RepairAction
+from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.partition_replay import Beginning
 
@@ -54,11 +56,11 @@ def test_what_is_made_is_of_the_whole_log_and_tier_takes_it(
 ) -> None:
     remote = as_brokers_copied(tmp_path, layout)
     logs, words = unsaid(tmp_path, content), ("--layout", layout)
-    ran = repair(logs, "--from", remote, *words)
+    ran = repair(logs, "--remote", remote, *words)
     assert ran.exit_code == 0, ran.err
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_SNAPSHOT"}
-    again = repair(logs, "--from", remote, *words)
+    again = repair(logs, "--remote", remote, *words)
     assert (again.exit_code, again.rows) == (0, [])
     (tiered,) = tier(logs, remote, *words).rows
     assert tiered["tiered"] == 2
@@ -74,16 +76,16 @@ def test_short_ones_that_lie_there_are_named_and_replaced_by_what_tier_says_to_t
     refused = tier(logs, remote, *words)
     assert refused.exit_code == 4
     assert "SUSPECT_SNAPSHOT" in refused.err
-    hint = "tiersnap repair LOGDIR --from REMOTE --replace --apply"
-    assert f"if its log begins in remote storage: {hint}" in refused.err
-    named = repair(logs, "--from", remote, *words, *at_the_time)
+    hint = refused.err.partition("if its log begins in remote storage: ")[2].splitlines()[0]
+    assert hint.startswith(f"tiersnap repair {logs}")
+    named = repair(logs, "--remote", remote, *words, *at_the_time)
     assert named.exit_code == 4
     assert {row["action"] for row in named.rows} == {"NEEDS_REPLACE"}
-    filled = [{"LOGDIR": str(logs), "REMOTE": str(remote)}.get(word, word) for word in hint.split()[1:]]
-    replaced = tiersnap(*filled, *words, *at_the_time)
+    filled = shlex.split(hint)[1:]
+    replaced = tiersnap(*filled, *at_the_time)
     assert replaced.exit_code == 0, replaced.err
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
-    assert tiersnap(*filled, *words, *at_the_time).rows == []
+    assert tiersnap(*filled, *at_the_time).rows == []
     assert tier(logs, remote, *words).exit_code == 0
 
 
@@ -91,7 +93,7 @@ def test_a_log_of_which_no_copy_holds_the_offset_before_its_files_begins_at_them
     partial = folded_from_the_files_alone(tmp_path)
     (tmp_path / "remote").mkdir()
     logs = unsaid(tmp_path)
-    ran = repair(logs, "--from", tmp_path / "remote")
+    ran = repair(logs, "--remote", tmp_path / "remote")
     assert ran.exit_code == 0, ran.err
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
     assert snapshots_in(logs) == {offset: partial[offset] for offset in (30, 40)}
@@ -102,10 +104,12 @@ def test_where_a_copy_holds_the_offset_before_the_files_and_tells_no_state_nothi
     tmp_path: Path, damage: bytes
 ) -> None:
     remote = as_brokers_copied(tmp_path, "local-tiered-storage")
-    (path,) = remote.glob(f"kafka-tiered-storage/*/{10:020d}-*.snapshot")
-    path.write_bytes(damage)
+    for path in remote.glob("kafka-tiered-storage/*/*.snapshot"):
+        path.write_bytes(damage)
+    for path in remote.glob(f"kafka-tiered-storage/*/{0:020d}-*.log"):
+        path.unlink()
     logs = unsaid(tmp_path)
-    ran = repair(logs, "--from", remote, "--layout", "local-tiered-storage")
+    ran = repair(logs, "--remote", remote, "--layout", "local-tiered-storage")
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
     assert {row["action"] for row in ran.rows} == {"NO_START"}
     assert "remote storage does not tell" in ran.err
@@ -114,7 +118,7 @@ def test_where_a_copy_holds_the_offset_before_the_files_and_tells_no_state_nothi
 def test_without_a_topic_id_nobody_knows_the_copies_and_nothing_is_made(tmp_path: Path) -> None:
     remote, logs = as_brokers_copied(tmp_path, "aiven"), unsaid(tmp_path)
     (logs / "orders-0/partition.metadata").unlink()
-    ran = repair(logs, "--from", remote)
+    ran = repair(logs, "--remote", remote)
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
     assert "orders-0: its topic id is not known here" in ran.err
 
@@ -124,10 +128,10 @@ def test_where_remote_storage_does_not_answer_nothing_is_made_and_a_later_call_m
         raise TransientError("a time-out")
 
     opened = open_log_dirs((str(unsaid(tmp_path)),))
-    job = HostRepair(opened, PlanOptions(Expiry(None, NOW), above_newest=True), find_beginning=answers_not)
+    job = HostRepair(opened, PlanOptions(Expiry(None, NOW), above_newest=True), beginnings=Beginnings(answers_not))
     ((_, _, planned),) = job.plans(selected_of(opened, Selection()), files.nowhere)
     assert {each.action for each in planned} == {RepairAction.NO_START}
-    assert (job.exit_code, job.unknown) == (3, {"orders-0": "a time-out"})
+    assert (job.exit_code, job.beginnings.unknown) == (3, {"orders-0": "a time-out"})
 
 
 def test_killed_anywhere_it_leaves_whole_right_files_and_the_next_call_finishes(
@@ -135,7 +139,7 @@ def test_killed_anywhere_it_leaves_whole_right_files_and_the_next_call_finishes(
 ) -> None:
     partial, remote = folded_from_the_files_alone(tmp_path), as_brokers_copied(tmp_path, "aiven")
     unsaid(tmp_path / "host", snapshots={30: partial[30]})
-    words = ["repair", "{}/logs", "--from", str(remote), "--replace", "--above-newest", "--apply"]
+    words = ["repair", "{}/logs", "--remote", str(remote), "--replace", "--above-newest", "--apply"]
     words += ["--expiration", "none", "--now", "2023-11-15T00:00:00Z"]
     copies = tmp_path / "killed"
     ran = subprocess.run(

@@ -33,7 +33,7 @@ def store(tmp_path) -> DirectoryStore:
 
 def fetch(store: DirectoryStore, offset: int, *words: str | Path, topic: str = "tv2"):
     return tiersnap(
-        "fetch", "--from", store.root, "--topic", topic, "--partition", "0", "--offset", str(offset), *words
+        "fetch", "--remote", store.root, "--topic", topic, "--partition", "0", "--offset", str(offset), *words
     )
 
 
@@ -59,7 +59,7 @@ def test_a_segment_and_each_index_come_out_as_they_went_in(tmp_path, layout):
 
 
 def test_stdout_has_the_bytes_and_nothing_else(store):
-    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
     ran = subprocess.run([sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, capture_output=True)
     assert (ran.returncode, ran.stdout) == (0, (TV2 / f"{0:020d}.log").read_bytes())
     ran = subprocess.run(
@@ -69,7 +69,7 @@ def test_stdout_has_the_bytes_and_nothing_else(store):
 
 
 def test_a_full_disk_behind_stdout_and_a_pipe_in_place_of_a_file_are_said(store, tmp_path):
-    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, stdout=full, stderr=subprocess.PIPE
@@ -96,7 +96,7 @@ def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
 
 def test_a_fetch_killed_anywhere_leaves_no_more_than_one_part_and_the_next_one_removes_it(store, tmp_path):
     place = tmp_path / "place"
-    words = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3")
+    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3")
 
     def new_place() -> tuple[str | Path, ...]:
         if place.exists():
@@ -116,7 +116,7 @@ def test_a_fetch_killed_anywhere_leaves_no_more_than_one_part_and_the_next_one_r
 
 def test_of_two_targets_in_one_directory_each_keeps_its_own_part(store, tmp_path):
     (tmp_path / "one").touch()
-    killed = ("fetch", "--from", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
+    killed = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
     assert killed_at(1, *killed, "--out", tmp_path / "other")
     (part,) = tmp_path.glob(".*.part")
     assert fetch(store, 3, "--out", tmp_path / "one", "--replace", "--apply").exit_code == 0

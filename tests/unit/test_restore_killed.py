@@ -30,7 +30,7 @@ def test_a_restore_killed_anywhere_leaves_the_whole_folder_or_none_and_goes_on(t
     store = DirectoryStore(tmp_path / "remote")
     tier(TV2, store)
     disk = tmp_path / "disk"
-    words = ("restore", "--from", store.root, "--to", disk, "--topic", "tv2", "--cluster-id", CLUSTER, "--apply")
+    words = ("restore", "--remote", store.root, "--to", disk, "--topic", "tv2", "--cluster-id", CLUSTER, "--apply")
 
     def new_disk() -> tuple[str | Path, ...]:
         shutil.rmtree(disk, ignore_errors=True)
@@ -70,7 +70,7 @@ def test_an_install_killed_anywhere_leaves_whole_files_and_goes_on(tmp_path):
         records.append(put_snapshot(store, ObjectKeys(), at, snapshot, run_id="r", fold_start_offset=0)[0])
     put_manifest(store, ObjectKeys(), at, "r", records)
     disk = tmp_path / "disk"
-    words = ("install", "--from", store.root, "--to", disk, "--topic", "ledger", "--apply")
+    words = ("install", "--remote", store.root, "--to", disk, "--topic", "ledger", "--apply")
 
     def copied() -> tuple[str | Path, ...]:
         shutil.rmtree(disk, ignore_errors=True)

@@ -156,32 +156,28 @@ def test_a_producer_whose_last_batch_is_in_remote_storage_alone_is_right_or_noth
             if path.is_file() and path.suffix in (".indexes", ".snapshot"):
                 path.write_bytes(b"")
     ran = run(runner)
-    assert ran.errors == []
     if is_known:
+        assert ran.errors == []
         written = snapshots(runner)
         assert written.keys() - before.keys() == set(range(3, 12))
         assert written[9] == replayed(log, 9)
     else:
         assert not [path for path in Path(runner.remote).rglob("*.snapshot") if path.read_bytes()]
         assert ran.segments_tiered == 0
+        assert "what came before its files is not known" in ran.errors[0]
 
 
-@pytest.mark.parametrize("is_right", [True, False])
-def test_a_copy_that_ends_within_the_window_is_believed_where_the_window_agrees(tmp_path: Path, is_right: bool) -> None:
-    """A leader that rolled later copied days 0 to 15 as one segment, so the soonest copy ends inside the window."""
+def test_a_producer_is_followed_back_into_a_remote_segment_that_ends_in_the_window(tmp_path: Path) -> None:
+    """A leader that rolled later copied days 0 to 15 as one segment, which also holds files that are here."""
     times = {day: NOW - (20 - day) * DAY for day in range(20)}
-    plain = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
-    segments = plain | {
+    segments = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()} | {
         0: [lb.data_batch(0, 1, 7, 1, 3, timestamp=times[0])],
         14: [lb.marker(14, 7, 1, 0, True, times[14])],
-        15: [lb.data_batch(15, 1, 7, 1, 4, timestamp=times[15])],
     }
-    copied = segments if is_right else plain  # then nothing is known of the producer
-    rolled = {0: [entry for day in range(16) for entry in copied[day]]} | {day: copied[day] for day in range(16, 20)}
-    write_aged(tmp_path / "before" / "logs", rolled, {base: times[max(base, 15)] for base in rolled})
+    rolled = {0: [entry for day in range(16) for entry in segments[day]], 16: segments[16]}
+    write_aged(tmp_path / "before" / "logs", rolled, {0: times[15], 16: times[16]})
     before = Runner(tmp_path / "before", tmp_path / "before" / "logs")
-    assert before(as_of=None, now=NOW).segments_tiered == 4
-    whole = snapshots(before)
+    assert before(as_of=None, now=NOW).segments_tiered == 1
     for path in Path(before.remote).rglob("*"):
         if path.is_file() and b'"finished"' in path.read_bytes():
             path.unlink()
@@ -189,16 +185,13 @@ def test_a_copy_that_ends_within_the_window_is_believed_where_the_window_agrees(
     left = {day: segments[day] for day in range(2, 20)}
     folder = write_aged(tmp_path / "logs", left, {day: times[day] for day in left})
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
-    ran = run(Runner(tmp_path, tmp_path / "logs", remote=before.remote), producer_expiration=WEEK)
-    assert ran.errors == []
-    assert (ran.listed[0]["start"]["offset"], ran.listed[0]["window_offset"]) == (16, 13)
-    found = {row["offset"]: row["provenance"] for row in ran.facts if row["kind"] == "BOUNDARY"}
-    before_copy, behind = "COMPUTED_FROM_LOCAL_START", "COMPUTED_WITHIN_WINDOW"
-    assert found == {
-        **dict.fromkeys((14, 15), before_copy),
-        **dict.fromkeys((16, 17, 18, 19, 20), behind if is_right else before_copy),
-    }
-    assert snapshots(before) == whole
+    runner = Runner(tmp_path, tmp_path / "logs", remote=before.remote, runs=1)
+    ran = run(runner, producer_expiration=WEEK)
+    assert (ran.errors, ran.listed[0]["window_offset"]) == ([], 13)
+    log = AgingLog(0)
+    log.segments = segments
+    assert ran.segments_tiered == 3
+    assert snapshots(runner)[17] == {7: replayed(log, 17)[7]}
 
 
 def old_log(tmp_path, *, snapshots: dict[int, bytes] | None = None):

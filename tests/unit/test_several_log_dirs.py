@@ -305,7 +305,7 @@ def test_commands_that_ask_a_whole_place_say_how_far_they_are(
         (("transactions", "list", disks[0]), "reading: "),
         (("transactions", "find-hanging", disks[0]), "reading: "),
         (("producers", disks[0]), "replaying: "),
-        (("install", "--from", remote, "--to", disks[0]), "planning: 0 of 1 partition in "),
+        (("install", "--remote", remote, "--to", disks[0]), "planning: 0 of 1 partition in "),
         (("expire", "--remote", remote, *everything), "expiring: "),
     ):
         monkeypatch.setattr(sys, "stderr", io.StringIO())

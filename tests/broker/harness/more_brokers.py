@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.broker.harness.broker import Broker
@@ -23,10 +24,20 @@ def broker_disks(root: Path, version: str, node: int) -> Disks:
 class FurtherBroker(Broker):
     """Broker `node` of a cluster whose controller is `first`, which runs."""
 
-    def __init__(self, disks: Disks, version: str, node: int, first: Broker, tier: LocalTier | None = None) -> None:
+    def __init__(
+        self,
+        disks: Disks,
+        version: str,
+        node: int,
+        first: Broker,
+        tier: LocalTier | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         clients, other = free_ports(2)
         assert first._ports is not None
         settings = {
+            **(settings or {}),
             "process.roles": "broker",
             "node.id": str(node),
             "listeners": f"PLAINTEXT://127.0.0.1:{clients}",

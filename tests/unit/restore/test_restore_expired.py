@@ -64,14 +64,14 @@ def test_where_expire_took_everything_that_is_said_and_not_that_the_place_is_wro
     taken = expire_all(store)
     assert taken.exit_code == 0, taken.err
     said = f"tiersnap expire deleted {TOPIC}-0 ({partition().topic_id}) below offset {END}"
-    fetch = ("fetch", "--from", store.root, "--topic", TOPIC, "--partition", "0", "--offset", "3")
+    fetch = ("fetch", "--remote", store.root, "--topic", TOPIC, "--partition", "0", "--offset", "3")
     for refused in (restore(store, disk), restore(store, disk, "--partition", "0"), tiersnap(*fetch)):
         assert_said(refused, 2, "no remote segment of", said, "old versions")
-        assert "--from names" not in refused.err
+        assert "--remote names" not in refused.err
     for other in (("--partition", "1"), ("--topic-id", "BBBBBBBBBBBBBBBBBBBBBQ")):
-        assert_said(restore(store, disk, *other), 2, "--from names the place")
+        assert_said(restore(store, disk, *other), 2, "--remote names the place")
 
 
 def test_a_topic_whose_name_only_begins_alike_was_not_expired(store, disk):
     assert expire_all(store).exit_code == 0
-    assert_said(restore(store, disk, topic=TOPIC[:-1]), 2, "--from names the place")
+    assert_said(restore(store, disk, topic=TOPIC[:-1]), 2, "--remote names the place")

@@ -1,0 +1,210 @@
+"""Logs that begin in a tier which a rebuilt replica poisoned: every command computes the truth, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import Ran, assert_said, tiersnap
+from tests.reference.fold import Entry, State
+from tests.reference.pipeline import Runner
+from tests.reference.poisoned_tier import EMPTY, NOW, PoisonedTier, poisoned_tier
+from tiersnap.snapshot.formats import snapshot_file
+
+pytestmark = pytest.mark.unit
+
+LAYOUTS = ["aiven", "local-tiered-storage"]
+EXPIRY = ("--expiration", "none")
+
+
+def state(data: bytes) -> State:
+    return {producer: Entry(*values) for producer, *values in snapshot_file.decode(data).tolist()}
+
+
+@pytest.fixture(name="churn", params=LAYOUTS)
+def fixture_churn(tmp_path: Path, request: pytest.FixtureRequest) -> PoisonedTier:
+    """Hundreds of producers; a replica was rebuilt at the sixth of nine segments, and the last two are left."""
+    return poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7, layout=request.param)
+
+
+def words(at: PoisonedTier) -> tuple[str, ...]:
+    layout = LAYOUTS[(at.remote / "kafka-tiered-storage").exists()]
+    return ("--remote", str(at.remote), "--layout", layout)
+
+
+def test_the_tier_is_poisoned_as_brokers_poison_it(churn: PoisonedTier) -> None:
+    known = {offset: len(state(data)) for offset, data in churn.tiered.items()}
+    assert known == {108: 42, 222: 88, 338: 132, 453: 181, 574: 230, 685: 47, 804: 97}
+    assert {offset: len(state(data)) for offset, data in churn.left.items()} == {804: 0, 919: 43, 937: 50}
+
+
+def test_repair_writes_what_kafka_says_of_the_whole_log(churn: PoisonedTier) -> None:
+    ran = tiersnap("repair", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    assert_said(ran, 0, "lost 229 producers that live, known at 574", "3 snapshots are in place")
+    assert {offset: state(data) for offset, data in churn.snapshots().items()} == {
+        offset: state(churn.expected[offset]) for offset in churn.left
+    }
+    again = tiersnap("repair", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    assert (again.exit_code, again.rows) == (0, [])
+    assert tiersnap("verify", churn.logs, *words(churn), *NOW, "--strict").exit_code == 0
+
+
+def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: PoisonedTier) -> None:
+    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--apply")
+    assert_said(ran, 4, "SUSPECT_SNAPSHOT")
+    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    assert_said(ran, 0)
+    (row,) = ran.rows
+    assert row["tiered"] == 1
+    target = churn.logs.parent / "fetched"
+    at = ("--topic", "churn", "--partition", "0", "--offset", "918", "--index", "producer-snapshot")
+    assert tiersnap("fetch", "--remote", churn.remote, *at, "--out", target, "--apply").exit_code == 0
+    assert state(target.read_bytes()) == state(churn.expected[919])
+    again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    assert_said(again, 0)
+    assert "lost" not in again.err
+
+
+def test_run_makes_what_kafka_says_of_the_whole_log(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    runner = Runner(tmp_path, at.logs, remote=str(at.remote))
+    ran = runner(replace=True, as_of=None)
+    assert (ran.errors, ran.segments_tiered) == ([], 1)
+    (made,) = (data for key, data in runner.objects().items() if key.startswith("snapshots/") and "919" in key)
+    assert state(made) == state(at.expected[919])
+    again = runner(replace=True, as_of=None)
+    assert again.did_nothing
+
+
+def test_verify_judges_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
+    ran = tiersnap("verify", churn.logs, *NOW)
+    command = f"tiersnap verify {churn.logs}"
+    assert_said(ran, 0, f"3 snapshots are not compared: their logs begin in remote storage; next: {command}")
+    assert {row["verdict"] for row in ran.rows} == {"NOT_COMPARED"}
+    assert json.loads(ran.out)["result"]["not_compared"] == 3
+    asked = tiersnap("verify", churn.logs, *words(churn), *NOW)
+    assert_said(asked, 4, "0 of 3 snapshots agree with the log")
+    assert {row["verdict"] for row in asked.rows} == {"SUSPECT"}
+    assert [row["lacking"] for row in asked.rows] == [326, 325, 325]
+
+
+def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
+    ran = tiersnap("simulate", churn.logs, "--broker", "4.1", *NOW)
+    result = json.loads(ran.out)["result"]
+    assert_said(ran, 0, "churn-0: not compared", "--remote s3://bucket/prefix")
+    assert (ran.rows, result["not_compared"]) == ([], 1)
+    assert result["summary"] == "1 partition is not compared: what came before the files is in remote storage."
+    asked = tiersnap("simulate", churn.logs, "--broker", "4.1", *words(churn), *NOW)
+    assert_said(asked, 0)
+    assert "it would not know 325 of 375 producers" in json.loads(asked.out)["result"]["summary"]
+
+
+def test_repair_starts_nothing_until_remote_storage_is_asked(churn: PoisonedTier) -> None:
+    ran = tiersnap("repair", churn.logs, *NOW)
+    assert_said(ran, 0, "2 snapshots are not compared", f"next: tiersnap repair {churn.logs}", "--remote")
+    assert "right already" not in ran.err
+    assert {row["action"] for row in ran.rows} == {"NOT_COMPARED"}
+    (churn.folder / f"{919:020d}.snapshot").unlink()
+    assert_said(tiersnap("repair", churn.logs, *NOW, "--apply"), 4, "1 cannot be made", "--remote s3://bucket/prefix")
+    assert 919 not in churn.snapshots()
+
+
+def test_scan_and_doctor_name_the_command_that_compares(churn: PoisonedTier) -> None:
+    command = f"tiersnap verify {churn.logs} --remote s3://bucket/prefix"
+    assert_said(tiersnap("scan", churn.logs, *NOW), 0, "not compared", command)
+    ran = tiersnap("doctor", churn.logs)
+    assert any(line.startswith(command) for line in json.loads(ran.out)["result"]["next"])
+
+
+@pytest.mark.parametrize("damage", [b"\x00\x01garbage", b""])
+def test_damage_is_never_excused_by_a_beginning_that_is_remote(churn: PoisonedTier, damage: bytes) -> None:
+    (churn.folder / f"{919:020d}.snapshot").write_bytes(damage)
+    assert tiersnap("verify", churn.logs, *NOW).exit_code == 5
+    assert tiersnap("scan", churn.logs, *NOW).exit_code == 5
+
+
+def test_what_contradicts_the_files_that_are_here_is_wrong_whatever_came_before(churn: PoisonedTier) -> None:
+    (churn.folder / f"{919:020d}.snapshot").write_bytes(EMPTY)
+    ran = tiersnap("verify", churn.logs, *NOW)
+    assert_said(ran, 4)
+    assert [(row["offset"], row["verdict"]) for row in ran.rows][1] == (919, "SUSPECT")
+
+
+def test_a_tier_that_no_replica_poisoned_is_right_and_says_so(tmp_path: Path) -> None:
+    right = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    ran = tiersnap("verify", right.logs, *words(right), *NOW, "--strict")
+    assert_said(ran, 0, "2 of 2 snapshots agree with the log")
+    assert "computed from" not in ran.err
+    assert tiersnap("repair", right.logs, *words(right), *NOW).rows == []
+    assert tiersnap("tier", right.logs, *words(right), *NOW, "--apply").rows[0]["tiered"] == 1
+
+
+def refusals(at: PoisonedTier) -> list[Ran]:
+    (at.folder / f"{919:020d}.snapshot").unlink(missing_ok=True)
+    before = {path: path.stat().st_size for path in at.remote.rglob("*") if path.is_file()}
+    ran = [
+        tiersnap("repair", at.logs, *words(at), *NOW, "--replace", "--apply"),
+        tiersnap("verify", at.logs, *words(at), *NOW),
+        tiersnap("simulate", at.logs, *words(at), *NOW),
+        tiersnap("tier", at.logs, *words(at), *NOW, "--replace"),
+        tiersnap("tier", at.logs, *words(at), *NOW, "--replace", "--apply"),
+    ]
+    assert not [path for path in at.remote.rglob("*.log") if path not in before]
+    assert 919 not in at.snapshots()
+    return ran
+
+
+@pytest.mark.parametrize("lost", ["00000000000000000574-*.log", "00000000000000000000-*", "*"])
+def test_where_the_tier_does_not_lead_to_a_good_snapshot_nothing_is_derived(churn: PoisonedTier, lost: str) -> None:
+    for path in (path for path in churn.remote.rglob(lost) if path.is_file()):
+        path.unlink()
+    if lost.startswith("00000000000000000000"):
+        for path in churn.remote.rglob("*.indexes"):
+            path.write_bytes(bytes(path.stat().st_size))
+        for path in churn.remote.rglob("*.snapshot"):
+            path.write_bytes(b"damaged")
+    for ran in refusals(churn):
+        assert_said(ran, 4)
+
+
+def test_a_wrong_layout_is_an_error_and_not_nothing_to_do(churn: PoisonedTier) -> None:
+    other = LAYOUTS[not (churn.remote / "kafka-tiered-storage").exists()]
+    for command in ("repair", "verify", "simulate", "tier"):
+        ran = tiersnap(command, churn.logs, "--remote", churn.remote, "--layout", other, *NOW)
+        assert_said(ran, 4, "no whole remote segment of churn-0 is there")
+        assert "nothing to" not in ran.err
+
+
+def test_copies_of_another_lineage_start_nothing(churn: PoisonedTier) -> None:
+    (churn.folder / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
+    for ran in refusals(churn):
+        assert_said(ran, 4)
+
+
+def test_producers_that_have_expired_may_be_missing_in_the_tier(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    later = ("--now", "2026-11-23T12:45:00Z")
+    ran = tiersnap("verify", at.logs, *words(at), *later)
+    assert_said(ran, 0, "3 of 3 snapshots agree")
+    assert "computed from" not in ran.err
+
+
+def test_a_transaction_that_stays_open_is_not_lost_with_a_rebuilt_replica(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "hanging-0", rebuilt=3, local_from=4)
+    assert 389 not in state(at.tiered[964])
+    ran = tiersnap("repair", at.logs, *words(at), "--now", "2027-11-21T12:45:00Z", *EXPIRY, "--replace", "--apply")
+    assert_said(ran, 0, "has lost 1 producer that lives, known at 721")
+    assert state(at.snapshots()[1205]) == state(at.expected[1205])
+
+
+def test_a_log_that_has_lost_its_start_in_the_tier_goes_on_from_a_good_snapshot(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
+    for path in at.remote.rglob("00000000000000000[0-3]*"):
+        path.unlink()
+    ran = tiersnap("repair", at.logs, *words(at), *NOW, *EXPIRY, "--replace", "--apply")
+    assert_said(ran, 0)
+    assert state(at.snapshots()[919]) == state(at.expected[919])
+    shutil.rmtree(at.remote)
