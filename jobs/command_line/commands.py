@@ -31,6 +31,7 @@ COMMANDS = {
     "audit": ("tiersnap.jobs.audit", "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark."),
     "transactions": ("tiersnap.jobs.transactions", "Transactions on disk: list, describe, and those that hang."),
     "producers": ("tiersnap.jobs.producers", "List the producers of a partition as a broker would."),
+    "explain": ("tiersnap.jobs.explain", "What an error of producers means, by release of broker and client."),
     "maintain": ("tiersnap.jobs.maintain", "Remove what nobody needs: orphans in remote storage, superseded rows."),
     "report": ("tiersnap.jobs.report", "Write the readiness report of the last run."),
     "runs": ("tiersnap.jobs.runs", "The runs that a warehouse remembers: list, show."),

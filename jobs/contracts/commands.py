@@ -31,6 +31,7 @@ CONTRACTS: dict[str, Contract] = {
     "decode": Contract([warehouse.DecodedSegments], warehouse.DecodeSummary),
     "transactions": Contract([records.ListedTransaction, records.OpenTransaction]),
     "producers": Contract([records.ListedProducer]),
+    "explain": Contract([records.ExplainedRow, records.ExplainableName]),
     "maintain remove-orphans": Contract([remote.OrphanRow], remote.OrphansSummary),
     "maintain tables": Contract([warehouse.MaintainedTable]),
     "report": Contract(

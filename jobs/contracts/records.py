@@ -1,4 +1,4 @@
-"""JSON of the commands that look into files and at producers: dump, simulate, transactions, producers.
+"""JSON of the commands that look into files and at producers: dump, simulate, transactions, producers, explain.
 
 Times named `…timestamp` are ms since the epoch, and `…time` is the same in ISO 8601, UTC, null where there is none.
 Durations are named `…_ms`. -1 stands for what is not there, as in Kafka.
@@ -140,3 +140,26 @@ class ListedProducer(TypedDict):
     last_time: str | None
     transaction_start_offset: int | None
     last_offset: int
+
+
+class ExplainedRow(TypedDict):
+    """Who answers or does what in which releases (`explain WORD`)."""
+
+    who: Annotated[str, "broker, coordinator, client or application"]
+    releases: str
+    changed_by: Annotated[str, "KIPs or issues that made it so in the first of the releases"]
+    transaction_version: int | None
+    request: str
+    situation: Annotated[str | None, "name that `explain` takes"]
+    when: str
+    answer: Answer | None
+    does: str
+    severity: Severity | None
+
+
+class ExplainableName(TypedDict):
+    """What `explain` can be asked about (`explain` alone)."""
+
+    name: str
+    request: str
+    when: str

@@ -36,3 +36,17 @@ class ClientRelease(click.ParamType[ClientEra]):
             return era_of(str(value), CLIENT_ERAS)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class KafkaRelease(click.ParamType[str]):
+    """A release such as 3.9 or 3.9.1, as it is typed."""
+
+    name = "release"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Parse, or fail as a usage error."""
+        try:
+            era_of(str(value), BROKER_ERAS)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)

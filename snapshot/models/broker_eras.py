@@ -18,6 +18,7 @@ class BrokerEra:
         name: column of the tables.
         first: the first release, as numbers.
         releases: as people say it.
+        changed_by: the KIPs and issues that made it another era.
         cached_batches: how many batches of a producer a broker can tell to be sent again.
         forgets_deleted: whether a live leader forgets a producer with the last of its records (until KAFKA-7190).
         stale_epoch_is_fatal: what INVALID_PRODUCER_EPOCH means to a client: its end, or abort and go on (KIP-588).
@@ -35,6 +36,7 @@ class BrokerEra:
     name: str
     first: tuple[int, ...]
     releases: str
+    changed_by: str
     cached_batches: int = 5
     forgets_deleted: bool = False
     stale_epoch_is_fatal: bool = False
@@ -49,11 +51,14 @@ class BrokerEra:
     tolerates_last_epoch: bool = False
 
 
-def _before_kip_360(name: str, first: tuple[int, ...], releases: str, cached_batches: int = 5) -> BrokerEra:
+def _before_kip_360(
+    name: str, first: tuple[int, ...], releases: str, changed_by: str, cached_batches: int = 5
+) -> BrokerEra:
     return BrokerEra(
         name,
         first,
         releases,
+        changed_by,
         cached_batches,
         forgets_deleted=True,
         stale_epoch_is_fatal=True,
@@ -62,11 +67,12 @@ def _before_kip_360(name: str, first: tuple[int, ...], releases: str, cached_bat
     )
 
 
-def _since_4_0(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> BrokerEra:
+def _since_4_0(name: str, first: tuple[int, ...], releases: str, changed_by: str, **rules: bool) -> BrokerEra:
     era = BrokerEra(
         name,
         first,
         releases,
+        changed_by,
         verifies=True,
         verifies_offsets=True,
         ongoing_needs_epoch=True,
@@ -76,19 +82,27 @@ def _since_4_0(name: str, first: tuple[int, ...], releases: str, **rules: bool) 
 
 
 BROKER_ERAS = (
-    _before_kip_360("B0", (0, 11), "0.11", cached_batches=1),
-    _before_kip_360("B1", (1, 0), "1.0.0-1.0.1"),
-    _before_kip_360("B2", (1, 0, 2), "1.0.2-2.0.0"),
-    _before_kip_360("B3", (2, 0, 1), "2.0.1-2.3"),
-    BrokerEra("B4", (2, 4), "2.4", stale_epoch_is_fatal=True),
-    BrokerEra("B5", (2, 5), "2.5-2.6", stale_epoch_is_fatal=True),
-    BrokerEra("B6", (2, 7), "2.7-3.5"),
-    BrokerEra("B7", (3, 6), "3.6-3.7", verifies=True),
-    BrokerEra("B8", (3, 8), "3.8-3.9", verifies=True, verifies_offsets=True),
-    _since_4_0("B9", (4, 0), "4.0"),
-    _since_4_0("B10", (4, 1), "4.1", checks_epoch_first=True),
-    _since_4_0("B11", (4, 2), "4.2", checks_epoch_first=True, marker_needs_bump=True),
-    _since_4_0("B12", (4, 3), "4.3-4.4", checks_epoch_first=True, marker_needs_bump=True, tolerates_last_epoch=True),
+    _before_kip_360("B0", (0, 11), "0.11", "KIP-98", cached_batches=1),
+    _before_kip_360("B1", (1, 0), "1.0.0-1.0.1", "KAFKA-5494, KAFKA-5793"),
+    _before_kip_360("B2", (1, 0, 2), "1.0.2-2.0.0", "KAFKA-6683"),
+    _before_kip_360("B3", (2, 0, 1), "2.0.1-2.3", "KAFKA-7298"),
+    BrokerEra("B4", (2, 4), "2.4", "KAFKA-7190", stale_epoch_is_fatal=True),
+    BrokerEra("B5", (2, 5), "2.5-2.6", "KIP-360", stale_epoch_is_fatal=True),
+    BrokerEra("B6", (2, 7), "2.7-3.5", "KIP-588"),
+    BrokerEra("B7", (3, 6), "3.6-3.7", "KIP-890", verifies=True),
+    BrokerEra("B8", (3, 8), "3.8-3.9", "KIP-890", verifies=True, verifies_offsets=True),
+    _since_4_0("B9", (4, 0), "4.0", "KIP-890"),
+    _since_4_0("B10", (4, 1), "4.1", "KAFKA-18202", checks_epoch_first=True),
+    _since_4_0("B11", (4, 2), "4.2", "KIP-1228", checks_epoch_first=True, marker_needs_bump=True),
+    _since_4_0(
+        "B12",
+        (4, 3),
+        "4.3-4.4",
+        "KAFKA-20090",
+        checks_epoch_first=True,
+        marker_needs_bump=True,
+        tolerates_last_epoch=True,
+    ),
 )
 BROKER_ERA = {era.name: era for era in BROKER_ERAS}
 
@@ -107,6 +121,10 @@ class Era(Protocol):
     @property
     def releases(self) -> str:
         """As people say it."""
+
+    @property
+    def changed_by(self) -> str:
+        """KIPs and issues that made it another era."""
 
 
 E = TypeVar("E", bound=Era)

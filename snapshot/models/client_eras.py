@@ -12,20 +12,21 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class ClientEra:
-    """Java clients of some releases; `name` is a column of the tables, `first` the first release as numbers."""
+    """Java clients of some releases; attributes are those of broker_eras.Era."""
 
     name: str
     first: tuple[int, ...]
     releases: str
+    changed_by: str
 
 
 CLIENT_ERAS = (
-    ClientEra("C0", (0, 11), "0.11"),
-    ClientEra("C1", (1, 0), "1.0-2.4"),
-    ClientEra("C2", (2, 5), "2.5-2.6"),
-    ClientEra("C3", (2, 7), "2.7-3.9"),
-    ClientEra("C4", (4, 0), "4.0"),
-    ClientEra("C5", (4, 1), "4.1-4.4"),
+    ClientEra("C0", (0, 11), "0.11", "KIP-98"),
+    ClientEra("C1", (1, 0), "1.0-2.4", "KAFKA-5494, KAFKA-5793"),
+    ClientEra("C2", (2, 5), "2.5-2.6", "KIP-360"),
+    ClientEra("C3", (2, 7), "2.7-3.9", "KIP-588"),
+    ClientEra("C4", (4, 0), "4.0", "KIP-890"),
+    ClientEra("C5", (4, 1), "4.1-4.4", "KIP-1050"),
 )
 CLIENT_ERA = {era.name: era for era in CLIENT_ERAS}
 

@@ -88,11 +88,13 @@ class CoordinatorEra:
     Attributes:
         name: as people say it, and a column of the cases.
         first: the first release, as numbers.
-        releases: with the transaction.version that the era is for.
+        releases: as people say it.
+        changed_by: the KIPs and issues that made it another era.
         transaction_version: the highest transaction.version of the server that the era is for; the server's alone
             decides how it fences.
         fenced: what a client is told whose epoch is not the current one.
         looks_for_pending_first: whether AddPartitionsToTxn looks for a pending record before it compares ids.
+        knows_two_phases: whether requests have the flags of KIP-939.
         fence_is_kept: whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and
             4.0.0 did both (KAFKA-19367).
         fence_keeps_last: whether a fence leaves the last epoch as it was while its record is not written yet. Nobody
@@ -106,51 +108,70 @@ class CoordinatorEra:
     name: str
     first: tuple[int, ...]
     releases: str
+    changed_by: str
     transaction_version: int = 1
     resume: Resume = Resume.LAST_EPOCH
     fenced: Answer = Answer.PRODUCER_FENCED
     looks_for_pending_first: bool = True
+    knows_two_phases: bool = False
     fence_is_kept: bool = True
     fence_keeps_last: bool = False
     fences_last_epoch: bool = False
     persists_rotation: bool = False
 
 
-def _before_kip_588(name: str, first: tuple[int, ...], releases: str, resume: Resume) -> CoordinatorEra:
-    stale = Answer.INVALID_PRODUCER_EPOCH
-    return CoordinatorEra(name, first, releases, resume=resume, fenced=stale, looks_for_pending_first=False)
+BEFORE_KIP_360 = CoordinatorEra(
+    "before KIP-360",
+    (0, 11),
+    "0.11-2.4",
+    "KIP-98",
+    resume=Resume.NEVER,
+    fenced=Answer.INVALID_PRODUCER_EPOCH,
+    looks_for_pending_first=False,
+)
+KIP_360 = replace(
+    BEFORE_KIP_360, name="KIP-360", first=(2, 5), releases="2.5-2.6", changed_by="KIP-360", resume=Resume.LAST_EPOCH
+)
+KIP_588 = replace(
+    KIP_360, name="KIP-588", first=(2, 7), releases="2.7-3.9", changed_by="KIP-588", fenced=Answer.PRODUCER_FENCED
+)
+KIP_588_IN_4_0 = replace(
+    KIP_588, name="KIP-588 in 4.0", first=(4, 0), releases="4.0", changed_by="KIP-890", looks_for_pending_first=True
+)
+KIP_890_IN_4_0_0 = replace(KIP_588_IN_4_0, name="KIP-890 in 4.0.0", releases="4.0.0", transaction_version=2)
+KIP_890 = replace(
+    KIP_890_IN_4_0_0, name="KIP-890", first=(4, 0, 1), releases="4.0.1", changed_by="KAFKA-19367", fence_is_kept=False
+)
 
 
-def _of_version_1(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> CoordinatorEra:
-    return CoordinatorEra(name, first, f"{releases}, transaction.version 0 or 1", **rules)  # type: ignore[arg-type]
+def _in(release: str, before: CoordinatorEra, changed_by: str, **rules: bool) -> CoordinatorEra:
+    """The era that follows with a release of 4.x."""
+    first = release.partition("-")[0]
+    numbers = tuple(int(part) for part in first.split("."))
+    name = f"{before.name.partition(' in ')[0]} in {first}"
+    return replace(before, name=name, first=numbers, releases=release, changed_by=changed_by, **rules)  # type: ignore[arg-type]
 
 
-def _of_version_2(name: str, first: tuple[int, ...], releases: str, **rules: bool) -> CoordinatorEra:
-    return CoordinatorEra(name, first, f"{releases}, transaction.version 2", 2, **rules)  # type: ignore[arg-type]
-
-
-_SINCE_4_3 = {"fence_keeps_last": True, "fences_last_epoch": True, "persists_rotation": True}
-BEFORE_KIP_360 = _before_kip_588("before KIP-360", (0, 11), "0.11-2.4", Resume.NEVER)
-KIP_360 = _before_kip_588("KIP-360", (2, 5), "2.5-2.6", Resume.LAST_EPOCH)
-KIP_588 = _of_version_1("KIP-588", (2, 7), "2.7-3.9", looks_for_pending_first=False)
-KIP_588_IN_4_0 = _of_version_1("KIP-588 in 4.0", (4, 0), "4.0-4.1")
-KIP_588_IN_4_2 = _of_version_1("KIP-588 in 4.2", (4, 2), "4.2", fence_keeps_last=True)
-KIP_588_IN_4_3 = _of_version_1("KIP-588 in 4.3", (4, 3), "4.3-4.4", **_SINCE_4_3)
-KIP_890_IN_4_0_0 = _of_version_2("KIP-890 in 4.0.0", (4, 0), "4.0.0")
-KIP_890 = _of_version_2("KIP-890", (4, 0, 1), "4.0.1-4.1", fence_is_kept=False)
-KIP_890_IN_4_2 = _of_version_2("KIP-890 in 4.2", (4, 2), "4.2", fence_is_kept=False, fence_keeps_last=True)
-KIP_890_IN_4_3 = _of_version_2("KIP-890 in 4.3", (4, 3), "4.3-4.4", fence_is_kept=False, **_SINCE_4_3)
-KIP_360_DRAFT = _before_kip_588("KIP-360 draft", (), "never released", Resume.INSTANCE_EPOCH)
+_IN_4_3 = {"fences_last_epoch": True, "persists_rotation": True}
+KIP_588_IN_4_1 = _in("4.1", KIP_588_IN_4_0, "KIP-939", knows_two_phases=True)
+KIP_588_IN_4_2 = _in("4.2", KIP_588_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
+KIP_588_IN_4_3 = _in("4.3-4.4", KIP_588_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
+KIP_890_IN_4_1 = _in("4.1", KIP_890, "KIP-939", knows_two_phases=True)
+KIP_890_IN_4_2 = _in("4.2", KIP_890_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
+KIP_890_IN_4_3 = _in("4.3-4.4", KIP_890_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
+KIP_360_DRAFT = replace(KIP_360, name="KIP-360 draft", first=(), releases="", resume=Resume.INSTANCE_EPOCH)
 
 COORDINATOR_ERAS = (
     BEFORE_KIP_360,
     KIP_360,
     KIP_588,
     KIP_588_IN_4_0,
+    KIP_588_IN_4_1,
     KIP_588_IN_4_2,
     KIP_588_IN_4_3,
     KIP_890_IN_4_0_0,
     KIP_890,
+    KIP_890_IN_4_1,
     KIP_890_IN_4_2,
     KIP_890_IN_4_3,
 )

@@ -120,6 +120,12 @@ class ProduceReaction:
     said: Answer | None = None
 
 
+def knows_error(answer: Answer) -> bool:
+    """Whether a row of the tables is for this error, and not only the last one, for any."""
+    name = _GROUPS.get(answer, str(answer))
+    return any(row["error"] == name for row in (*IDEMPOTENT, *TRANSACTIONAL))
+
+
 def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bool) -> ProduceReaction:
     """What a Java client does when a produce request of it is answered so."""
     if not answer.is_error:

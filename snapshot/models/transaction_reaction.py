@@ -69,6 +69,11 @@ class TransactionReaction:
     said: Answer
 
 
+def knows_error(error: Answer) -> bool:
+    """Whether a row of TABLE is for this error, and not only the last one, for any."""
+    return any(row["error"] == _GROUPS.get(error, str(error)) for row in TABLE)
+
+
 def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bump: bool = True) -> TransactionReaction:
     """What a Java client does with an error of a coordinator.
 

@@ -12,10 +12,10 @@ from tests.broker.oracle.java import compiled, run_java
 from tests.reference.append_cases import append_cases, ask_model
 from tests.reference.coordinator_answers import golden_answers
 from tests.reference.coordinator_questions import case_questions, random_questions, two_phase_questions
-from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.explain.errors import ERRORS
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, era_of
 from tiersnap.snapshot.models.coordinator_state import coordinator_era_of
-from tiersnap.snapshot.models.exception_groups import TABLE, exception_group
+from tiersnap.snapshot.models.exception_groups import exception_group
 
 pytestmark = pytest.mark.broker
 
@@ -57,15 +57,19 @@ def test_coordinator_of_each_release_answers_any_state_as_the_model_does(release
 
 
 @pytest.mark.kafka("4.1.1")
-def test_kafkas_exceptions_have_the_base_classes_that_the_groups_name():
-    errors = [row["error"] for row in TABLE if row["error"] != Answer.DELIVERY_TIMED_OUT]  # no code of the protocol
+def test_kafkas_errors_have_the_codes_the_exceptions_and_the_base_classes_of_the_models():
+    named = [each for each in ERRORS if each.code is not None]
     classes = compiled(Path(__file__).parent / "oracle" / "GroupOracle.java", "4.1.1")
     groups = ("ApplicationRecoverable", "InvalidConfiguration", "RefreshRetriable", "Retriable")
-    named = [f"{group}Exception" for group in groups]
+    bases_of_groups = [f"{group}Exception" for group in groups]
 
-    for line in run_java("4.1.1", "GroupOracle", errors, classes=classes).splitlines():
-        error, *bases = line.split()
-        nearest = next((base.removesuffix("Exception") for base in bases if base in named), None)
-        group = exception_group(Answer(error)).kip1050
+    said = run_java("4.1.1", "GroupOracle", [str(each.error) for each in named], classes=classes).splitlines()
+    for each, line in zip(named, said, strict=True):
+        error, code, exception, *bases = line.split()
+        assert (error, int(code), exception) == (each.error, each.code, each.exception)
+        nearest = next((base.removesuffix("Exception") for base in bases if base in bases_of_groups), None)
+        group = exception_group(each.error)
         # TransactionAbortableException is a group of its own, and the exception of the error at once.
-        assert (error, group) == (error, "TransactionAbortable" if error == "TRANSACTION_ABORTABLE" else nearest)
+        if group is not None:
+            expected = "TransactionAbortable" if error == "TRANSACTION_ABORTABLE" else nearest
+            assert (error, group.kip1050) == (error, expected)

@@ -60,6 +60,8 @@ CALLS: Calls = {
     "transactions describe": lambda at: [at["transactions"], *ONE_PARTITION, "--transactional-id", TRANSACTIONAL_ID],
     "transactions find-hanging": lambda at: [at["log"], "--all"],
     "producers": lambda at: [at["log"]],
+    "explain": lambda _: [],
+    "explain PRODUCER_FENCED": lambda _: ["--broker", "4.1"],
     "report": lambda at: ["--warehouse", at["warehouse"]],
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],

@@ -14,6 +14,7 @@ from tests.unit.scenarios.registry import SCENARIOS
 
 pytestmark = pytest.mark.unit
 
+OF_RISK = {73, 74, *range(76, 80), 82}
 for theme in ("transaction_state", "coordinator", "appends", "clients", "snapshots", "losses", "hanging"):
     importlib.import_module(f"tests.unit.scenarios.{theme}")
 
@@ -27,5 +28,4 @@ def test_scenario(number: str, tmp_path: Path) -> None:
 
 
 def test_every_scenario_is_here_but_those_of_risk():
-    of_risk = {73, 74, *range(76, 80), 82}
-    assert {int(number[1:].rstrip("abcd")) for number in SCENARIOS} == {*range(1, 108)} - of_risk
+    assert {int(number[1:].rstrip("abcd")) for number in SCENARIOS} == {*range(1, 108)} - OF_RISK

@@ -1,11 +1,11 @@
 import org.apache.kafka.common.protocol.Errors;
 
-/** The nearest named base class of each error's exception: GroupOracle ERROR... */
+/** Code, exception and base classes of each error: GroupOracle ERROR... */
 public final class GroupOracle {
     public static void main(String[] errors) {
         for (String error : errors) {
-            Class<?> type = Errors.valueOf(error).exception().getClass().getSuperclass();
-            StringBuilder line = new StringBuilder(error);
+            Class<?> type = Errors.valueOf(error).exception().getClass();
+            StringBuilder line = new StringBuilder(error + " " + Errors.valueOf(error).code());
             for (; type != Object.class; type = type.getSuperclass()) {
                 line.append(' ').append(type.getSimpleName());
             }
