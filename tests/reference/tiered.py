@@ -36,17 +36,19 @@ def tier(
     bases: set[int] | None = None,
     snapshots: dict[int, bytes] | None = None,
     event_timestamp: int = 1_700_000_000_500,
+    max_timestamps: dict[int, int] | None = None,
 ) -> list[RemoteLogSegmentMetadata]:
     """Copy the closed segments of a partition's folder to `store`, ascending.
 
     Args:
         bases: only these segments.
         snapshots: other bytes for the snapshot at an offset.
+        max_timestamps: what the metadata of a segment says; 0 where it is not given.
     """
     partition = read_partition(LOCAL, str(folder), Checkpoints())
     folded = folded_snapshots(partition) | (snapshots or {})
     return [
-        _copy(store, layout or AivenLayout(), partition, segment, folded, event_timestamp)
+        _copy(store, layout or AivenLayout(), partition, segment, folded, event_timestamp, max_timestamps or {})
         for segment in partition.segments
         if segment.next_base_offset is not None and (bases is None or segment.base_offset in bases)
     ]
@@ -65,12 +67,12 @@ def folded_snapshots(partition: Partition) -> dict[int, bytes]:
     return {boundary.offset: snapshot_file.encode(boundary.entries) for boundary in boundaries}
 
 
-def _copy(store, layout, partition, segment, folded, event_timestamp) -> RemoteLogSegmentMetadata:
+def _copy(store, layout, partition, segment, folded, event_timestamp, max_timestamps) -> RemoteLogSegmentMetadata:
     following = segment.next_base_offset
     ready = ReadySegment(
         base_offset=segment.base_offset,
         next_base_offset=following,
-        max_timestamp=0,
+        max_timestamp=max_timestamps.get(segment.base_offset, 0),
         log=_source(segment.log),
         offset_index=_source(segment.offset_index),
         time_index=_source(segment.time_index),

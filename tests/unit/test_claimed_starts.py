@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, ClaimedSnapshot, claim, finish
@@ -15,9 +17,10 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
-from tiersnap.remote_storage.presence.starts import find_start, read_start
+from tiersnap.remote_storage.presence.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
@@ -112,3 +115,37 @@ def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(sto
     with pytest.raises(SnapshotChangedError, match=f"{copy.id.segment_id}") as caught:
         read_start(store, layout, PARTITION, start_of(copy, crc32c(empty)))
     assert "has CRC" not in caught.value.message
+
+
+class CountingStore:
+    """Counts the requests for content, by the suffix of the object."""
+
+    def __init__(self, store: DirectoryStore) -> None:
+        self._store, self.asked = store, Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name not in ("get", "get_range"):
+            return method
+
+        def counted(key: str, *args: Any, **words: Any) -> bytes:
+            self.asked[key.rpartition(".")[2]] += 1
+            return method(key, *args, **words)
+
+        return counted
+
+
+@pytest.mark.parametrize(("days", "segments"), [(1, 16), (4, 24), (None, 40)])
+def test_remote_segments_are_read_as_far_back_as_producers_live(store, tmp_path, days, segments):
+    day, end = 86_400_000, 40
+    times = {n: TIMESTAMP + n * day // 4 for n in range(end + 1)}
+    batches = {n: [data_batch(n, 1, n, 0, 0, timestamp=time)] for n, time in times.items()}
+    tier(write_partition(tmp_path / "whole", "orders", 0, batches, indexes=True), store, max_timestamps=times)
+    left = {end: batches[end]}
+    write_partition(tmp_path / "logs", "orders", 0, left, log_start_offset=0, leader_epochs=[(0, 0)], indexes=True)
+    (partition,) = open_log_dir(str(tmp_path / "logs")).partitions()
+    counting, expiration = CountingStore(store), None if days is None else days * day
+    found = state_at(counting, AivenLayout(), partition, end, now=times[end], producer_expiration=expiration)
+    assert found.entries["producer_id"].tolist() == list(range(end))
+    assert counting.asked["indexes"] == segments, "a snapshot each"
+    assert counting.asked["log"] == 1, "the segment of the one that is believed"

@@ -14,6 +14,8 @@ import pytest
 
 from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.tiered import tier as copy_to_tier
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 
 pytestmark = pytest.mark.unit
@@ -495,3 +497,33 @@ def test_a_log_that_begins_at_its_files_is_not_asked_for(tmp_path: Path) -> None
     ran = repair(logs, "--remote", tmp_path / "remote")
     assert ran.exit_code == 0
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_LOG_START"}
+
+
+def begun_at_10(tmp_path: Path, whole: dict[int, bytes], at_30: bytes) -> Path:
+    """Remote storage from 10 on, where retention has taken the rest; a leader that rolled elsewhere copied to 30."""
+    rolled = {10: SEGMENTS[10] + SEGMENTS[20], 30: SEGMENTS[30], 40: SEGMENTS[40]}
+    folder = write_partition(tmp_path / "before", "orders", 0, rolled, leader_epochs=[(0, 0)], indexes=True)
+    store = DirectoryStore(tmp_path / "remote")
+    copy_to_tier(folder, store, snapshots={30: at_30, 40: whole[40]})
+    return store.root
+
+
+def test_where_the_state_at_the_files_is_lost_the_next_good_snapshot_is_the_start(
+    tmp_path: Path, whole: dict[int, bytes]
+) -> None:
+    remote = begun_at_10(tmp_path, whole, whole[30])
+    logs = shortened(tmp_path, checkpoint=10)
+    ran = repair(logs, "--remote", remote, "--now", "2023-11-15T00:00:00Z")
+    assert ran.exit_code == 0, ran.err
+    assert snapshots_in(logs) == {30: whole[30], 40: whole[40]}
+
+
+@pytest.mark.parametrize("at_30", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
+def test_where_no_snapshot_of_a_trimmed_log_is_good_nothing_is_made(
+    tmp_path: Path, whole: dict[int, bytes], at_30: bytes | str
+) -> None:
+    remote = begun_at_10(tmp_path, whole, whole[20] if isinstance(at_30, str) else at_30)
+    logs = shortened(tmp_path, checkpoint=10)
+    ran = repair(logs, "--remote", remote, "--now", "2023-11-15T00:00:00Z")
+    assert (ran.exit_code, snapshots_in(logs)) == (4, {})
+    assert "contradicts its own segment" in ran.err
