@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
@@ -27,7 +28,7 @@ from tiersnap.snapshot.spark.audit.audit import worst_first
 from tiersnap.snapshot.spark.audit.batches import newest_decode
 from tiersnap.snapshot.spark.audit.transactional_ids import transactional_ids
 from tiersnap.snapshot.spark.batches import cut_segments, every_segment, known_segments, unread_segments
-from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.discover import Discovered, discover
 from tiersnap.snapshot.spark.topics import of_topics
 from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
@@ -99,16 +100,21 @@ class AuditOutcome:
         return ExitCode.DATA_CORRUPT if has_harm or self.cut_segments else self.damage.exit_code
 
 
-def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
+def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
     """Audit, write the findings where that was asked for, and bring the worst of them.
+
+    Args:
+        spark: the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         SourceNotFoundError: no such source; or the warehouse has no batches.
         NotALogDirError, UsageError: a source is no log directory, or one that was collected.
         TransientError: another run is at work on the warehouse that is to be written.
     """
-    with spoken("audit"), _kept(spark, settings) as (run, keep):
-        return _audit(spark, settings, run, keep)
+    found = _discovered(settings)
+    with spoken("audit"), _only_run(settings) as check:
+        spark = started(spark)
+        return _audit(spark, settings, found, *_kept(spark, settings, check))
 
 
 @dataclass(frozen=True)
@@ -123,22 +129,37 @@ class _Read:
     kept: tuple[DataFrame, ...]
 
 
-def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -> AuditOutcome:
+def _discovered(settings: AuditSettings) -> Discovered | None:
+    """What the sources hold, None where a table is audited."""
+    if not settings.sources:
+        return None
+    found = discover(settings.sources, settings.topic)
+    for uri in found.collected:
+        raise UsageError(
+            f"{uri}: a collected folder has no segments to audit",
+            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
+        )
+    return found
+
+
+def _audit(
+    spark: SparkSession, settings: AuditSettings, found: Discovered | None, run: int, keep: Keep
+) -> AuditOutcome:
     outcome = AuditOutcome()
-    read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
+    read = _of_table(spark, settings, outcome) if found is None else _of_sources(spark, settings, found, outcome)
     expiration = settings.producer_expiration
     try:
         known = (read.batches, read.partitions, read.segments, read.ids)
         with audit_batches(*known, run=run, expiration=expiration) as audited:
-            found = audited.findings.persist()
-            _tell(found, settings.limit, outcome)
+            findings = audited.findings.persist()
+            _tell(findings, settings.limit, outcome)
             if outcome.total:
-                keep(_FINDINGS, found)
+                keep(_FINDINGS, findings)
             # Last: findings of a run without these rows are of one that was killed.
             looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
             at = F.lit(settings.now).alias("audited_at")
             keep(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
-            found.unpersist()
+            findings.unpersist()
     finally:
         for each in read.kept:
             each.unpersist()
@@ -155,13 +176,7 @@ def _tell(found: DataFrame, limit: int, outcome: AuditOutcome) -> None:
         outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
 
 
-def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
-    found = discover(settings.sources, settings.topic)
-    for uri in found.collected:
-        raise UsageError(
-            f"{uri}: a collected folder has no segments to audit",
-            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
-        )
+def _of_sources(spark: SparkSession, settings: AuditSettings, found: Discovered, outcome: AuditOutcome) -> _Read:
     listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
     wanted = every_segment(listed)
     task = DecodeBatches(settings.check_crc, run=0)
@@ -197,13 +212,20 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
 
 
 @contextmanager
-def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, Keep]]:
-    """The number of this audit, and what appends rows to a table."""
+def _only_run(settings: AuditSettings) -> Iterator[Callable[[], None]]:
+    """Keep other runs off the warehouse that is to be written, if any; gives what to ask before each commit."""
     if settings.to is None:
-        yield 0, lambda _table, _rows: None
+        yield lambda: None
         return
     with only_run(settings.to, settings.run_id, settings.s3) as check:
-        warehouse = Warehouse(spark, settings.to, check)
-        runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
-        last = runs.agg(F.max("run").alias("run")).collect()[0].run
-        yield (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)
+        yield check
+
+
+def _kept(spark: SparkSession, settings: AuditSettings, check: Callable[[], None]) -> tuple[int, Keep]:
+    """The number of this audit, and what appends rows to a table."""
+    if settings.to is None:
+        return 0, lambda _table, _rows: None
+    warehouse = Warehouse(spark, settings.to, check)
+    runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
+    last = runs.agg(F.max("run").alias("run")).collect()[0].run
+    return (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
@@ -62,8 +63,11 @@ class DecodeOutcome:
     damage: Damage = field(default_factory=Damage)
 
 
-def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
+def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOutcome:
     """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
+
+    Args:
+        spark: the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         TransientError: another run is at work on the warehouse.
@@ -78,6 +82,7 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
         )
     outcome = DecodeOutcome()
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+        spark = started(spark)
         warehouse = Warehouse(spark, settings.warehouse, check)
         listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
         known = batches.known_segments(warehouse.read(TABLE)).persist()

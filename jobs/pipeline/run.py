@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import counted
-from tiersnap.jobs.pipeline.leaders import leading_replicas
+from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -20,13 +20,10 @@ from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
-from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
@@ -35,7 +32,6 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
-from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
@@ -51,7 +47,7 @@ Talk = Callable[[str], None]
 
 
 def run(
-    spark: SparkSession,
+    spark: SparkSession | Session,
     settings: RunSettings,
     *,
     store: ObjectStore | None = None,
@@ -61,6 +57,7 @@ def run(
     """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
 
     Args:
+        spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
         cluster: asked who leads, where there are several replicas of a partition and the settings name no leaders.
         talk: hears of each stage.
@@ -68,30 +65,26 @@ def run(
     Raises:
         TransientError: another run is at work on the warehouse.
         UsageError: two sources hold the same partition; a source is of another cluster than `cluster`.
-        SourceNotFoundError, NotALogDirError: a source is none.
+        SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
+    given = run_input(settings, store, cluster)
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
-        warehouse = Warehouse(spark, settings.warehouse, check)
-        return _Run(
-            warehouse, settings, store or open_store(settings.remote, settings.s3, writes=settings.apply), cluster, talk
-        ).run()
+        warehouse = Warehouse(started(spark), settings.warehouse, check)
+        return _Run(warehouse, settings, given, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(
-        self, warehouse: Warehouse, settings: RunSettings, store: ObjectStore, cluster: Cluster | None, talk: Talk
-    ) -> None:
-        self._cluster = cluster
-        self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, store, talk
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, talk: Talk) -> None:
+        self._given = given
+        self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
-        self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
+        self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout)
         self._outcome = RunOutcome()
         self._number = 0
-        self._is_store_checked = False
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
@@ -147,11 +140,11 @@ class _Run:
         _log.info("stage %s took %.1f s", stage, self._outcome.seconds[stage])
 
     def _list(self) -> DataFrame:
-        found = discover(self._settings.sources, self._settings.topics)
+        found, leaders = self._given.found, self._given.leaders
         self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
         self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
-        topics = {folder.rpartition("-")[0] for _, folder in found.folders}
-        self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
+        ids = self._settings.topic_ids
+        self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
@@ -164,9 +157,8 @@ class _Run:
         )
         if self._settings.leaders:
             return listing.led(listed, self._settings.leaders)
-        has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
-        if self._cluster is not None and has_replicas:
-            self._leaders = self._spark.createDataFrame(leading_replicas(self._cluster, found.owners, topics))
+        if leaders is not None:
+            self._leaders = self._spark.createDataFrame(leaders)
         return listed
 
     def _led(self, found: DataFrame) -> DataFrame:
@@ -231,8 +223,6 @@ class _Run:
         if not count:
             self._talk("carried nothing: no partition has changed")
             return
-        if self._settings.apply:
-            self._check_store()
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
         carry = self._settings.carry
         sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
@@ -245,12 +235,6 @@ class _Run:
             f"carried {count_of(count, 'partition')}, wrote "
             f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
         )
-
-    def _check_store(self) -> None:
-        """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
-        if not self._is_store_checked:
-            check_conditions(self._store, ObjectKeys())
-            self._is_store_checked = True
 
     def _remember_remote(self, listed: DataFrame, copies: int) -> None:
         """Bring `remote_log_segments` to what was found: a first run may have nothing to say."""
@@ -279,7 +263,7 @@ class _Run:
         count = gone.count()
         if count:
             self._warehouse.append("partitions", gone, run_id=settings.run_id)
-            why = ", or led elsewhere," if settings.leaders or self._cluster is not None else ""
+            why = ", or led elsewhere," if settings.leaders or self._leaders is not None else ""
             self._talk(f"{count_of(count, 'partition is', 'partitions are')} gone{why} since an earlier run")
         gone.unpersist()
 
@@ -306,7 +290,6 @@ class _Run:
         ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
         if not self._settings.apply or not ready_here:
             return False
-        self._check_store()
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
         here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
         ready = tiering.ready_segments(judged, here, READY)
