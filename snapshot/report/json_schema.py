@@ -75,6 +75,7 @@ _RUN = {
     "collected": _map(_TEXT),
     "disks": _list(_object(_DISK)),
     "options": _map(_list(_TEXT)),
+    "judged_at": _or_null(_INTEGER),
     **{field.name: _COUNT for field in fields(RunCounts)},
 }
 _SNAPSHOT = {"enum": [str(verdict) for verdict in SnapshotVerdict]}

@@ -47,7 +47,7 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     Raises:
         UsageError: the rows do not follow the schema, or hold verdicts of another version.
     """
-    found = aggregate(rows, run.started_at)
+    found = aggregate(rows, run.now)
     return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
 
 

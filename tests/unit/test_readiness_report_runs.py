@@ -14,6 +14,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.options.common import parse_time
 from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
@@ -238,6 +239,16 @@ def test_scan_writes_the_same_page(tmp_path: Path) -> None:
     assert f"tiersnap repair {tmp_path}/logs --apply --topic 'ord.*'" in cause["commands"]
     assert found["forecast"]["disks"][0]["log_dirs"] == [str(tmp_path / "logs")]
     assert "newest snapshot file" in (tmp_path / "page" / "failover.html").read_text()
+
+
+@pytest.mark.parametrize("now", ["2023-11-14T22:30:00Z", "2999-01-01"])
+def test_scan_page_tells_its_own_duration_when_now_is_given(tmp_path: Path, now: str) -> None:
+    write_small_log(tmp_path / "logs")
+    tiersnap("scan", tmp_path / "logs", "--now", now, "--report", tmp_path / "page")
+    run = json.loads((tmp_path / "page" / "readiness.json").read_text())["run"]
+    assert 0 <= run["finished_at"] - run["started_at"] < 60_000
+    assert run["judged_at"] == parse_time(now)
+    assert f"<dt>Judged as of</dt><dd>{now[:10]} " in (tmp_path / "page" / "index.html").read_text()
 
 
 def test_a_state_is_known_by_log_directory_topic_and_number() -> None:
