@@ -29,7 +29,6 @@ from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.severity import RANK, SEVERITY
 from tiersnap.snapshot.report.timeline import held_runs, spans
 from tiersnap.snapshot.report.worth import most_worth
-from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 # So many partitions have their segments drawn; a hundred spans each are at most 40 KB.
 DEFAULT_DETAILS = 20_000
@@ -76,7 +75,6 @@ def summarise_aggregated(
             for totals, members in topics
         ),
         snapshots=_snapshots(found),
-        compared=_compared(found),
         log_dirs=log_dirs,
     )
 
@@ -148,16 +146,9 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
         )
 
 
-def _snapshots(found: Aggregated) -> dict[tuple[str, str], int]:
-    counted: Counter[tuple[str, str]] = Counter()
-    for row in found.snapshots.to_pylist():
-        counted[row["snapshot"], row["snapshot_provenance"] or ""] += row["segments"]
+def _snapshots(found: Aggregated) -> dict[tuple[str, str, str], int]:
+    counted = {
+        (row["snapshot"], row["snapshot_provenance"] or "", row["compared"] or ""): row["segments"]
+        for row in found.snapshots.to_pylist()
+    }
     return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _compared(found: Aggregated) -> dict[SnapshotVerdict, int]:
-    counted: Counter[SnapshotVerdict] = Counter()
-    for row in found.snapshots.to_pylist():
-        if row["compared"] is not None:
-            counted[SnapshotVerdict(row["compared"])] += row["segments"]
-    return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}

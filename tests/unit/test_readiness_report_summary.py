@@ -226,9 +226,11 @@ def test_snapshots_are_counted_by_verdict_and_provenance() -> None:
     rows = [
         row("t", 0, 0, 10, "READY", snapshot="MATCHES", snapshot_provenance="BROKER"),
         row("t", 0, 10, 20, "READY", snapshot="MATCHES", snapshot_provenance="BROKER"),
-        row("t", 0, 20, None, "ACTIVE_SEGMENT", snapshot="MISSING", snapshot_provenance=None),
+        row("t", 0, 20, 30, "MISSING_SNAPSHOT", snapshot="MISSING", snapshot_provenance=None),
+        row("t", 0, 30, None, "ACTIVE_SEGMENT", snapshot="MISSING", snapshot_provenance=None),
     ]
-    assert summarise(table(rows), RUN).snapshots == {("MATCHES", "BROKER"): 2, ("MISSING", ""): 1}
+    counts = {("MATCHES", "BROKER", ""): 2, ("MISSING", "", ""): 1}
+    assert summarise(table(rows), RUN).snapshots == counts
 
 
 def test_blocked_topics_take_turns_for_details_and_healthy_ones_come_last() -> None:
