@@ -18,6 +18,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
@@ -124,11 +125,12 @@ def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, collected:
         collected: log directories by the URI of the collected source that has their decodes.
     """
     counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
+    kept = {**settings.as_dict(), "remote": located(settings.remote), "collected": dict(collected)}
     row = {
         "run": run,
         "run_id": settings.run_id,
         "tool": f"tiersnap {__version__}",
-        "settings": json.dumps({**settings.as_dict(), "collected": dict(collected)}, default=str),
+        "settings": json.dumps(kept, default=str),
         "started_at": settings.now,
         "finished_at": int(time.time() * 1000),
         "partitions_carried": outcome.partitions_carried,

@@ -30,6 +30,7 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.gone import gone_partitions
@@ -315,7 +316,7 @@ class _Run:
             started_at=settings.now,
             finished_at=int(time.time() * 1000),
             source=", ".join(settings.sources),
-            remote=settings.remote,
+            remote=located(settings.remote),
             warehouse=settings.warehouse,
             version=__version__,
             applied=settings.apply,

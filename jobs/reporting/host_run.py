@@ -11,6 +11,7 @@ from tiersnap.jobs.command_line.kept_options import kept_options
 from tiersnap.jobs.options.common import clock
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -26,10 +27,10 @@ def host_run(
     """Return the run of this command, which ends now; nothing is counted yet.
 
     Args:
-        log_dirs: those whose disks the page shows.
+        log_dirs: one spelling of each (see `located`), for commands; their disks are shown.
         now: epoch ms at which the verdicts hold, as --now gave it.
         source: the log directories as they were given.
-        remote: as it was given; empty where nothing is to be tiered.
+        remote: a place that a store was opened at; empty where nothing is to be tiered.
     """
     context = click.get_current_context()
     started_at = clock(context)
@@ -39,7 +40,8 @@ def host_run(
         finished_at=time.time_ns() // 1_000_000,
         judged_at=None if now == started_at else now,
         source=source,
-        remote=remote,
+        sources=tuple(log_dirs),
+        remote=located(remote) if remote else "",
         warehouse="",
         version=__version__,
         applied=applied,
