@@ -34,6 +34,7 @@ from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.gone import gone_partitions
+from tiersnap.snapshot.spark.kept import Keep, kept
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import Scan
@@ -69,16 +70,16 @@ def run(
         SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
     given = run_input(settings, store, cluster)
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+    with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:
         warehouse = Warehouse(started(spark), settings.warehouse, check)
-        return _Run(warehouse, settings, given, talk).run()
+        return _Run(warehouse, settings, given, keep, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, talk: Talk) -> None:
-        self._given = given
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, keep: Keep, talk: Talk) -> None:
+        self._given, self._keep = given, keep
         self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
@@ -95,9 +96,9 @@ class _Run:
     def run(self) -> RunOutcome:
         """All stages."""
         with self._timed("list"):
-            found = self._list().persist()
+            found = self._keep(self._list())
             listed = self._led(found)
-            changed = self._changes(listed).persist()
+            changed = self._keep(self._changes(listed))
             totals = self._totals(changed)
             counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
@@ -106,10 +107,10 @@ class _Run:
             count = totals.changed
             if has_read:
                 changed.unpersist()
-                changed = self._changes(listed).persist()
+                changed = self._keep(self._changes(listed))
                 count = changed.where("is_changed").count()
             if totals.unread_count:
-                before, changed = changed, self._look_again(listed, changed).persist()
+                before, changed = changed, self._keep(self._look_again(listed, changed))
                 count = changed.where("is_changed").count()
                 before.unpersist()
             self._carry(listed, changed, count)
@@ -118,18 +119,16 @@ class _Run:
             self._remember_gone(listed, found)
         facts = self._facts(listed)
         with self._timed("verdicts"):
-            judged = self._judge(facts).persist()
+            judged = self._keep(self._judge(facts))
             self._count_verdicts(judged)
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()
-                judged = self._judge(facts).persist()
+                judged = self._keep(self._judge(facts))
                 self._count_verdicts(judged)
             self._report(judged)
-        for persisted in (judged, changed, listed, found):
-            persisted.unpersist()
         self._outcome.counts.delta_commits = self._warehouse.commits
         return self._outcome
 
@@ -167,7 +166,7 @@ class _Run:
         if self._leaders is None:
             return found
         counted.count_unled(self._outcome, listing.unled(found, self._leaders))
-        led = listing.led_by_cluster(found, self._leaders).persist()
+        led = self._keep(listing.led_by_cluster(found, self._leaders))
         if self._outcome.errors and led.isEmpty():
             raise self._outcome.errors[0]
         return led
@@ -208,10 +207,9 @@ class _Run:
         work = decoding.Work(totals.decode_count, totals.decode_bytes)
         rows = decoding.decode(decoding.wanted_segments(changed), task, work)
         if totals.retry_count == totals.decode_count:
-            rows = rows.persist()  # no version for what is as it was
+            rows = self._keep(rows)  # no version for what is as it was
             if rows.isEmpty():
                 self._talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
-                rows.unpersist()
                 return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
         counts = self._outcome.counts
@@ -242,10 +240,9 @@ class _Run:
         if not copies and not self._warehouse.exists("remote_log_segments"):
             return
         table = self._warehouse.read("remote_log_segments")
-        differences = remote.differences(listed, table, run=self._number).persist()
+        differences = self._keep(remote.differences(listed, table, run=self._number))
         if differences.count():
             self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
-        differences.unpersist()
 
     def _remember_gone(self, listed: DataFrame, found: DataFrame) -> None:
         """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
@@ -258,15 +255,14 @@ class _Run:
             unled = listing.unled(found, self._leaders)
             left_alone = found.join(unled, on=["topic", "partition"], how="left_semi")
             there = there.unionByName(left_alone.select(*PARTITION_KEY))
-        gone = gone_partitions(
-            partitions, there, sources=settings.sources, topics=settings.topics, run=self._number
-        ).persist()
+        gone = self._keep(
+            gone_partitions(partitions, there, sources=settings.sources, topics=settings.topics, run=self._number)
+        )
         count = gone.count()
         if count:
             self._warehouse.append("partitions", gone, run_id=settings.run_id)
             why = ", or led elsewhere," if settings.leaders or self._leaders is not None else ""
             self._talk(f"{count_of(count, 'partition is', 'partitions are')} gone{why} since an earlier run")
-        gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:
         """The newest facts of what is listed."""

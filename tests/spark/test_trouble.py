@@ -123,10 +123,13 @@ def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
     spark: SparkSession, logs: Path, tmp_path: Path, how: str, said: str
 ) -> None:
     settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    cached = spark._jsparkSession.sharedState().cacheManager()
+    before = cached.numCachedEntries()
     with pytest.raises(TransientError, match=f"the run failed: {said}") as caught, spoken("the run failed"):
         run_job(spark, settings, store=Deadly(tmp_path / "remote", how))  # type: ignore[arg-type]
     assert caught.value.exit_code is ExitCode.TRANSIENT
     assert "\n" not in caught.value.message
+    assert cached.numCachedEntries() == before, "the next run in this session would find what this one listed"
     assert copies(tmp_path / "remote") == []
 
 
