@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import counted
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
+from tiersnap.jobs.pipeline.history import unrecorded_runs
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -36,7 +38,7 @@ from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listin
 from tiersnap.snapshot.spark.gone import gone_partitions
 from tiersnap.snapshot.spark.kept import Keep, kept
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_options import Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -87,6 +89,7 @@ class _Run:
         self._look = Observe(self._store, self._layout)
         self._outcome = RunOutcome()
         self._number = 0
+        self._unrecorded = range(0)
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
@@ -188,7 +191,9 @@ class _Run:
     def _totals(self, changed: DataFrame) -> Row:
         """Counts of what was listed and is to be done; the number of this run."""
         totals = totals_of(changed, self._settings.sources)
-        self._number = self._warehouse.newest_run() + 1
+        newest, recorded = self._warehouse.newest_runs()
+        self._unrecorded = range(recorded + 1, newest + 1)
+        self._number = self._warehouse.number = newest + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
@@ -228,7 +233,6 @@ class _Run:
         task = CarryPartition(carry, sink, self._number, self._settings.now, self._look)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
-        self._outcome.partitions_carried = count
         counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(
             f"carried {count_of(count, 'partition')}, wrote "
@@ -302,11 +306,21 @@ class _Run:
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
+    def _record(self) -> None:
+        """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""
+        collected = self._collected_log_dirs
+        rows = list(unrecorded_runs(self._warehouse, self._unrecorded, self._settings, collected))
+        for row in rows:
+            self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap runs list shows it now")
+        if self._warehouse.commits:
+            rows.append(counted.row_of_runs(self._outcome, self._settings, self._number, collected=dict(collected)))
+        if rows:
+            made = self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS))
+            self._warehouse.append("runs", made, run_id=self._settings.run_id)
+
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings
-        if self._warehouse.commits:
-            row = counted.row_of_runs(outcome, settings, self._number, self._collected_log_dirs)
-            self._warehouse.append("runs", self._spark.createDataFrame(row), run_id=settings.run_id)
+        self._record()
         outcome.info = RunInfo(
             run_id=settings.run_id,
             started_at=settings.now,
