@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import click
 
@@ -69,6 +70,6 @@ def audit(
         limit=limit,
         s3=s3,
     )
-    done = audit_headers(spark.session(java_options=LONG_WORK), settings)
+    done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
     show(output, done)
     return done.exit_code

@@ -47,7 +47,7 @@ def decode(
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
 
     places = places_of(sources), located(warehouse)
-    done = decode_batches(spark.session(), DecodeSettings(*places, topic, check_crc, apply, s3))
+    done = decode_batches(spark.session, DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
     row["stale_segments"] = done.stale
     output.rows(

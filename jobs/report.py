@@ -60,7 +60,7 @@ def report(
     output = ctx.ensure_object(Output)
     judge = JudgePartition(replace, now, producer_expiration)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = last_run_info(last_run(warehouse), warehouse, source, remote, now)
+    info = last_run_info(last_run(warehouse), warehouse, source, remote, at=params.clock(ctx), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     show(output, By(by), rows, summary, info, list(unneeded(copies(warehouse))))

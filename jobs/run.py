@@ -71,9 +71,8 @@ def run(
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
-        session = spark.session()
         with spoken("the run failed"):
-            outcome = run_pipeline(session, settings, cluster=cluster, talk=output.talk)
+            outcome = run_pipeline(spark.session, settings, cluster=cluster, talk=output.talk)
         code = exit_code(outcome, settings)
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +50,6 @@ def tier(
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
-    started = time.time_ns() // 1_000_000
     host = replace(request.host, options=replace(request.host.options, every_boundary=every_boundary))
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
@@ -60,7 +58,8 @@ def tier(
         check_conditions(host.store, ObjectKeys())
     progress = Progress(output, "tiering", count(opened, selection))
     done = HostOutcome(tuple(host.partitions(progress.watch(selected_of(opened, selection)))))
-    info = host_run(request.run_id, started, places_of(log_dirs), remote=request.remote, applied=host.apply)
+    places, now = places_of(log_dirs), host.tierer.now
+    info = host_run(request.run_id, places, now=now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:

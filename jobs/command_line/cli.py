@@ -20,7 +20,7 @@ from tiersnap.jobs.command_line.lazy_group import LazyGroup
 from tiersnap.jobs.command_line.logs import LogFormat, configure
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import masked
-from tiersnap.jobs.options.common import output_option
+from tiersnap.jobs.options.common import clock, output_option
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 
@@ -65,6 +65,7 @@ docs/runbook.md says what to do about each.
 def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str, log_format: str) -> None:
     """Take the options that all commands share."""
     configure(log_level, LogFormat(log_format))
+    clock(ctx)  # read when the command begins, also where it is given another --now
     ctx.obj.quiet = quiet
     if config_path is not None:
         commands = commands_of(ctx, cli)

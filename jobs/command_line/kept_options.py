@@ -66,9 +66,9 @@ def given_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
 
 
 def text_of(option: click.Option, value: object) -> str:
-    """A value as it would be written, without secrets."""
+    """A value as it would be written anywhere, without secrets."""
     if hasattr(option.type, "text"):
         return str(option.type.text(value))
     if isinstance(value, Path):
-        return masked(str(value))
+        return masked(str(value.absolute()))
     return masked(str(getattr(value, "pattern", getattr(value, "name", value))))

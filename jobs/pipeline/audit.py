@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
@@ -27,7 +28,8 @@ from tiersnap.snapshot.spark.audit.audit import worst_first
 from tiersnap.snapshot.spark.audit.batches import newest_decode
 from tiersnap.snapshot.spark.audit.transactional_ids import transactional_ids
 from tiersnap.snapshot.spark.batches import cut_segments, every_segment, known_segments, unread_segments
-from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.discover import Discovered, discover
+from tiersnap.snapshot.spark.kept import Keep, kept
 from tiersnap.snapshot.spark.topics import of_topics
 from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
@@ -37,7 +39,7 @@ from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"
 # Appends rows to a table.
-Keep = Callable[[str, DataFrame], None]
+Append = Callable[[str, DataFrame], None]
 
 
 @dataclass(frozen=True)
@@ -99,49 +101,67 @@ class AuditOutcome:
         return ExitCode.DATA_CORRUPT if has_harm or self.cut_segments else self.damage.exit_code
 
 
-def audit(spark: SparkSession, settings: AuditSettings) -> AuditOutcome:
+def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
     """Audit, write the findings where that was asked for, and bring the worst of them.
+
+    Args:
+        spark: the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         SourceNotFoundError: no such source; or the warehouse has no batches.
         NotALogDirError, UsageError: a source is no log directory, or one that was collected.
         TransientError: another run is at work on the warehouse that is to be written.
     """
-    with spoken("audit"), _kept(spark, settings) as (run, keep):
-        return _audit(spark, settings, run, keep)
+    found = _discovered(settings)
+    with spoken("audit"), _only_run(settings) as check, kept() as keep:
+        spark = started(spark)
+        run, append = _numbered(spark, settings, check)
+        return _audit(spark, settings, found, keep, run, append)
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Arguments of the audit; `kept` are those that are cached. `damaged`: PARTITION_KEY of each damaged place."""
+    """Arguments of the audit. `damaged`: PARTITION_KEY of each damaged place."""
 
     batches: DataFrame
     partitions: DataFrame
     segments: DataFrame
     ids: DataFrame
     damaged: DataFrame
-    kept: tuple[DataFrame, ...]
 
 
-def _audit(spark: SparkSession, settings: AuditSettings, run: int, keep: Keep) -> AuditOutcome:
+def _discovered(settings: AuditSettings) -> Discovered | None:
+    """What the sources hold, None where a table is audited."""
+    if not settings.sources:
+        return None
+    found = discover(settings.sources, settings.topic)
+    for uri in found.collected:
+        raise UsageError(
+            f"{uri}: a collected folder has no segments to audit",
+            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
+        )
+    return found
+
+
+def _audit(
+    spark: SparkSession, settings: AuditSettings, found: Discovered | None, keep: Keep, run: int, append: Append
+) -> AuditOutcome:
     outcome = AuditOutcome()
-    read = _of_sources(spark, settings, outcome) if settings.sources else _of_table(spark, settings, outcome)
+    if found is None:
+        read = _of_table(spark, settings, keep, outcome)
+    else:
+        read = _of_sources(spark, settings, found, keep, outcome)
     expiration = settings.producer_expiration
-    try:
-        known = (read.batches, read.partitions, read.segments, read.ids)
-        with audit_batches(*known, run=run, expiration=expiration) as audited:
-            found = audited.findings.persist()
-            _tell(found, settings.limit, outcome)
-            if outcome.total:
-                keep(_FINDINGS, found)
-            # Last: findings of a run without these rows are of one that was killed.
-            looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
-            at = F.lit(settings.now).alias("audited_at")
-            keep(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
-            found.unpersist()
-    finally:
-        for each in read.kept:
-            each.unpersist()
+    known = (read.batches, read.partitions, read.segments, read.ids)
+    with audit_batches(*known, run=run, expiration=expiration) as audited:
+        findings = keep(audited.findings)
+        _tell(findings, settings.limit, outcome)
+        if outcome.total:
+            append(_FINDINGS, findings)
+        # Last: findings of a run without these rows are of one that was killed.
+        looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
+        at = F.lit(settings.now).alias("audited_at")
+        append(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
     return outcome
 
 
@@ -155,29 +175,25 @@ def _tell(found: DataFrame, limit: int, outcome: AuditOutcome) -> None:
         outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
 
 
-def _of_sources(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
-    found = discover(settings.sources, settings.topic)
-    for uri in found.collected:
-        raise UsageError(
-            f"{uri}: a collected folder has no segments to audit",
-            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
-        )
-    listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
+def _of_sources(
+    spark: SparkSession, settings: AuditSettings, found: Discovered, keep: Keep, outcome: AuditOutcome
+) -> _Read:
+    listed = keep(listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()))
     wanted = every_segment(listed)
     task = DecodeBatches(settings.check_crc, run=0)
     # Headers are a small part of a log, and are looked at several times: decode them once.
-    rows = decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]).persist()
+    rows = keep(decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]))
     unread = unread_segments(wanted, known_segments(rows))
-    of_logs, damaged = damage(listed, unread, check_crc=settings.check_crc)
+    of_logs, damaged = damage(listed, unread, keep, check_crc=settings.check_crc)
     outcome.damage = of_logs.behind(found.findings)
     # Whatever topics are audited, this one says whose producer ids are.
     states = discover(settings.sources, re.compile(TOPIC), may_be_none=True).folders
     ids = transactional_ids(spark, states, check_crc=settings.check_crc)
     segments = listing.listed_segments(listed)
-    return _Read(rows, of_partitions.of_listing(listed), segments, ids, damaged, (damaged, rows, listed))
+    return _Read(rows, of_partitions.of_listing(listed), segments, ids, damaged)
 
 
-def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcome) -> _Read:
+def _of_table(spark: SparkSession, settings: AuditSettings, keep: Keep, outcome: AuditOutcome) -> _Read:
     warehouse = Warehouse(spark, settings.warehouse or "")
     if not warehouse.exists(_BATCHES):
         raise SourceNotFoundError(
@@ -185,25 +201,32 @@ def _of_table(spark: SparkSession, settings: AuditSettings, outcome: AuditOutcom
             hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
         )
     decoded = of_topics(warehouse.read(_BATCHES), settings.topic)
-    known = known_segments(decoded).persist()
+    known = keep(known_segments(decoded))
     rows = newest_decode(decoded, known)
     cut = cut_segments(known)
     outcome.cut_segments = cut.count()
     facts = warehouse.read("partitions")
-    partitions = of_partitions.of_facts(facts, rows).persist()
+    partitions = keep(of_partitions.of_facts(facts, rows))
     outcome.unknown_partitions = partitions.where("not is_known").count()
     ids = transactional_ids(spark, (), check_crc=settings.check_crc)
-    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), ids, cut, (partitions, known))
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), ids, cut)
 
 
 @contextmanager
-def _kept(spark: SparkSession, settings: AuditSettings) -> Iterator[tuple[int, Keep]]:
-    """The number of this audit, and what appends rows to a table."""
+def _only_run(settings: AuditSettings) -> Iterator[Callable[[], None]]:
+    """Keep other runs off the warehouse that is to be written, if any; gives what to ask before each commit."""
     if settings.to is None:
-        yield 0, lambda _table, _rows: None
+        yield lambda: None
         return
     with only_run(settings.to, settings.run_id, settings.s3) as check:
-        warehouse = Warehouse(spark, settings.to, check)
-        runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
-        last = runs.agg(F.max("run").alias("run")).collect()[0].run
-        yield (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)
+        yield check
+
+
+def _numbered(spark: SparkSession, settings: AuditSettings, check: Callable[[], None]) -> tuple[int, Append]:
+    """The number of this audit, and what appends rows to a table."""
+    if settings.to is None:
+        return 0, lambda _table, _rows: None
+    warehouse = Warehouse(spark, settings.to, check)
+    runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
+    last = runs.agg(F.max("run").alias("run")).collect()[0].run
+    return (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)

@@ -24,6 +24,7 @@ from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.state.scan_window import UNSEEN
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import count_of
 
@@ -156,6 +157,10 @@ def tell(
         errors=outcome.errors,
     )
     tell_troubles(output, outcome)
+    if settings.carry.scan is Scan.WINDOW:
+        for unseen in UNSEEN:
+            output.talk(f"--scan window does not see {unseen}")
+        output.talk("--scan exact sees all of it")
     for line in next_steps(outcome.verdicts):
         output.warn(line)
     for place, count in outcome.ready_elsewhere.items():

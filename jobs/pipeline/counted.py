@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -18,6 +17,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 
@@ -79,15 +79,24 @@ def _failure(message: str, row: Row) -> TiersnapError:
     return failure(message, is_transient=bool(row.is_transient), error_type=row.error_type, hint=row.hint)
 
 
+def count_decoded(outcome: RunOutcome, segments: DataFrame, run: int, collected: Collection[str]) -> None:
+    """Add what run number `run` decoded, by its rows in the table `segments`; `collected` sources were not read."""
+    rows = segments.where((F.col("run") == run) & (F.col("part") == 0))
+    size = F.when(~F.col("log_dir").isin(list(collected)), F.col("size_bytes")).otherwise(0)
+    counts = rows.agg(F.count("*").alias("segments"), F.sum(size).alias("bytes")).collect()[0]
+    outcome.counts.segments_decoded, outcome.counts.bytes_decoded = counts.segments, counts.bytes or 0
+
+
 def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     """Add what the carry of run number `run` wrote and found, by its rows in the table `partitions`."""
     facts = partitions.where(F.col("run") == run)
     counts = facts.agg(
+        F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
         F.count_if(F.col("written_by") == run).alias("written"),
         F.count_if(F.col("kind") == str(FactKind.FINDING)).alias("findings"),
         *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
-    outcome.counts.snapshots_written = counts.written
+    outcome.partitions_carried, outcome.counts.snapshots_written = counts.partitions, counts.written
     outcome.finding_count += counts.findings
     if not _count_failures(outcome, counts) and not counts.findings:
         return
@@ -110,29 +119,25 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
         F.sum(F.when(finished, F.col("bytes")).otherwise(0)).alias("bytes"),
         *_failures(has_failed),
     ).collect()[0]
-    outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes
+    outcome.counts.segments_tiered, outcome.counts.bytes_tiered = counts.segments, counts.bytes or 0
     outcome.copies_finished = counts.finished
     if _count_failures(outcome, counts):
         failed = rows.where(has_failed).orderBy("topic", "partition", "start_offset").limit(MOST_TOLD)
         outcome.errors += [_failure(row.error, row) for row in failed.select("error", *RECORDED).collect()]
 
 
-def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, collected: Mapping[str, str]) -> pa.Table:
-    """The run's one row of the table `runs`.
-
-    Args:
-        collected: log directories by the URI of the collected source that has their decodes.
-    """
+def row_of_runs(outcome: RunOutcome, settings: RunSettings, run: int, **kept: object) -> dict[str, object]:
+    """Return a row of the table `runs`, as of now; `kept` stands among the settings that it holds."""
     counts = {name: count for name, count in asdict(outcome.counts).items() if name in RUNS.names}
-    row = {
+    kept_settings = {**settings.as_dict(), "remote": located(settings.remote), **kept}
+    return {
         "run": run,
         "run_id": settings.run_id,
         "tool": f"tiersnap {__version__}",
-        "settings": json.dumps({**settings.as_dict(), "collected": dict(collected)}, default=str),
+        "settings": json.dumps(kept_settings, default=str),
         "started_at": settings.now,
         "finished_at": int(time.time() * 1000),
         "partitions_carried": outcome.partitions_carried,
         **counts,
         "errors": outcome.error_count,
     }
-    return pa.Table.from_pylist([row], schema=RUNS)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.spark import decoding
+from tiersnap.snapshot.spark.kept import Keep
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 
@@ -57,10 +58,10 @@ def work_of(wanted: DataFrame) -> decoding.Work:
     return decoding.Work(totals.segments, totals.bytes or 0)
 
 
-def damage(listed: DataFrame, unread: DataFrame, *, check_crc: bool) -> tuple[Damage, DataFrame]:
+def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
     """Findings of a listing, and of segments whose rows end before the file does: those are read again for the reason.
 
-    Gives also the rows of all findings, with PARTITION_KEY; they are cached, and the caller unpersists them.
+    Gives also the rows of all findings, with PARTITION_KEY; they are cached.
 
     Args:
         listed: LISTED rows.
@@ -68,14 +69,12 @@ def damage(listed: DataFrame, unread: DataFrame, *, check_crc: bool) -> tuple[Da
     """
     work, rows, legacy_count = work_of(unread), _of_folders(listed), 0
     if work.segments:
-        ends = decoding.decode(unread, DecodeSegments(check_crc, _NO_RUN), work).where("part = 0").persist()
+        ends = keep(decoding.decode(unread, DecodeSegments(check_crc, _NO_RUN), work).where("part = 0"))
         legacy_count = ends.where("finding_kind is null and legacy_count > 0").count()
         rows = rows.unionByName(_of_segments(ends))
-    rows = rows.persist()
+    rows = keep(rows)
     counts = {FindingKind(row.kind): row["count"] for row in rows.groupBy("kind").count().collect()}
     first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect() if counts else []
-    if work.segments:
-        ends.unpersist()
     findings = [Finding(FindingKind(row.kind), row.path, row.position, row.message) for row in first]
     return Damage(findings, counts, legacy_count), rows
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
@@ -15,6 +16,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.spark import batches, decoding, listing, schemas
 from tiersnap.snapshot.spark.discover import discover
+from tiersnap.snapshot.spark.kept import kept
 from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
@@ -62,8 +64,11 @@ class DecodeOutcome:
     damage: Damage = field(default_factory=Damage)
 
 
-def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
+def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOutcome:
     """Append the batch headers of the segments that the table does not have as they are now, and delete stale ones.
+
+    Args:
+        spark: the session, or a function that starts it, which is called once the sources were found.
 
     Raises:
         TransientError: another run is at work on the warehouse.
@@ -77,14 +82,15 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             hint="tiersnap collect --headers ships headers, and snapshot.spark.collected.collected_batches reads them",
         )
     outcome = DecodeOutcome()
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
+    with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:
+        spark = started(spark)
         warehouse = Warehouse(spark, settings.warehouse, check)
-        listed = listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()).persist()
-        known = batches.known_segments(warehouse.read(TABLE)).persist()
-        wanted = batches.wanted_segments(listed, known).persist()
+        listed = keep(listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()))
+        known = keep(batches.known_segments(warehouse.read(TABLE)))
+        wanted = keep(batches.wanted_segments(listed, known))
         work = work_of(wanted)
         outcome.segments, outcome.bytes = work.segments, work.bytes
-        stale = batches.stale_segments(listed, known).persist()
+        stale = keep(batches.stale_segments(listed, known))
         outcome.stale = stale.count()
         looked_at, decoded = batches.every_segment(listed), known
         if not settings.apply:
@@ -97,10 +103,8 @@ def decode(spark: SparkSession, settings: DecodeSettings) -> DecodeOutcome:
             gone = stale.withColumnRenamed("base_offset", "segment_base_offset")
             warehouse.delete(TABLE, batches.SEGMENT_OF_BATCH, gone)
         unread = batches.unread_segments(looked_at, decoded)
-        of_logs, damaged = damage(listed, unread, check_crc=settings.check_crc)
+        of_logs, _ = damage(listed, unread, keep, check_crc=settings.check_crc)
         outcome.damage = of_logs.behind(found.findings)
-        for kept in (damaged, stale, wanted, known, listed):
-            kept.unpersist()
     return outcome
 
 

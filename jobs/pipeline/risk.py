@@ -11,6 +11,7 @@ from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
+from tiersnap.snapshot.spark.kept import kept
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.units import count_of
 
@@ -43,16 +44,12 @@ def risk_of_warehouse(
     Raises:
         SourceNotFoundError: no partition that is wanted was ever carried.
     """
-    rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings)).persist()
-    totals, headless = _totals(rows)
-    shown = rows
-    if boundaries:
-        shown = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
-    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
-    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
-    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
-    found = [row.asDict() for row in shown.orderBy(*order).limit(limit + 1).collect()]
-    rows.unpersist()
+    with kept() as keep:
+        rows = keep(surveyed_partitions(spark, warehouse, selection, RiskPartition(settings)))
+        totals, headless = _totals(rows)
+        if boundaries:
+            rows = surveyed_partitions(spark, warehouse, selection, RiskPartition(settings, boundaries=True))
+        found = _worst(rows, limit + 1, boundaries=boundaries)
     outcome = RiskOutcome(found[:limit], totals)
     if len(found) > limit:
         outcome.said.append(f"these are the worst {limit}; --limit shows more")
@@ -62,6 +59,13 @@ def risk_of_warehouse(
             "leaves out older batches: tiersnap decode --apply writes the headers"
         )
     return outcome
+
+
+def _worst(rows: DataFrame, limit: int, *, boundaries: bool) -> list[dict[str, object]]:
+    worst = [*_WORST, *([] if boundaries else ["untiered_bytes"])]
+    place = ["topic", "partition", "log_dir", *(["offset"] if boundaries else [])]
+    order = [*(F.coalesce(name, F.lit(0)).desc() for name in worst), *(F.col(name) for name in place)]
+    return [row.asDict() for row in rows.orderBy(*order).limit(limit).collect()]
 
 
 def _totals(rows: DataFrame) -> tuple[Totals, int]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline import counted
-from tiersnap.jobs.pipeline.leaders import leading_replicas
+from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
+from tiersnap.jobs.pipeline.history import unrecorded_runs
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -20,25 +22,23 @@ from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
-from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.paced_store import in_shares
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
-from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.spark.gone import gone_partitions
+from tiersnap.snapshot.spark.kept import Keep, kept
 from tiersnap.snapshot.spark.warehouse import Warehouse, newest
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_options import Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
@@ -51,7 +51,7 @@ Talk = Callable[[str], None]
 
 
 def run(
-    spark: SparkSession,
+    spark: SparkSession | Session,
     settings: RunSettings,
     *,
     store: ObjectStore | None = None,
@@ -61,6 +61,7 @@ def run(
     """List, decode, carry, judge, tier; without `settings.apply` nothing reaches remote storage.
 
     Args:
+        spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
         cluster: asked who leads, where there are several replicas of a partition and the settings name no leaders.
         talk: hears of each stage.
@@ -68,30 +69,27 @@ def run(
     Raises:
         TransientError: another run is at work on the warehouse.
         UsageError: two sources hold the same partition; a source is of another cluster than `cluster`.
-        SourceNotFoundError, NotALogDirError: a source is none.
+        SourceNotFoundError, NotALogDirError: a source is none; see `run_input` for what else is refused.
     """
-    with only_run(settings.warehouse, settings.run_id, settings.s3) as check:
-        warehouse = Warehouse(spark, settings.warehouse, check)
-        return _Run(
-            warehouse, settings, store or open_store(settings.remote, settings.s3, writes=settings.apply), cluster, talk
-        ).run()
+    given = run_input(settings, store, cluster)
+    with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:
+        warehouse = Warehouse(started(spark), settings.warehouse, check)
+        return _Run(warehouse, settings, given, keep, talk).run()
 
 
 class _Run:
     """One run; the methods are its stages."""
 
-    def __init__(
-        self, warehouse: Warehouse, settings: RunSettings, store: ObjectStore, cluster: Cluster | None, talk: Talk
-    ) -> None:
-        self._cluster = cluster
-        self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, store, talk
+    def __init__(self, warehouse: Warehouse, settings: RunSettings, given: RunInput, keep: Keep, talk: Talk) -> None:
+        self._given, self._keep = given, keep
+        self._spark, self._settings, self._store, self._talk = warehouse.spark, settings, given.store, talk
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
-        self._options_digest = settings.carry.digest(place=store.uri if settings.apply else None)
+        self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout)
         self._outcome = RunOutcome()
         self._number = 0
-        self._is_store_checked = False
+        self._unrecorded = range(0)
         self._is_bounded = settings.carry.scan is Scan.WINDOW
         self._collected: dict[str, str] = {}
         self._is_first = not warehouse.exists("partitions")
@@ -101,9 +99,9 @@ class _Run:
     def run(self) -> RunOutcome:
         """All stages."""
         with self._timed("list"):
-            found = self._list().persist()
+            found = self._keep(self._list())
             listed = self._led(found)
-            changed = self._changes(listed).persist()
+            changed = self._keep(self._changes(listed))
             totals = self._totals(changed)
             counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
@@ -112,10 +110,10 @@ class _Run:
             count = totals.changed
             if has_read:
                 changed.unpersist()
-                changed = self._changes(listed).persist()
+                changed = self._keep(self._changes(listed))
                 count = changed.where("is_changed").count()
             if totals.unread_count:
-                before, changed = changed, self._look_again(listed, changed).persist()
+                before, changed = changed, self._keep(self._look_again(listed, changed))
                 count = changed.where("is_changed").count()
                 before.unpersist()
             self._carry(listed, changed, count)
@@ -124,18 +122,16 @@ class _Run:
             self._remember_gone(listed, found)
         facts = self._facts(listed)
         with self._timed("verdicts"):
-            judged = self._judge(facts).persist()
+            judged = self._keep(self._judge(facts))
             self._count_verdicts(judged)
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()
-                judged = self._judge(facts).persist()
+                judged = self._keep(self._judge(facts))
                 self._count_verdicts(judged)
             self._report(judged)
-        for persisted in (judged, changed, listed, found):
-            persisted.unpersist()
         self._outcome.counts.delta_commits = self._warehouse.commits
         return self._outcome
 
@@ -147,11 +143,11 @@ class _Run:
         _log.info("stage %s took %.1f s", stage, self._outcome.seconds[stage])
 
     def _list(self) -> DataFrame:
-        found = discover(self._settings.sources, self._settings.topics)
+        found, leaders = self._given.found, self._given.leaders
         self._collected, self._collected_log_dirs = found.collected, found.collected_log_dirs
         self._outcome.findings = list(found.findings[: counted.MOST_TOLD])
-        topics = {folder.rpartition("-")[0] for _, folder in found.folders}
-        self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
+        ids = self._settings.topic_ids
+        self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
@@ -164,9 +160,8 @@ class _Run:
         )
         if self._settings.leaders:
             return listing.led(listed, self._settings.leaders)
-        has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
-        if self._cluster is not None and has_replicas:
-            self._leaders = self._spark.createDataFrame(leading_replicas(self._cluster, found.owners, topics))
+        if leaders is not None:
+            self._leaders = self._spark.createDataFrame(leaders)
         return listed
 
     def _led(self, found: DataFrame) -> DataFrame:
@@ -174,7 +169,7 @@ class _Run:
         if self._leaders is None:
             return found
         counted.count_unled(self._outcome, listing.unled(found, self._leaders))
-        led = listing.led_by_cluster(found, self._leaders).persist()
+        led = self._keep(listing.led_by_cluster(found, self._leaders))
         if self._outcome.errors and led.isEmpty():
             raise self._outcome.errors[0]
         return led
@@ -196,7 +191,9 @@ class _Run:
     def _totals(self, changed: DataFrame) -> Row:
         """Counts of what was listed and is to be done; the number of this run."""
         totals = totals_of(changed, self._settings.sources)
-        self._number = self._warehouse.newest_run() + 1
+        newest, recorded = self._warehouse.newest_runs()
+        self._unrecorded = range(recorded + 1, newest + 1)
+        self._number = self._warehouse.number = newest + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
@@ -215,10 +212,9 @@ class _Run:
         work = decoding.Work(totals.decode_count, totals.decode_bytes)
         rows = decoding.decode(decoding.wanted_segments(changed), task, work)
         if totals.retry_count == totals.decode_count:
-            rows = rows.persist()  # no version for what is as it was
+            rows = self._keep(rows)  # no version for what is as it was
             if rows.isEmpty():
                 self._talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} cannot be read, as before")
-                rows.unpersist()
                 return False
         self._warehouse.append("segments", rows, run_id=self._settings.run_id)
         counts = self._outcome.counts
@@ -231,36 +227,26 @@ class _Run:
         if not count:
             self._talk("carried nothing: no partition has changed")
             return
-        if self._settings.apply:
-            self._check_store()
         tables = self._warehouse.read("segments"), self._warehouse.read("partitions")
         carry = self._settings.carry
         sink = StoredSnapshots(self._store, self._settings.run_id, carry.replace) if self._settings.apply else None
         task = CarryPartition(carry, sink, self._number, self._settings.now, self._look)
         rows = carrying.carry(carrying.partition_input(listed, changed, *tables, is_bounded=self._is_bounded), task)
         self._warehouse.append("partitions", rows, run_id=self._settings.run_id)
-        self._outcome.partitions_carried = count
         counted.count_carried(self._outcome, self._warehouse.read("partitions"), self._number)
         self._talk(
             f"carried {count_of(count, 'partition')}, wrote "
             f"{count_of(self._outcome.counts.snapshots_written, 'snapshot')}"
         )
 
-    def _check_store(self) -> None:
-        """See that remote storage keeps the conditions that claims rest on, before the first write of this run."""
-        if not self._is_store_checked:
-            check_conditions(self._store, ObjectKeys())
-            self._is_store_checked = True
-
     def _remember_remote(self, listed: DataFrame, copies: int) -> None:
         """Bring `remote_log_segments` to what was found: a first run may have nothing to say."""
         if not copies and not self._warehouse.exists("remote_log_segments"):
             return
         table = self._warehouse.read("remote_log_segments")
-        differences = remote.differences(listed, table, run=self._number).persist()
+        differences = self._keep(remote.differences(listed, table, run=self._number))
         if differences.count():
             self._warehouse.append("remote_log_segments", differences, run_id=self._settings.run_id)
-        differences.unpersist()
 
     def _remember_gone(self, listed: DataFrame, found: DataFrame) -> None:
         """Say of partitions that are not where they were that they are gone: a report of the tables leaves them out."""
@@ -273,15 +259,14 @@ class _Run:
             unled = listing.unled(found, self._leaders)
             left_alone = found.join(unled, on=["topic", "partition"], how="left_semi")
             there = there.unionByName(left_alone.select(*PARTITION_KEY))
-        gone = gone_partitions(
-            partitions, there, sources=settings.sources, topics=settings.topics, run=self._number
-        ).persist()
+        gone = self._keep(
+            gone_partitions(partitions, there, sources=settings.sources, topics=settings.topics, run=self._number)
+        )
         count = gone.count()
         if count:
             self._warehouse.append("partitions", gone, run_id=settings.run_id)
-            why = ", or led elsewhere," if settings.leaders or self._cluster is not None else ""
+            why = ", or led elsewhere," if settings.leaders or self._leaders is not None else ""
             self._talk(f"{count_of(count, 'partition is', 'partitions are')} gone{why} since an earlier run")
-        gone.unpersist()
 
     def _facts(self, listed: DataFrame) -> DataFrame:
         """The newest facts of what is listed."""
@@ -306,7 +291,6 @@ class _Run:
         ready_here = self._outcome.verdicts.get(Verdict.READY, 0) - sum(self._outcome.ready_elsewhere.values())
         if not self._settings.apply or not ready_here:
             return False
-        self._check_store()
         tierer = Tierer(self._settings.run_id, self._settings.now, warehouse=self._settings.warehouse)
         here = listed.where(~F.col("log_dir").isin(list(self._collected))) if self._collected else listed
         ready = tiering.ready_segments(judged, here, READY)
@@ -322,17 +306,27 @@ class _Run:
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
+    def _record(self) -> None:
+        """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""
+        collected = self._collected_log_dirs
+        rows = list(unrecorded_runs(self._warehouse, self._unrecorded, self._settings, collected))
+        for row in rows:
+            self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap runs list shows it now")
+        if self._warehouse.commits:
+            rows.append(counted.row_of_runs(self._outcome, self._settings, self._number, collected=dict(collected)))
+        if rows:
+            made = self._spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS))
+            self._warehouse.append("runs", made, run_id=self._settings.run_id)
+
     def _report(self, readiness: DataFrame) -> None:
         outcome, settings = self._outcome, self._settings
-        if self._warehouse.commits:
-            row = counted.row_of_runs(outcome, settings, self._number, self._collected_log_dirs)
-            self._warehouse.append("runs", self._spark.createDataFrame(row), run_id=settings.run_id)
+        self._record()
         outcome.info = RunInfo(
             run_id=settings.run_id,
             started_at=settings.now,
             finished_at=int(time.time() * 1000),
             source=", ".join(settings.sources),
-            remote=settings.remote,
+            remote=located(settings.remote),
             warehouse=settings.warehouse,
             version=__version__,
             applied=settings.apply,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.simulate.summary import TALLIED, Tally
+from tiersnap.snapshot.spark.kept import kept
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 from tiersnap.snapshot.units import count_of
 
@@ -37,7 +38,11 @@ def simulate_warehouse(
     Raises:
         SourceNotFoundError: no partition was ever carried.
     """
-    rows = surveyed_partitions(spark, warehouse, selection, task).persist()
+    with kept() as keep:
+        return _simulated(keep(surveyed_partitions(spark, warehouse, selection, task)), task, everything)
+
+
+def _simulated(rows: DataFrame, task: SimulatePartition, everything: bool) -> SimulateOutcome:
     same = [name for name in SIMULATED.names if name not in _COUNTED]
     answers = rows.where("write is not null" if everything else "differs")
     counted = answers.groupBy(*same, "differs").agg(
@@ -58,7 +63,6 @@ def simulate_warehouse(
         .collect()[0]
         .asDict()
     )
-    rows.unpersist()
     tally = Tally(task.brokers[-1], **{name: totals[name] for name in TALLIED})
     names = [*SIMULATED.names, "partitions"]
     outcome = SimulateOutcome([{name: row[name] for name in names} for row in found], tally)

@@ -8,37 +8,43 @@ from collections.abc import Sequence
 import click
 
 from tiersnap.jobs.command_line.kept_options import kept_options
+from tiersnap.jobs.options.common import clock
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
 def host_run(
     run_id: str,
-    started_at: int,
     log_dirs: Sequence[str],
     *,
+    now: int,
     source: str = "",
     remote: str = "",
     applied: bool = False,
 ) -> RunInfo:
-    """A run that ends now, of the command that is being carried out; nothing is counted yet.
+    """Return the run of this command, which ends now; nothing is counted yet.
 
     Args:
-        started_at: epoch ms; where it lies in the future, the run ends when it began.
-        log_dirs: those whose disks the page shows.
+        log_dirs: one spelling of each (see `located`), for commands; their disks are shown.
+        now: epoch ms at which the verdicts hold, as --now gave it.
         source: the log directories as they were given.
-        remote: as it was given; empty where nothing is to be tiered.
+        remote: a place that a store was opened at; empty where nothing is to be tiered.
     """
+    context = click.get_current_context()
+    started_at = clock(context)
     return RunInfo(
         run_id=run_id,
         started_at=started_at,
-        finished_at=max(started_at, time.time_ns() // 1_000_000),
+        finished_at=time.time_ns() // 1_000_000,
+        judged_at=None if now == started_at else now,
         source=source,
-        remote=remote,
+        sources=tuple(log_dirs),
+        remote=located(remote) if remote else "",
         warehouse="",
         version=__version__,
         applied=applied,
         disks=disks_below(log_dirs),
-        options=kept_options(click.get_current_context()),
+        options=kept_options(context),
     )

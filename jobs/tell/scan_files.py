@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tiersnap.jobs.command_line.output import Output
@@ -43,6 +42,6 @@ class ScanFiles:
             from tiersnap.jobs.pipeline.settings import new_run_id
             from tiersnap.jobs.reporting.host_run import host_run
 
-            run = host_run(new_run_id(), now, log_dirs, source=", ".join(log_dirs))
-            self._page.write(self._report, replace(run, sources=tuple(log_dirs)))
+            run = host_run(new_run_id(), log_dirs, now=now, source=", ".join(log_dirs))
+            self._page.write(self._report, run)
             output.talk(f"wrote {self._report}/index.html, readiness.json, readiness.csv and what they point to")

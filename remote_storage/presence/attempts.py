@@ -42,6 +42,11 @@ class AttemptObjects:
         return max(info.modified for info in self.objects.values())
 
     @property
+    def stored(self) -> int:
+        """Bytes of all objects."""
+        return sum(info.size for info in self.objects.values())
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """Keys of all objects, what makes the copy visible first: the order to delete them in."""
         order = sorted(self.objects, key=lambda kind: kind in {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT})

@@ -43,6 +43,7 @@ class FoundCopy:
         end_offset: exclusive.
         leader_epochs: (epoch, first offset in this segment), ascending.
         size: bytes of the log.
+        stored: bytes of all its objects.
         max_timestamp: ms, as its manifest tells; -1 where it has none.
         written_at: ms, by the store's clock.
         keys: of its objects, what makes it visible first.
@@ -55,6 +56,7 @@ class FoundCopy:
     end_offset: int
     leader_epochs: LeaderEpochs
     size: int
+    stored: int
     max_timestamp: int
     written_at: int
     keys: tuple[str, ...]
@@ -294,6 +296,7 @@ def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Cla
         end_offset=copy.end_offset,
         leader_epochs=metadata.segment_leader_epochs,
         size=metadata.segment_size,
+        stored=attempt.stored,
         max_timestamp=metadata.max_timestamp,
         written_at=attempt.modified,
         keys=attempt.keys,

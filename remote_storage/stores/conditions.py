@@ -48,6 +48,16 @@ def check_conditions(store: ObjectStore, keys: ObjectKeys) -> None:
         _log.debug("probed %s%s, which is deleted again", store.uri, key)
 
 
+def check_lists(store: ObjectStore, keys: ObjectKeys) -> None:
+    """See that a store answers and may be listed: one request in S3, and nothing is written.
+
+    Raises:
+        TransientError: it does not answer.
+        RemoteStorageError: it refuses the credentials, or there is no such bucket.
+    """
+    next(iter(store.list(keys.probes)), None)
+
+
 def _refuses_to_create(store: ObjectStore, key: str, data: bytes) -> bool:
     try:
         store.put_if_absent(key, data)

@@ -37,20 +37,23 @@ def row_of_covered(job: TierJob, segment: PlannedSegment, presence: Presence) ->
     None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
-    same = [copy for copy in presence.copies if copy.bounds == bounds]
+    same = {copy.segment_id: copy for copy in presence.copies if copy.bounds == bounds}
+    newest = next(reversed(same), None)
     claimed_segment = job.claimed_segment(segment)
-    if not same or claimed_segment not in presence.claimed:
-        return job.row(segment, segment_id=same[-1].segment_id if same else None)
+    if newest is None or claimed_segment not in presence.claimed:
+        return job.row(segment, segment_id=newest)
     try:
         found = claims.read_claim_and_age(job.store, job.keys, claimed_segment)
-        holder = None if found is None else found[0].holder.segment_id
-        if found is None or holder not in {copy.segment_id for copy in same}:
-            return job.row(segment, segment_id=same[-1].segment_id)
+        if found is None or found[0].holder.segment_id not in same:
+            return job.row(segment, segment_id=newest)
         if found[0].finished is None and not _finish(job, segment, *found):
             return None
     except TiersnapError as error:
         return job.row(segment, error=error)
-    return job.row(segment, segment_id=holder, state=SegmentState.COPY_SEGMENT_FINISHED)
+    holder = found[0].holder
+    row = job.row(segment, segment_id=holder.segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
+    # A task that is begun again counts what it sent before: those rows were lost with its worker.
+    return {**row, "bytes": same[holder.segment_id].stored} if holder.run_id == job.tierer.run_id else row
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:

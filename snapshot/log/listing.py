@@ -10,6 +10,7 @@ from pyarrow import fs
 from tiersnap.snapshot.regular_file import kind_of
 
 FOLDER = "a folder"
+_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata keep times as int64
 
 
 class Entry(NamedTuple):
@@ -19,7 +20,7 @@ class Entry(NamedTuple):
         name: what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown.
         kind: None for a regular file, FOLDER for one or a link to one, else what it is in words.
         size: bytes; 0 for a folder.
-        modified_ns: since the epoch.
+        modified_ns: since the epoch; beyond what 64 bits hold (1677 to 2262) the nearest that they do.
     """
 
     name: str
@@ -56,7 +57,8 @@ def _local(path: str) -> list[Entry]:
             # Partitions are laid to other disks by links; a file of one never is a link.
             kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
             size = 0 if kind == FOLDER else status.st_size
-            entries.append(Entry(name, f"{path}/{name}", kind, size, status.st_mtime_ns))
+            modified_ns = min(max(status.st_mtime_ns, _FIRST_NS), _LAST_NS)
+            entries.append(Entry(name, f"{path}/{name}", kind, size, modified_ns))
     return entries
 
 

@@ -1,7 +1,7 @@
 """READINESS rows -> small Arrow tables, batch by batch: nothing here loops over segments in Python.
 
     verdicts   one row a (topic, log_dir, partition, verdict): counts, sums, and the first such segment's reason
-    snapshots  one row a (snapshot verdict, provenance, strict comparison): how many segments
+    snapshots  one row a (snapshot verdict, provenance, strict comparison): how many closed segments
     segments   one row a segment or a run of them with one verdict, numbers only (49 bytes), for the timelines
 
 Rows may come in any order. Topics, log directories and what snapshots are held are numbers here, codes into `topics`,
@@ -87,7 +87,8 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
         table = _coded(conform(batch), topics, log_dirs, held, now)
         segments.append(table.select(SEGMENT_COLUMNS))
         partials.append(_by_verdict(table, _PARTIAL, "base_offset"))
-        snapshots.append(_grouped(table, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
+        closed = table.filter(pc.is_valid(table["next_base_offset"]))
+        snapshots.append(_grouped(closed, _SNAPSHOT_KEY, (("base_offset", "count", "segments"),)))
         if sum(partial.num_rows for partial in partials) > combined_rows * 2 + partial_rows:
             partials = [_combined(partials)]
             combined_rows = partials[0].num_rows

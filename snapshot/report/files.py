@@ -5,7 +5,7 @@ readiness.json, keys in this order, stable within a `schema_version`:
     schema_version, run {RunInfo}, log_dirs [...],
     cluster {worst, level, topics, partitions, TOTALS},
     causes [{verdict, meaning, partitions, segments, bytes, behind_segments, behind_bytes, next_step, commands}]
-    snapshots [{snapshot, provenance, segments}]
+    snapshots [{snapshot, provenance, compared, segments}]
     compared {VERDICT: files}
     forecast {bytes_per_day, tiered, ready, waiting,
         disks [{mount, total, free, log_dirs, bytes_per_day, freeable, days, days_when_freed}]}
@@ -18,10 +18,11 @@ readiness.json, keys in this order, stable within a `schema_version`:
 TOTALS are: segments, bytes, tiered_segments, tiered_bytes, ready_segments, ready_bytes, waiting_segments,
 waiting_bytes, never_tiered_segments, never_tiered_bytes, findings, waiting_since (epoch ms or null), recent_bytes
 (written in the 7 days before the run) and verdicts {VERDICT: {segments, bytes}} with the verdicts that occur.
-`blocking` is in offset order: its first element is what to clear first. `commands` holds only those in which nothing
-is left to fill in. `snapshots` says what lies at the ends of the segments in offset order, neighbours of one kind
-together; it is null where the run did not list the segments one by one. docs/readiness.schema.json says all this as a
-JSON schema.
+The report's `snapshots` counts each closed segment once, by the snapshot at its end; `compared` is the strict verdict
+on a broker's file there. `blocking` is in offset order: its first element is what to clear first. `commands` holds only
+those in which nothing is left to fill in. A partition's `snapshots` says what lies at the ends of its segments in
+offset order, neighbours of one kind together; it is null where the run did not list the segments one by one.
+docs/readiness.schema.json says all this as a JSON schema.
 
 readiness.csv has one row a partition and log directory, worst first, and a column pair for every verdict; its text is
 made harmless, see csv_cell.
@@ -137,8 +138,8 @@ def _head(report: Report) -> dict[str, object]:
         "cluster": {"worst": totals.pop("worst"), "level": totals.pop("level"), **counts, **totals},
         "causes": [_cause(cause) for cause in report.causes],
         "snapshots": [
-            {"snapshot": snapshot, "provenance": provenance or None, "segments": segments}
-            for (snapshot, provenance), segments in report.snapshots.items()
+            {"snapshot": snapshot, "provenance": provenance or None, "compared": compared or None, "segments": segments}
+            for (snapshot, provenance, compared), segments in report.snapshots.items()
         ],
         "compared": {str(verdict): files for verdict, files in report.compared.items()},
         "forecast": _forecast(forecast(report)),

@@ -58,7 +58,7 @@ def _page(report: Report, beside: Beside, inline: int, max_topics: int, *, root:
         total=report.cluster,
         diff_steps=beside.diff_steps(),
         forecast=forecast(report),
-        confidence=parts.confidence(report),
+        snapshots=parts.snapshot_counts(report),
         examples=parts.examples(report),
         ready_steps=steps(NEXT_STEP[Verdict.READY], report.run, Place()),
         headline=parts.headline(report),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from tiersnap.snapshot.report.forecast import DiskForecast
 from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
 from tiersnap.snapshot.report.severity import WAITING
 from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes, noun_of
 
 # A sliver of a bar or a timeline must still be seen; per cent of its width.
@@ -142,22 +143,32 @@ def headline(report: Report) -> str:
     return "Nothing here is for remote storage"
 
 
-def confidence(report: Report) -> str:
-    """How the snapshots that brokers left agree with the log, from strict comparisons alone."""
-    found = sum(report.compared.values())
-    if not found:
-        return "No snapshot file of a broker was compared with the log: there was none at the end of a closed segment."
-    same = report.compared.get(SnapshotVerdict.MATCHES, 0)
-    said = f"{same:,} of {many(found, 'aligned snapshot')} identical to the log, every entry compared"
-    others = {
-        SnapshotVerdict.EXTENDS: "know more, from before the log begins",
-        SnapshotVerdict.SUSPECT: "contradict it",
-        SnapshotVerdict.CORRUPT: "cannot be read",
-    }
-    rest = [
-        f"{report.compared[verdict]:,} {words}" for verdict, words in others.items() if report.compared.get(verdict)
-    ]
-    return "; ".join([said, *rest]) + "."
+_AT_END = {
+    SnapshotVerdict.MATCHES: "identical to the log",
+    SnapshotVerdict.EXTENDS: "know more, from before the log begins",
+    SnapshotVerdict.SUSPECT: "contradict the log",
+    SnapshotVerdict.CORRUPT: "cannot be read",
+    SnapshotVerdict.MISSING: "missing",
+    SnapshotVerdict.UNVERIFIED: "not compared with the log",
+}
+
+
+def snapshot_counts(report: Report) -> dict[str, int]:
+    """Return closed segments by the snapshot at their end, in words, most first; each segment is counted once."""
+    counted: Counter[str] = Counter()
+    for kind, segments in report.snapshots.items():
+        counted[_at_end(*kind)] += segments
+    return dict(counted.most_common())
+
+
+def _at_end(snapshot: str, provenance: str, compared: str) -> str:
+    if provenance == Provenance.BROKER_UNVERIFIED:
+        return _AT_END[SnapshotVerdict.UNVERIFIED]
+    if provenance and provenance != Provenance.BROKER:
+        return "computed by tiersnap"
+    if compared == SnapshotVerdict.SUSPECT and SnapshotVerdict(snapshot).is_trusted:
+        return "differ only where a broker that loads them drops or resets the entry"
+    return _AT_END[SnapshotVerdict(compared or snapshot)]
 
 
 @dataclass(frozen=True, slots=True)

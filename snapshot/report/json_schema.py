@@ -75,10 +75,18 @@ _RUN = {
     "collected": _map(_TEXT),
     "disks": _list(_object(_DISK)),
     "options": _map(_list(_TEXT)),
+    "judged_at": _or_null(_INTEGER),
     **{field.name: _COUNT for field in fields(RunCounts)},
 }
 _SNAPSHOT = {"enum": [str(verdict) for verdict in SnapshotVerdict]}
+_STRICT = sorted(str(verdict) for verdict in COMPARED)
 _PROVENANCE = _or_null({"enum": [str(provenance) for provenance in Provenance]})
+_AT_ENDS = {
+    "snapshot": _SNAPSHOT,
+    "provenance": _PROVENANCE,
+    "compared": _or_null({"enum": _STRICT}),
+    "segments": _COUNT,
+}
 _HELD = {
     "base_offset": _COUNT,
     "end_offset": _or_null(_COUNT),
@@ -129,8 +137,17 @@ def schema() -> Schema:
                 "log_dirs": _list(_TEXT),
                 "cluster": _object({**_WORST, "topics": _COUNT, "partitions": _COUNT, **_TOTALS}),
                 "causes": _list(_object(_CAUSE)),
-                "snapshots": _list(_object({"snapshot": _SNAPSHOT, "provenance": _PROVENANCE, "segments": _COUNT})),
-                "compared": _map(_COUNT, sorted(str(verdict) for verdict in COMPARED)),
+                "snapshots": _list(
+                    _object(
+                        {
+                            "snapshot": _SNAPSHOT,
+                            "provenance": _PROVENANCE,
+                            "compared": _or_null({"enum": _STRICT}),
+                            "segments": _COUNT,
+                        }
+                    )
+                ),
+                "compared": _map(_COUNT, _STRICT),
                 "forecast": _object(_FORECAST),
                 "topics": _list(
                     _object({"topic": _TEXT, **_WORST, **_TOTALS, "partitions": _list(_object(_PARTITION))})

@@ -14,6 +14,7 @@ Offsets named `end_offset` are exclusive; times are epoch ms; bytes are those of
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -214,8 +215,8 @@ class Report:
     """The whole report.
 
     Attributes:
-        snapshots: segments by (verdict on their snapshot, its provenance or ""), most first.
-        compared: broker's files at closed segments' ends by what the strict comparison with the log said of them.
+        snapshots: closed segments by the snapshot at their end, most first: (verdict on it, provenance or "", strict
+            verdict on the broker's file or "").
         log_dirs: ascending.
     """
 
@@ -223,9 +224,16 @@ class Report:
     cluster: Totals
     causes: tuple[Cause, ...]
     topics: tuple[TopicReport, ...]
-    snapshots: dict[tuple[str, str], int]
-    compared: dict[SnapshotVerdict, int]
+    snapshots: dict[tuple[str, str, str], int]
     log_dirs: tuple[str, ...]
+
+    @property
+    def compared(self) -> dict[SnapshotVerdict, int]:
+        """Brokers' files at closed segments' ends by the strict verdict on them."""
+        counted: Counter[str] = Counter()
+        for (*_, compared), segments in self.snapshots.items():
+            counted[compared] += segments
+        return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}
 
     @property
     def partition_count(self) -> int:

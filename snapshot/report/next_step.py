@@ -7,9 +7,9 @@
 
 A command is `tiersnap`, a subcommand (of `transactions` with its question), and then only options and UPPER CASE
 placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the
-log directory, the source and the segment file, on the host that has the segments where only decodes were collected; and
-each command gets the other options that the run was given and that it has as well. What is not known keeps its
-placeholder, and the command counts as incomplete.
+log directories, the source and the segment file, on the host that has the segments where only decodes were collected;
+and each command gets the other options that the run was given and that it has as well. If remote storage is not known,
+a command that needs it becomes words. Another placeholder that is not known stays, and the command is incomplete.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tiersnap.snapshot.gate.host_commands import OF_PLACE
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+_REMOTE = re.compile(r" (?P<option>--[a-z]+) REMOTE\b")
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
 
@@ -42,14 +43,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a step is to be taken; None where it is not one place.
+    """Where a step is to be taken.
 
     Attributes:
-        log_dir: entry of log.dirs.
-        segment_file: path of a `.log` file.
+        log_dirs: entries of log.dirs of one host; empty where it is not one host.
+        segment_file: path of a `.log` file, None where there is none.
     """
 
-    log_dir: str | None = None
+    log_dirs: tuple[str, ...] = ()
     segment_file: str | None = None
 
 
@@ -86,25 +87,29 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
         if run.warehouse:
             command = command.replace(" --remote REMOTE", " --remote REMOTE --warehouse WAREHOUSE", 1)
     known = {
-        "SOURCE": run.source,
-        "REMOTE": run.remote,
-        "WAREHOUSE": run.warehouse,
-        "LOGDIR": place.log_dir,
+        "SOURCE": run.sources or (run.source,),
+        "REMOTE": (run.remote,),
+        "WAREHOUSE": (run.warehouse,),
+        "LOGDIR": place.log_dirs,
         # --topic-ids FILE is one that the reader has to write.
-        "FILE": None if "--topic-ids FILE" in command else place.segment_file,
+        "FILE": (None if "--topic-ids FILE" in command else place.segment_file,),
     }
+    needs_remote = None if run.remote else _REMOTE.search(command)
+    if needs_remote:
+        command = _REMOTE.sub("", command)
     is_complete = True
 
     def fill(match: re.Match[str]) -> str:
         nonlocal is_complete
-        if match["name"] == "SOURCE" and run.sources:
-            return " " + " --source ".join(shlex.quote(source) for source in run.sources)
-        value = known.get(match["name"])
-        is_complete &= bool(value)
-        return f" {shlex.quote(value)}" if value else match.group()
+        values = [shlex.quote(value) for value in known.get(match["name"], ()) if value]
+        is_complete &= bool(values)
+        between = " --source " if match["name"] == "SOURCE" else " "
+        return f" {between.join(values)}" if values else match.group()
 
-    filled = _PLACEHOLDER.sub(fill, command)
-    return Step(words, " ".join([filled, *_kept(command, run)]), is_complete)
+    filled = " ".join([_PLACEHOLDER.sub(fill, command), *_kept(command, run)])
+    if needs_remote:
+        return Step(f"{words} {filled}, given {needs_remote['option']}".strip(), "", True)
+    return Step(words, filled, is_complete)
 
 
 def options_of(run: RunInfo, command: str) -> tuple[str, ...]:

@@ -11,21 +11,25 @@ from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 _COUNTS = ("segments_decoded", "bytes_decoded", "snapshots_written", "segments_tiered", "bytes_tiered")
 
 
-def last_run_info(last: Mapping[str, Any], warehouse: str, source: str | None, remote: str | None, now: int) -> RunInfo:
+def last_run_info(
+    last: Mapping[str, Any], warehouse: str, source: str | None, remote: str | None, *, at: int, now: int
+) -> RunInfo:
     """The last run, as it is looked at now; no disks are named.
 
     Args:
         last: a row of `runs` with its settings taken apart; empty where none is recorded.
         source, remote: named in commands instead of those of the run.
-        now: epoch ms.
+        at: epoch ms, when it is looked at.
+        now: epoch ms at which the verdicts hold.
     """
     settings = last.get("settings", {})
     sources = (source,) if source else tuple(settings.get("sources", ()))
     collected = settings.get("collected", {})
     return RunInfo(
         run_id=last.get("run_id", ""),
-        started_at=now,
-        finished_at=now,
+        started_at=at,
+        finished_at=at,
+        judged_at=None if now == at else now,
         source=", ".join(sources) or "LOGDIR",
         remote=remote or settings.get("remote", ""),
         warehouse=warehouse,

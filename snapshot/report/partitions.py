@@ -83,7 +83,7 @@ def _blockers(waiting: list[_Row], run: RunInfo, log_dir: str, topic: str) -> It
     causes = [row for row in waiting if SEVERITY[row.verdict] is not Verdict.GAP_BEFORE] or waiting
     for row in sorted(causes, key=lambda row: row.first_offset):
         on_host = run.collected.get(log_dir, log_dir)
-        place = Place(on_host, segment_file(on_host, topic, row.partition, row.first_offset))
+        place = Place((on_host,), segment_file(on_host, topic, row.partition, row.first_offset))
         yield Blocker(
             verdict=SEVERITY[row.verdict],
             base_offset=row.first_offset,

@@ -102,7 +102,7 @@ def _segment_row(row: dict[str, object], run: RunInfo) -> dict[str, object]:
     topic, partition, base_offset = str(row["topic"]), int(str(row["partition"])), int(str(row["base_offset"]))
     log_dir = without_user(str(row["log_dir"]))
     on_host = run.collected.get(log_dir, log_dir)
-    place = Place(on_host, segment_file(on_host, topic, partition, base_offset))
+    place = Place((on_host,), segment_file(on_host, topic, partition, base_offset))
     fields = {name: row[name] for name in READINESS.names}
     return {
         "name": f"{topic}-{partition}",

@@ -49,8 +49,8 @@ class RunInfo:
     """Facts of one run.
 
     Attributes:
-        started_at: epoch ms.
-        finished_at: epoch ms.
+        started_at, finished_at: epoch ms, by the clock.
+        judged_at: epoch ms at which the verdicts hold, None where that is `started_at`; see `now`.
         source: the log directory or directories, as given to --source, for people.
         sources: the same one by one, for commands; empty where there is one.
         collected: of log directories whose decodes alone are known, the path on the host where the segments lie.
@@ -78,6 +78,12 @@ class RunInfo:
     counts: RunCounts = field(default_factory=RunCounts)
     disks: tuple[Disk, ...] = ()
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    judged_at: int | None = None
+
+    @property
+    def now(self) -> int:
+        """Epoch ms at which the verdicts hold."""
+        return self.started_at if self.judged_at is None else self.judged_at
 
     def without_secrets(self) -> RunInfo:
         """The same without user information in its URIs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -23,13 +23,12 @@ from tiersnap.snapshot.report.model import (
     Totals,
     in_display_order,
 )
-from tiersnap.snapshot.report.next_step import Place, steps
+from tiersnap.snapshot.report.next_step import Place, segment_file, steps
 from tiersnap.snapshot.report.partitions import Codes, partitions
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.severity import RANK, SEVERITY
 from tiersnap.snapshot.report.timeline import held_runs, spans
 from tiersnap.snapshot.report.worth import most_worth
-from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 # So many partitions have their segments drawn; a hundred spans each are at most 40 KB.
 DEFAULT_DETAILS = 20_000
@@ -47,7 +46,7 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     Raises:
         UsageError: the rows do not follow the schema, or hold verdicts of another version.
     """
-    found = aggregate(rows, run.started_at)
+    found = aggregate(rows, run.now)
     return summarise_aggregated(found, lambda codes: of_partitions(found.segments, codes), run, details=details)
 
 
@@ -70,13 +69,12 @@ def summarise_aggregated(
     return Report(
         run=run,
         cluster=total(totals for totals, _ in topics),
-        causes=tuple(_causes(reports.values(), run, log_dirs)),
+        causes=tuple(_causes([reports[codes] for _, members in topics for codes in members], run)),
         topics=tuple(
             TopicReport(reports[members[0]].topic, totals, tuple(reports[codes] for codes in members))
             for totals, members in topics
         ),
         snapshots=_snapshots(found),
-        compared=_compared(found),
         log_dirs=log_dirs,
     )
 
@@ -115,23 +113,39 @@ def _name(partition: PartitionReport) -> tuple[str, int, str]:
     return partition.topic, partition.partition, partition.log_dir
 
 
-def _causes(reports: Collection[PartitionReport], run: RunInfo, log_dirs: tuple[str, ...]) -> list[Cause]:
+def _causes(reports: Iterable[PartitionReport], run: RunInfo) -> list[Cause]:
+    """What stands in the way; `reports` come worst first, and the first with a cause lends it its segment file."""
     touched: Counter[Verdict] = Counter()
     behind: defaultdict[Verdict, Count] = defaultdict(Count)
     own: defaultdict[Verdict, Count] = defaultdict(Count)
+    where: defaultdict[Verdict, dict[str, str]] = defaultdict(dict)
     for partition in reports:
         for blocker in partition.blockers:
             touched[blocker.verdict] += 1
             own[blocker.verdict] += blocker.count
+            log_dir = run.collected.get(partition.log_dir, partition.log_dir)
+            file = segment_file(log_dir, partition.topic, partition.partition, blocker.base_offset)
+            where[blocker.verdict].setdefault(log_dir, file)
         first = partition.first_blocking
         if first is not None and first.verdict is not Verdict.GAP_BEFORE:
             behind[first.verdict] += partition.totals.verdicts.get(Verdict.GAP_BEFORE, Count())
-    place = Place(log_dir=run.collected.get(log_dirs[0], log_dirs[0]) if len(log_dirs) == 1 else None)
     causes = [
-        Cause(verdict, touched[verdict], own[verdict], behind[verdict], steps(NEXT_STEP[verdict], run, place))
+        Cause(
+            verdict,
+            touched[verdict],
+            own[verdict],
+            behind[verdict],
+            steps(NEXT_STEP[verdict], run, _place(where[verdict], run)),
+        )
         for verdict in touched
     ]
     return sorted(causes, key=lambda cause: (-cause.count.bytes - cause.behind.bytes, RANK[cause.verdict]))
+
+
+def _place(where: dict[str, str], run: RunInfo) -> Place:
+    """Of a cause, by log directory the first file that has it; collected ones may be of several hosts: the first."""
+    log_dirs = sorted(where) if not run.collected else list(where)[:1]
+    return Place(tuple(log_dirs), next(iter(where.values())))
 
 
 def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:
@@ -148,16 +162,9 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
         )
 
 
-def _snapshots(found: Aggregated) -> dict[tuple[str, str], int]:
-    counted: Counter[tuple[str, str]] = Counter()
-    for row in found.snapshots.to_pylist():
-        counted[row["snapshot"], row["snapshot_provenance"] or ""] += row["segments"]
+def _snapshots(found: Aggregated) -> dict[tuple[str, str, str], int]:
+    counted = {
+        (row["snapshot"], row["snapshot_provenance"] or "", row["compared"] or ""): row["segments"]
+        for row in found.snapshots.to_pylist()
+    }
     return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _compared(found: Aggregated) -> dict[SnapshotVerdict, int]:
-    counted: Counter[SnapshotVerdict] = Counter()
-    for row in found.snapshots.to_pylist():
-        if row["compared"] is not None:
-            counted[SnapshotVerdict(row["compared"])] += row["segments"]
-    return {verdict: counted[verdict] for verdict in SnapshotVerdict if counted[verdict]}

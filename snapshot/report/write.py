@@ -99,7 +99,7 @@ def beside(report: Report, folder: Path) -> Beside:
         runs=heads,
         before=previous,
         changes=None if states is None else compare_states(states, states_of(report)),
-        folder=str(folder),
+        folder=str(folder.absolute()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -16,17 +17,26 @@ FOLDERS_PER_TASK = 200
 
 
 def folders(spark: SparkSession, found: Sequence[tuple[str, str]], *, per_task: int = FOLDERS_PER_TASK) -> DataFrame:
-    """(log directory, folder name) pairs as rows, spread over tasks."""
+    """(log directory, folder name) pairs as rows, spread over tasks.
+
+    Spark answers a plan from the cache of an equal one, of whichever run and session of the application. Files change,
+    and no plan says so; each call gives a plan that equals no other.
+    """
     table = pa.Table.from_arrays(
         [pa.array([each[column] for each in found], pa.string()) for column in (0, 1)], schema=FOLDERS
     )
-    return spark.createDataFrame(table).repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
+    is_of_its_own = F.lit(uuid.uuid4().hex).isNotNull()
+    return (
+        spark.createDataFrame(table)
+        .where(is_of_its_own)
+        .repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
+    )
 
 
 def list_partitions(
     folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind."""
+    """FOLDERS -> LISTED, by tasks.ListPartitions or another of its kind, as the folders are now."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(iter(batches))

@@ -58,8 +58,8 @@ def verdict_runs(readiness: DataFrame) -> DataFrame:
 def to_report(readiness: DataFrame, run: RunInfo, *, details: int = DETAILS) -> Report:
     """The report of READINESS rows, which should be persisted: they are asked three times."""
     topics, log_dirs, held = Codes(), Codes(), Codes()
-    verdicts = _coded(verdict_groups(readiness, run.started_at).toArrow(), topics, log_dirs)
-    kinds = readiness.groupBy("snapshot", "snapshot_provenance", "compared")
+    verdicts = _coded(verdict_groups(readiness, run.now).toArrow(), topics, log_dirs)
+    kinds = readiness.where("next_base_offset is not null").groupBy("snapshot", "snapshot_provenance", "compared")
     snapshots = kinds.agg(F.count("*").alias("segments")).toArrow()
     found = Aggregated(verdicts, snapshots, pa.table({}), topics.values, log_dirs.values, held.values)
 

@@ -5,8 +5,9 @@ The format version lies in the metadata of each table's first column, where ever
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -28,7 +29,17 @@ _NUMBERED = ("segments", "partitions", "remote_log_segments")
 # Of the tables that every run reads: it leaves out files by these alone. Delta's own choice is the first 32 columns,
 # each computed at every commit.
 _STATISTICS = ("run", *PARTITION_KEY)
+_MOST_COMMITS = 100  # of each table, where its history is asked for
 _ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST")
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommits:
+    """The commits of one run; times are ms."""
+
+    run_id: str
+    first: int
+    last: int
 
 
 @dataclass
@@ -37,12 +48,14 @@ class Warehouse:
 
     Attributes:
         may_commit: asked before each commit; raises where another writer has taken over.
+        number: of the run, which the metadata of its commits names; 0 for none.
         commits: versions committed through this object.
     """
 
     spark: SparkSession
     uri: str
     may_commit: Callable[[], None] = lambda: None
+    number: int = field(default=0, init=False)
     commits: int = field(default=0, init=False)
     _known: dict[str, bool] = field(default_factory=dict, init=False)
 
@@ -86,13 +99,38 @@ class Warehouse:
             self._known[table] = True
         return self._known[table]
 
-    def newest_run(self) -> int:
-        """The greatest number of a run in any table, 0 before the first: also of one that was killed half way."""
-        runs = [self.read(table).agg(F.max("run").alias("run")) for table in _NUMBERED if self.exists(table)]
-        if not runs:
-            return 0
-        found = reduce(DataFrame.unionByName, runs).agg(F.max("run").alias("run")).collect()[0]
-        return int(found.run or 0)
+    def newest_runs(self) -> tuple[int, int]:
+        """Return the greatest number of a run in any table, and in `runs`: less if the last ones were killed half way.
+
+        Both are 0 before the first run.
+        """
+        is_recorded = {**dict.fromkeys(_NUMBERED, False), "runs": True}
+        numbers = [
+            self.read(table).agg(F.max("run").alias("run")).withColumn("is_recorded", F.lit(recorded))
+            for table, recorded in is_recorded.items()
+            if self.exists(table)
+        ]
+        if not numbers:
+            return 0, 0
+        newest, recorded = F.max("run"), F.max(F.when(F.col("is_recorded"), F.col("run")))
+        found = reduce(DataFrame.unionByName, numbers).agg(newest.alias("newest"), recorded.alias("recorded"))
+        row = found.collect()[0]
+        return int(row.newest or 0), int(row.recorded or 0)
+
+    def commits_of(self, numbers: Collection[int]) -> dict[int, RunCommits]:
+        """Return what the newest commits to the tables say of these runs; nothing of one whose commits are older."""
+        run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
+        run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")
+        histories = [
+            self.spark.sql(f"DESCRIBE HISTORY delta.`{_quoted(self.path(table))}` LIMIT {_MOST_COMMITS}").select(
+                run, run_id, F.unix_millis("timestamp").alias("at")
+            )
+            for table in _NUMBERED
+            if self.exists(table)
+        ]
+        rows = reduce(DataFrame.unionByName, histories).where(F.col("run").isin(list(numbers))).groupBy("run", "run_id")
+        found = rows.agg(F.min("at").alias("first"), F.max("at").alias("last")).collect()
+        return {row.run: RunCommits(row.run_id, row.first, row.last) for row in found}
 
     def append(self, table: str, rows: DataFrame, *, run_id: str) -> None:
         """Commit rows as one version; the only action on `rows`."""
@@ -109,7 +147,8 @@ class Warehouse:
         if table in _NUMBERED and not self.exists(table):
             columns = [name for name in _STATISTICS if name in schema.names]
             writer = writer.option("delta.dataSkippingStatsColumns", ",".join(columns))
-        writer.option("userMetadata", f'{{"tiersnap_run_id":"{run_id}"}}').save(self.path(table))
+        metadata = {"tiersnap_run_id": run_id, **({"run": self.number} if self.number else {})}
+        writer.option("userMetadata", json.dumps(metadata, separators=(",", ":"))).save(self.path(table))
         self._known[table] = True
         self.commits += 1
         _log.info("committed to %s", self.path(table))
@@ -119,11 +158,16 @@ class Warehouse:
         self.may_commit()
         same = " and ".join(f"t.{name} = d.{name}" for name in key)
         # In SQL, because a Connect server knows delta.tables only with a plugin of Delta's.
-        quoted = self.path(table).replace("`", "``").replace("{", "{{").replace("}", "}}")
+        quoted = _quoted(self.path(table)).replace("{", "{{").replace("}", "}}")
         merge = f"MERGE INTO delta.`{quoted}` AS t USING {{doomed}} AS d ON {same} WHEN MATCHED THEN DELETE"
         self.spark.sql(merge, doomed=doomed)
         self.commits += 1
         _log.info("deleted from %s", self.path(table))
+
+
+def _quoted(path: str) -> str:
+    """As SQL has it between backquotes."""
+    return path.replace("`", "``")
 
 
 def check_format(path: str, table: str, found: StructType) -> None:

@@ -5,9 +5,8 @@ shows in part must be followed back: where it begins with a marker, the last dat
 with transactional data, the transaction may have begun before. It is followed until what was found is complete, which
 may be at the beginning of the log.
 
-Two things stay unseen. A transaction that hangs since before the window, and of which the window shows nothing, is one
-that no scan of the window can find. And a producer whose first batch in the window is not transactional is taken for
-one that never was: producer ids are given to a transactional id, or to none.
+UNSEEN says what no scan of the window can find. A producer whose first batch in the window is not transactional is
+taken for one that never was: producer ids are given to a transactional id, or to none.
 """
 
 from __future__ import annotations
@@ -18,6 +17,15 @@ import numpy as np
 
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
 from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold, to_entries
+
+# Sentences for the plan; docs/scan-window.md says more.
+UNSEEN = (
+    "a transaction that hangs since before the window and shows nothing in it: the broker's last stable offset may be "
+    "lower",
+    "markers before the window of a producer that writes without transactions in it: its coordinator epoch is written "
+    "as -1",
+    "what a broker's snapshot before the window says: it is tiered as BROKER_UNVERIFIED if it can be read",
+)
 
 
 def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None], since: int) -> int | None:

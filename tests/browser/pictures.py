@@ -23,7 +23,7 @@ def main() -> None:
     """Write docs/img/before.png, after.png and failover.png."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Chromium(width=WIDTH) as browser, contextlib.chdir(folder):
-        # Relative names, so that the pictures show none of this machine.
+        # Commands on the page name the temporary folder, and nothing else of this machine.
         shutil.copytree(find_logs(), "kafka-logs")
         Path("topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")
         words = ("tier", "kafka-logs", "--remote", "./tiers", "--topic", "ledger", "--topic-ids", "topic-ids.txt")

@@ -8,10 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.browser.chromium import Chromium, missing
-from tests.reference.readiness_tables import LOG_DIR, RUN, fleet_table, sample_table, segments_of
+from tests.reference.readiness_tables import LOG_DIR, RUN, fleet_table, sample_table, segments_of, table
 from tiersnap.snapshot.report import summarise, to_html, write_report
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestSnapshot, audit_of
 from tiersnap.snapshot.report.html_environment import PAGES
@@ -70,6 +71,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "index.html").write_text(to_html(report), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """601 topics, one of which is last and has 60 partitions."""
+    late = [each for number in range(60) for each in segments_of("zzz", number, "ALREADY_TIERED ACTIVE_SEGMENT")]
+    report = summarise(pa.concat_tables([fleet_table(600, 1, 2), table(late)]), RUN)
+    return write_report(report, tmp_path_factory.mktemp("many"))[-1]
 
 
 def test_every_page_opens_without_a_word_on_the_console_and_asks_for_nothing_else(
@@ -154,6 +163,65 @@ def test_a_link_and_a_filter_find_a_partition_that_the_page_does_not_hold(quiet:
     quiet.press(f"{name}-{rest[0]}")
     assert quiet.run(WAIT_FOR, f"#p-{name}-{rest[0]}", 500)
     assert quiet.run(PARTITIONS_OF, f"t-{name}") == 1
+
+
+SHOWN = "[...document.querySelectorAll('.topic')].filter(each => !each.hidden)"
+
+
+def topics_shown(page: Chromium, count: int) -> list[str]:
+    """Names of the topics, once so many are shown."""
+    condition = f"{SHOWN}.length === arguments[0]"
+    page.run(
+        "return new Promise(done => { const look = left => "
+        f"{condition} || !left ? done() : setTimeout(() => look(left - 1), 20); look(250); }})",
+        count,
+    )
+    return page.run(f"return {SHOWN}.map(each => each.dataset.topic)")
+
+
+def test_page_of_many_topics_shows_the_next_ones(quiet: Chromium, many: Path) -> None:
+    quiet.open(many.as_uri())
+    assert len(topics_shown(quiet, 500)) == 500
+    quiet.run("document.getElementById('more-topics').click()")
+    assert len(topics_shown(quiet, 601)) == 601
+    assert quiet.run("return document.getElementById('more-topics').hidden")
+
+
+def test_page_of_many_topics_filters_those_that_it_loads(quiet: Chromium, many: Path) -> None:
+    quiet.open(many.as_uri())
+    quiet.run("document.getElementById('filter').focus()")
+    quiet.press("zzz")
+    assert topics_shown(quiet, 1) == ["zzz"]
+    assert quiet.run("return document.getElementById('matching').textContent") == "1 of 601 topics"
+    quiet.run("document.getElementById('filter').value = ''")
+    for level in ("BLOCKED", "SETTLED"):
+        chip = f"[name=level][value={level}]"
+        said = quiet.run(f"return document.querySelector('{chip}').nextElementSibling.textContent")
+        quiet.run(f"document.querySelector('{chip}').click()")
+        count = int(said.split()[-1])
+        assert len(topics_shown(quiet, count)) == count
+        assert quiet.run(f"return {SHOWN}.every(each => each.dataset.level === '{level}')")
+
+
+def test_page_of_many_topics_sorts_those_that_it_loads(quiet: Chromium, many: Path) -> None:
+    quiet.open(many.as_uri())
+    quiet.run("document.querySelector('.head [data-key=topic]').click()")
+    names = topics_shown(quiet, 601)
+    assert names == sorted(names)
+    assert len(names) == 601
+
+
+def test_page_of_many_topics_opens_those_that_it_loads(quiet: Chromium, many: Path) -> None:
+    quiet.open(f"{many.as_uri()}#t-zzz")
+    assert quiet.run(WAIT_FOR, "#t-zzz[open]", 250)
+    quiet.open("about:blank")
+    quiet.open(many.as_uri())
+    quiet.run("document.getElementById('more-topics').click()")
+    topics_shown(quiet, 601)
+    quiet.run("document.getElementById('t-zzz').open = true")
+    assert quiet.run(WAIT_FOR, "#t-zzz .partition:nth-of-type(50)", 250)
+    quiet.run("document.querySelector('#t-zzz .rest .more').click()")
+    assert quiet.run(WAIT_FOR, "#t-zzz .partition:nth-of-type(60)", 250)
 
 
 def test_a_page_without_its_folder_says_what_is_missing(browser: Chromium, fleet: Path, tmp_path: Path) -> None:

@@ -18,13 +18,21 @@ PROGRAM = """
 import sys
 from pyspark.sql import SparkSession, functions as F
 from tiersnap.jobs.pipeline.run import run
+from pathlib import Path
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.snapshot.spark import transforms
+from tiersnap.snapshot.spark import listing, transforms
 from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 url, source, remote, warehouse = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()
 settings = dict(sources=(source,), remote=remote, warehouse=warehouse, apply=True)
+# As of a client that was killed: the server keeps its cache.
+listed = lambda: listing.list_partitions(listing.folders(spark, [(source, "orders-0")]), ListPartitions())
+left = listing.listed_segments(listed()).persist().count()
+Path(source, "orders-0", f"{40:020d}.log").write_bytes(b"")
+print(left, listing.listed_segments(listed()).count())
+Path(source, "orders-0", f"{40:020d}.log").unlink()
 first = run(spark, RunSettings(**settings))
 again = run(spark, RunSettings(**settings))
 spark.dataSource.register(KafkaSegmentDataSource)
@@ -84,7 +92,17 @@ def test_a_run_under_connect_leaves_what_one_host_alone_leaves(tmp_path: Path) -
     assert done.returncode == 0, done.stderr[-3000:]
     closed = len(BASES) - 1
     # 7 producers: one of each partition, and one of each segment, the same in every partition.
-    assert done.stdout.split() == ["12", str(3 * closed), str(3 * closed), "True", "24", "7", str(3 * (2 + 3 + 4))]
+    assert done.stdout.split() == [
+        "4",
+        "5",
+        "12",
+        str(3 * closed),
+        str(3 * closed),
+        "True",
+        "24",
+        "7",
+        str(3 * (2 + 3 + 4)),
+    ]
     assert tiersnap("tier", source, "--remote", alone, "--apply").exit_code == 0
     assert snapshots(remote) == snapshots(alone)
     assert copies(remote) == copies(alone) == [f"{number}/{base:020d}" for number in range(3) for base in BASES[:-1]]

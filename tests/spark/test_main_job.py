@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +23,7 @@ from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode
@@ -194,22 +198,48 @@ def write(source: Path, topic: str, topic_id: str, *bases: int) -> None:
     write_partition(source, topic, 0, segments, topic_id=topic_id, high_watermark=bases[-1] + 5, indexes=True)
 
 
+def killed_after(commits: int) -> object:
+    """A lease in place of one_run.only_run that is lost after so many commits."""
+    left = [commits]
+
+    def check() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise LeaseLostError("another run has taken over this warehouse")
+
+    @contextmanager
+    def lost(*_: object) -> Iterator[object]:
+        yield check
+
+    return lost
+
+
 def test_each_run_counts_its_own_work_and_a_table_that_cannot_be_read_is_named(
-    session: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that lists other partitions than the run before it."""
+    """Also one that lists other partitions than the run before it, which was killed before it was recorded."""
     logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
     write(logs, "orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0, 5, 10)
     write(logs, "payments", OTHER_ID, 0, 5)
 
     def run_topic(topic: str) -> RunOutcome:
         places = (str(logs),), str(tmp_path / "remote"), str(warehouse)
-        return run_job(session, RunSettings(*places, topic=topic, apply=True))
+        return run_job(session, RunSettings(*places, topic=topic, apply=True, run_id=f"of-{topic}"))
 
-    done = [run_topic(topic).counts for topic in ("orders", "payments")]
-    assert [(counts.snapshots_written, counts.segments_tiered) for counts in done] == [(2, 2), (1, 1)]
-    numbers = DeltaTable(str(warehouse / "runs")).to_pyarrow_table()["run"].to_pylist()
-    assert sorted(numbers) == [1, 2]
+    with monkeypatch.context() as patched:
+        patched.setattr("tiersnap.jobs.pipeline.run.only_run", killed_after(3))
+        with pytest.raises(LeaseLostError):
+            run_topic("orders")
+    assert {table.name for table in warehouse.iterdir()} == {"segments", "partitions", "remote_log_segments"}
+    counts = run_topic("payments").counts
+    assert (counts.snapshots_written, counts.segments_tiered) == (1, 1)
+    first, second = sorted(DeltaTable(str(warehouse / "runs")).to_pyarrow_table().to_pylist(), key=itemgetter("run"))
+    names = ("run_id", "segments_decoded", "partitions_carried", "snapshots_written", "segments_tiered", "errors")
+    assert [first[name] for name in names] == ["of-orders", 3, 1, 2, 2, 0]
+    assert [second[name] for name in names] == ["of-payments", 2, 1, 1, 1, 0]
+    assert first["bytes_decoded"] > 0
+    assert first["started_at"] <= first["finished_at"] < second["finished_at"]
+    assert json.loads(first["settings"])["recorded_by"] == "of-payments"
 
     for path in (warehouse / "segments" / "_delta_log").glob("*.json"):
         path.write_text("{nonsense")

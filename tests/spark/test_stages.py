@@ -18,6 +18,7 @@ from pyspark.sql.functions import col
 from tests.reference import changes as reference
 from tests.reference.aging_log import NOW, AgingLog
 from tests.reference.changes import Row, Tables
+from tests.reference.command import tiersnap
 from tests.reference.living_log import STEPS, LivingLog, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
@@ -36,6 +37,7 @@ from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
+from tiersnap.snapshot.spark.collected import collected_batches
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
@@ -350,6 +352,27 @@ def test_no_file_in_the_place_of_an_active_segment_is_damage_of_a_run(
     count_listed(outcome, listed)
     settings = RunSettings((str(tmp_path),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
     assert exit_code(outcome, settings) is (ExitCode.DATA_CORRUPT if is_odd else ExitCode.OK)
+
+
+def test_listing_sees_folders_as_they_are_beside_a_cached_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A killed client of Spark Connect leaves its cache in the server, where the next run's plan would be equal."""
+    folder = write_partition(tmp_path / "logs", "orders", 0, {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]})
+    to = tmp_path / "to"
+    collect = ("collect", folder.parent, "--to", to, "--headers", "--apply")
+    assert tiersnap(*collect).exit_code == 0
+    for bases, left in (((0, 10), True), ((0, 10, 20), False)):
+        frames = [
+            listing.listed_segments(
+                listing.list_partitions(listing.folders(spark, [(str(source), folder.name)]), ListPartitions())
+            )
+            for source in (folder.parent, to)
+        ]
+        frames.append(collected_batches(spark, str(to)))
+        if left:
+            frames = [frame.persist() for frame in frames]
+        assert [frame.count() for frame in frames] == [len(bases)] * 3
+        (folder / f"{20:020d}.log").write_bytes(data_batch(20, 10))
+        assert tiersnap(*collect).exit_code == 0
 
 
 def test_the_newest_decodes_and_states_are_those_of_the_greatest_run(spark: SparkSession) -> None:

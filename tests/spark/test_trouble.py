@@ -22,7 +22,7 @@ from tests.spark.small_fleet import copies, write_fleet
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.spark.failures import spoken
-from tiersnap.remote_storage.errors import ConditionsIgnoredError, LeaseLostError
+from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode, TransientError
 
@@ -94,24 +94,8 @@ def test_a_run_that_lost_its_lease_commits_nothing(
     settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
     with pytest.raises(LeaseLostError):
         run_job(spark, settings)
-    assert [path for folder in ("remote", "warehouse") for path in (tmp_path / folder).rglob("*")] == []
-
-
-class Careless(DirectoryStore):
-    """Remote storage that overwrites what it was to create only if absent."""
-
-    def put_if_absent(self, key: str, data: bytes, metadata: Any = None) -> Any:
-        return self.replace(key, data, metadata)
-
-
-def test_remote_storage_that_ignores_a_condition_is_refused_before_a_run_writes_to_it(
-    spark: SparkSession, logs: Path, tmp_path: Path
-) -> None:
-    settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
-    store = Careless(tmp_path / "remote")
-    with pytest.raises(ConditionsIgnoredError, match="If-None-Match"):
-        run_job(spark, settings, store=store)
-    assert list(store.list()) == []
+    assert list(DirectoryStore(tmp_path / "remote").list()) == []
+    assert not (tmp_path / "warehouse").exists()
 
 
 class Deadly:
@@ -139,10 +123,13 @@ def test_a_worker_that_is_killed_or_short_of_memory_is_transient(
     spark: SparkSession, logs: Path, tmp_path: Path, how: str, said: str
 ) -> None:
     settings = RunSettings((str(logs),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    cached = spark._jsparkSession.sharedState().cacheManager()
+    before = cached.numCachedEntries()
     with pytest.raises(TransientError, match=f"the run failed: {said}") as caught, spoken("the run failed"):
         run_job(spark, settings, store=Deadly(tmp_path / "remote", how))  # type: ignore[arg-type]
     assert caught.value.exit_code is ExitCode.TRANSIENT
     assert "\n" not in caught.value.message
+    assert cached.numCachedEntries() == before, "the next run in this session would find what this one listed"
     assert copies(tmp_path / "remote") == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ def logs(tmp_path: Path) -> Path:
             tmp_path / "logs", "orders", number, SEGMENTS, topic_id=TOPIC_ID, high_watermark=40, indexes=True
         )
     return tmp_path / "logs"
+
+
+# Files may have a time that no int64 of nanoseconds holds: 2440, and on some file systems long before 1678.
+FAR = 14_832_072_000  # seconds
 
 
 @pytest.fixture
@@ -99,6 +104,19 @@ def test_the_bundled_logs_give_the_same_listing_decodes_and_facts(tmp_path: Path
     observed = Runner(tmp_path / "shipped", to)(apply=False)
     assert facts(observed) == facts(expected)
     assert readiness(observed) == readiness(expected)
+
+
+def test_run_takes_segments_whose_file_time_is_beyond_2262(tmp_path: Path, logs: Path, to: Path) -> None:
+    far = logs / "orders-0" / f"{10:020d}.log"
+    os.utime(far, (FAR, FAR))
+    assert far.stat().st_mtime_ns > 2**63
+    assert [done.error for done in collect(logs, to)] == [None, None]
+    direct, shipped = Runner(tmp_path / "direct", logs), Runner(tmp_path / "shipped", to)
+    for _ in range(2):
+        assert facts(direct(apply=False)) == facts(shipped(apply=False))
+    assert direct(apply=False).commits == 0
+    assert direct().segments_tiered == 6
+    assert direct().did_nothing
 
 
 def test_what_is_ready_is_said_and_never_tiered_from_decodes(tmp_path: Path, logs: Path, to: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.reference.readiness_tables import RUN, fleet_table, sample_table, segments_of, table
 from tiersnap.snapshot.report import MEANING, Report, summarise, to_html
+from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.html_environment import PAGES
 from tiersnap.snapshot.report.html_page import detail_files
 from tiersnap.snapshot.report.html_parts import share
@@ -176,6 +177,22 @@ def test_every_link_leads_to_an_element_and_every_topic_and_partition_has_one() 
     assert {f"t-{name}" for name in HOSTILE} <= {unquote(link) for link in links}
     assert {f"p-{name}-0" for name in HOSTILE} <= {unquote(link) for link in links}
     assert not [identifier for identifier in identifiers if identifier and re.search(r"\s", identifier)]
+
+
+def test_summary_holds_no_link_or_button(html: str) -> None:
+    """A screen reader reads a summary as one button, and reaches nothing inside it (axe: nested-interactive)."""
+    summaries = re.findall(r"<summary.*?</summary>", html, re.DOTALL)
+    assert len(summaries) > 10
+    assert [each for each in summaries if re.search(r"<(a|button|input)\b", each)] == []
+    assert html.count('<a class="permalink" href="#') == len(summaries)
+
+
+def test_table_has_no_empty_header() -> None:
+    report = summarise(sample_table(), RUN)
+    beside = Beside.of(report)
+    page = to_html(report, replace(beside, before=beside.now))
+    assert '<table class="compare">' in page
+    assert re.findall(r"<th[^>]*></th>", page) == []
 
 
 def test_replicas_in_two_directories_have_two_anchors() -> None:

@@ -14,7 +14,7 @@ from tiersnap.snapshot.report.next_step import Place, Step, segment_file, steps,
 pytestmark = pytest.mark.unit
 
 SHORT = replace(RUN, source="/data", remote="s3://tier/", warehouse="")
-PLACE = Place("/data", "/data/orders-0/00000000000000000042.log")
+PLACE = Place(("/data",), "/data/orders-0/00000000000000000042.log")
 RUN_IT = "tiersnap run --source /data --remote s3://tier/"
 
 
@@ -94,7 +94,7 @@ def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_i
 
 def test_paths_with_spaces_and_quotes_reach_the_shell_as_one_word() -> None:
     nasty = "/data/kafka logs/it's; rm -rf $HOME"
-    (_, repair) = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place(nasty, None))
+    (_, repair) = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place((nasty,)))
     assert shlex.split(repair.command) == ["tiersnap", "repair", nasty, "--apply"]
     assert repair.is_complete
 
@@ -105,9 +105,22 @@ def test_a_value_that_looks_like_a_placeholder_is_not_filled_again() -> None:
 
 
 def test_what_is_not_known_keeps_its_placeholder() -> None:
-    run, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], replace(SHORT, remote=""), Place())
-    assert (run.command, run.is_complete) == ("tiersnap run --source /data --remote REMOTE --apply", False)
+    _, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place())
     assert (repair.command, repair.is_complete) == ("tiersnap repair LOGDIR --apply", False)
+
+
+def test_step_without_remote_storage_is_words_and_no_command() -> None:
+    *_, replaced = steps(NEXT_STEP[Verdict.CORRUPT_SNAPSHOT], replace(SHORT, remote=""), PLACE)
+    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --from"
+    assert replaced == Step(words, "", True)
+    assert steps(NEXT_STEP[Verdict.READY], replace(SHORT, remote=""), PLACE) == (
+        Step("tiersnap run --source /data --apply, given --remote", "", True),
+    )
+
+
+def test_step_names_every_log_directory_of_its_place() -> None:
+    _, repair = steps(NEXT_STEP[Verdict.MISSING_SNAPSHOT], SHORT, Place(("/data/1", "/data 2")))
+    assert repair == Step("or on the broker host:", "tiersnap repair /data/1 '/data 2' --apply", True)
 
 
 def test_the_warehouse_is_named_when_there_is_one() -> None:

@@ -6,6 +6,8 @@ import copy
 import gzip
 import json
 import os
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.options.common import parse_time
 from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json
@@ -21,7 +24,7 @@ from tiersnap.snapshot.report.exactly_once import ExactlyOnce, Failover, NewestS
 from tiersnap.snapshot.report.files import to_json
 from tiersnap.snapshot.report.forecast import DAY_MS, forecast
 from tiersnap.snapshot.report.html_page import to_html
-from tiersnap.snapshot.report.html_parts import confidence
+from tiersnap.snapshot.report.html_parts import snapshot_counts
 from tiersnap.snapshot.report.html_questions import failover_html, lost_html
 from tiersnap.snapshot.report.run_info import Disk
 
@@ -151,18 +154,29 @@ def test_days_that_are_left_follow_from_what_was_written_in_the_last_week() -> N
     assert (quiet.bytes_per_day, quiet.disks[0].days) == (0, None)
 
 
-def test_confidence_counts_files_that_were_compared_and_nothing_that_was_computed() -> None:
-    rows = [
-        row("t", 0, 0, 10, "READY", snapshot="MATCHES", snapshot_provenance="BROKER", compared="MATCHES"),
-        row("t", 0, 10, 20, "READY", snapshot="MATCHES", snapshot_provenance="BROKER", compared="SUSPECT"),
-        row("t", 0, 20, 30, "READY", snapshot="EXTENDS", snapshot_provenance="BROKER", compared="EXTENDS"),
-        row("t", 0, 30, 40, "READY", snapshot="MATCHES", snapshot_provenance="COMPUTED", compared=None),
+def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
+    kinds = [
+        ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
+        ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
+        ("MATCHES", "BROKER", "SUSPECT", "differ only where a broker that loads them drops or resets the entry"),
+        ("EXTENDS", "BROKER", "EXTENDS", "know more, from before the log begins"),
+        ("SUSPECT", None, "SUSPECT", "contradict the log"),
+        ("CORRUPT", None, "CORRUPT", "cannot be read"),
+        ("MISSING", None, None, "missing"),
+        ("MATCHES", "COMPUTED", None, "computed by tiersnap"),
+        ("MATCHES", "COMPUTED_FROM_LOG_START", "CORRUPT", "computed by tiersnap"),
+        ("UNVERIFIED", "BROKER_UNVERIFIED", None, "not compared with the log"),
     ]
-    said = confidence(summarise(table(rows), RUN))
-    assert said.startswith("1 of 3 aligned snapshots identical to the log")
-    assert "1 know more" in said
-    assert "1 contradict it" in said
-    assert "No snapshot file of a broker was compared" in confidence(summarise(table(rows[3:]), RUN))
+    rows = [
+        row("t", 0, base, base + 1, "READY", snapshot=snapshot, snapshot_provenance=provenance, compared=compared)
+        for base, (snapshot, provenance, compared, _) in enumerate(kinds)
+    ]
+    rows.append(row("t", 0, 100, None, "ACTIVE_SEGMENT", snapshot="MATCHES", snapshot_provenance="BROKER"))
+    report = summarise(table(rows), RUN)
+    assert snapshot_counts(report) == Counter(words for *_, words in kinds)
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", to_html(report)))
+    assert "at the ends of 10 closed segments: 2 identical to the log, 2 computed by tiersnap, 1 " in page
+    assert page.count("identical to the log") == 1
 
 
 def test_every_snapshot_says_where_it_is_from_neighbours_together() -> None:
@@ -238,6 +252,16 @@ def test_scan_writes_the_same_page(tmp_path: Path) -> None:
     assert f"tiersnap repair {tmp_path}/logs --apply --topic 'ord.*'" in cause["commands"]
     assert found["forecast"]["disks"][0]["log_dirs"] == [str(tmp_path / "logs")]
     assert "newest snapshot file" in (tmp_path / "page" / "failover.html").read_text()
+
+
+@pytest.mark.parametrize("now", ["2023-11-14T22:30:00Z", "2999-01-01"])
+def test_scan_page_tells_its_own_duration_when_now_is_given(tmp_path: Path, now: str) -> None:
+    write_small_log(tmp_path / "logs")
+    tiersnap("scan", tmp_path / "logs", "--now", now, "--report", tmp_path / "page")
+    run = json.loads((tmp_path / "page" / "readiness.json").read_text())["run"]
+    assert 0 <= run["finished_at"] - run["started_at"] < 60_000
+    assert run["judged_at"] == parse_time(now)
+    assert f"<dt>Judged as of</dt><dd>{now[:10]} " in (tmp_path / "page" / "index.html").read_text()
 
 
 def test_a_state_is_known_by_log_directory_topic_and_number() -> None:

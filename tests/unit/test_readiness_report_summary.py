@@ -25,6 +25,7 @@ from tiersnap.snapshot.gate.readiness import SETTLED, Verdict
 from tiersnap.snapshot.report import LEVEL, SEVERITY, Level, Report, summarise
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Count
+from tiersnap.snapshot.report.next_step import Step
 
 pytestmark = pytest.mark.unit
 
@@ -226,9 +227,11 @@ def test_snapshots_are_counted_by_verdict_and_provenance() -> None:
     rows = [
         row("t", 0, 0, 10, "READY", snapshot="MATCHES", snapshot_provenance="BROKER"),
         row("t", 0, 10, 20, "READY", snapshot="MATCHES", snapshot_provenance="BROKER"),
-        row("t", 0, 20, None, "ACTIVE_SEGMENT", snapshot="MISSING", snapshot_provenance=None),
+        row("t", 0, 20, 30, "MISSING_SNAPSHOT", snapshot="MISSING", snapshot_provenance=None),
+        row("t", 0, 30, None, "ACTIVE_SEGMENT", snapshot="MISSING", snapshot_provenance=None),
     ]
-    assert summarise(table(rows), RUN).snapshots == {("MATCHES", "BROKER"): 2, ("MISSING", ""): 1}
+    counts = {("MATCHES", "BROKER", ""): 2, ("MISSING", "", ""): 1}
+    assert summarise(table(rows), RUN).snapshots == counts
 
 
 def test_blocked_topics_take_turns_for_details_and_healthy_ones_come_last() -> None:
@@ -280,3 +283,25 @@ def test_keys_in_uris_do_not_reach_the_report() -> None:
     assert (report.run.source, report.run.warehouse) == ("s3://bucket/x", "hdfs://host/lake")
     assert "hush" not in repr(report)
     assert LOG_DIR not in repr(report)
+
+
+def test_cause_names_log_directories_and_a_file_that_have_it() -> None:
+    rows = [
+        *segments_of("a", 0, "READY CORRUPT_SEGMENT GAP_BEFORE ACTIVE_SEGMENT", step=10, log_dir="/data/2"),
+        *segments_of("a", 1, "CORRUPT_SEGMENT ACTIVE_SEGMENT", step=10, log_dir="/data/1"),
+        *segments_of("b", 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT", step=10, log_dir="/data/1"),
+        *segments_of("c", 0, "MISSING_SNAPSHOT ACTIVE_SEGMENT", step=10, log_dir="/data/3"),
+    ]
+    causes = {cause.verdict: cause.steps for cause in summarise(table(rows), RUN).causes}
+    dump, *_ = causes[Verdict.CORRUPT_SEGMENT]
+    assert dump == Step("", "tiersnap dump /data/2/a-0/00000000000000000010.log", True)
+    _, repair = causes[Verdict.MISSING_SNAPSHOT]
+    assert (repair.command, repair.is_complete) == ("tiersnap repair /data/1 /data/3 --apply", True)
+
+
+def test_cause_of_collected_sources_names_one_host() -> None:
+    run = replace(RUN, collected={"s3://lake/1": "/var/lib/kafka", "s3://lake/2": "/var/lib/kafka"})
+    rows = [row for number in "12" for row in segments_of("b", int(number), "MISSING_SNAPSHOT ACTIVE_SEGMENT",
+                                                          log_dir=f"s3://lake/{number}")]  # fmt: skip
+    (cause,) = summarise(table(rows), run).causes
+    assert cause.steps[1].command == "tiersnap repair /var/lib/kafka --apply"

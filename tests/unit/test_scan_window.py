@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +19,10 @@ from tests.reference.examples import examples
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_state import as_state
+from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.pipeline.command import tell
+from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.formats import snapshot_file
@@ -294,3 +299,27 @@ def test_the_window_begins_with_the_first_segment_that_may_hold_a_young_record(l
 def test_a_window_needs_an_expiration_to_know_how_far_back_it_goes() -> None:
     with pytest.raises(UsageError, match="needs an expiration"):
         CarryOptions(expiration=None, scan=Scan.WINDOW)
+
+
+@pytest.mark.parametrize("scan", list(Scan))
+def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], scan: Scan) -> None:
+    asked = RunSettings(("logs",), "remote", "warehouse", carry=CarryOptions(scan=scan))
+    tell(Output(Format.TABLE), "run", RunOutcome(), asked)
+    said = capsys.readouterr().err
+    words = ("a transaction that hangs", "its coordinator epoch is written as -1", "BROKER_UNVERIFIED", "--scan exact")
+    assert [word in said for word in words] == [scan is Scan.WINDOW] * len(words)
+
+
+def test_window_knows_no_coordinator_epoch_of_markers_before_it(tmp_path: Path) -> None:
+    """No client writes so; the run says that it cannot see it."""
+    log = AgingLog(0)
+    times = {day: NOW - (12 - day) * DAY for day in range(12)}
+    log.segments = {day: [lb.data_batch(day, 1, timestamp=time)] for day, time in times.items()}
+    log.segments[0] = [lb.data_batch(0, 1, 7, 1, 3, True, times[0])]
+    log.segments[1] = [lb.marker(1, 7, 1, 5, True, times[1])]
+    log.segments[8] = [lb.data_batch(8, 1, 7, 1, 4, timestamp=times[8])]
+    write_aged(tmp_path / "logs", log.segments, times)
+    runner = Runner(tmp_path, tmp_path / "logs")
+    assert run(runner).errors == []
+    assert replayed(log, 9)[7].coordinator_epoch == 5
+    assert snapshots(runner)[9][7] == replace(replayed(log, 9)[7], coordinator_epoch=-1)

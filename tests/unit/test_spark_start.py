@@ -5,12 +5,18 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.pipeline.before_spark import run_input
+from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.spark.spark_start import check_java, check_master
+from tiersnap.remote_storage.errors import ConditionsIgnoredError
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, MissingExtraError, TransientError, UsageError
 from tiersnap.snapshot.tables.trouble import of_table, of_words
 
@@ -19,8 +25,8 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def places(tmp_path: Path) -> list[str | Path]:
-    source = write_small_log(tmp_path / "logs")
-    return ["--source", source, "--remote", tmp_path / "remote", "--warehouse", tmp_path / "warehouse"]
+    write_small_log(tmp_path / "logs")
+    return ["--source", tmp_path / "logs", "--remote", tmp_path / "remote", "--warehouse", tmp_path / "warehouse"]
 
 
 def closed_port() -> int:
@@ -61,6 +67,83 @@ def test_without_java_it_is_said_what_is_missing(places: list[str | Path], monke
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingExtraError, match="no java on the PATH"):
         check_java()
+
+
+def refused(places: list[str | Path], name: str, place: str | Path) -> list[str | Path]:
+    """`run --apply` with one of its places changed."""
+    words = [*places, "--apply"]
+    words[words.index(name) + 1] = place
+    return ["run", *words]
+
+
+class Careless(DirectoryStore):
+    """Remote storage that overwrites what it was to create only if absent."""
+
+    def put_if_absent(self, key: str, data: bytes, metadata: Any = None) -> Any:
+        return self.replace(key, data, metadata)
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java is looked for when Spark starts, so an error of anything else came before that."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere/at/all")
+
+
+before_spark = pytest.mark.usefixtures("no_java")
+
+
+@before_spark
+def test_run_refuses_a_missing_source_and_makes_no_warehouse(places: list[str | Path]) -> None:
+    assert_said(tiersnap(*refused(places, "--source", "/nowhere")), ExitCode.USAGE, "/nowhere: no such")
+    assert not Path(places[-1]).exists()
+
+
+@before_spark
+@pytest.mark.parametrize("command", ["decode", "audit"])
+def test_spark_commands_refuse_a_missing_source(command: str, tmp_path: Path) -> None:
+    assert_said(tiersnap(command, "--source", tmp_path / "nowhere"), ExitCode.USAGE, "nowhere: no such")
+
+
+@before_spark
+@pytest.mark.parametrize("is_apply", [False, True])
+def test_run_asks_the_bucket(places: list[str | Path], is_apply: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = refused(places, "--remote", "s3://bucket/x")[: None if is_apply else -1]
+    assert_said(tiersnap(*words), ExitCode.USAGE, "no credentials for S3")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    away = ["--endpoint-url", f"http://127.0.0.1:{closed_port()}", "--path-style", "--region", "us-east-1"]
+    assert_said(tiersnap(*words, *away), ExitCode.TRANSIENT, "bucket")
+
+
+@before_spark
+def test_run_refuses_a_place_that_cannot_be_written(places: list[str | Path], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = tiersnap(*refused(places, "--remote", tmp_path / "file"))
+    assert ran.exit_code == ExitCode.USAGE
+    assert "Java" not in ran.err
+
+
+@before_spark
+def test_run_asks_the_cluster_which_replica_leads(places: list[str | Path], tmp_path: Path) -> None:
+    write_small_log(tmp_path / "another")
+    (properties := tmp_path / "client.properties").write_text("security.protocol=none\n")
+    asked = ["--bootstrap-server", "127.0.0.1:9092", "--command-config", properties]
+    ran = tiersnap("run", *places, "--source", tmp_path / "another", *asked)
+    assert_said(ran, ExitCode.USAGE, "security.protocol")
+
+
+def test_run_input_refuses_a_store_that_ignores_conditions(places: list[str | Path]) -> None:
+    _, source, _, remote, _, warehouse = map(str, places)
+    store = Careless(Path(remote))
+    with pytest.raises(ConditionsIgnoredError, match="If-None-Match"):
+        run_input(RunSettings((source,), remote, warehouse, apply=True), store, None)
+    assert list(store.list()) == []
+
+
+@before_spark
+def test_run_waits_for_the_run_that_holds_the_warehouse(places: list[str | Path]) -> None:
+    with only_run(str(places[-1]), "another"):
+        assert_said(tiersnap("run", *places), ExitCode.TRANSIENT, "run another on", "is at work")
 
 
 def test_a_warehouse_on_a_server_that_does_not_answer_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,18 @@ def test_a_second_run_writes_nothing(store, layout, name, segments):
     assert [row["bytes"] for row in again] == [0, 0, 0]
 
 
+def sizes(store, layout) -> dict[int, int]:
+    """Bytes of all objects of each copy, by its start offset."""
+    return {copy.start_offset: sum(store.head(key).size for key in copy.keys) for copy in present(store, layout).copies}
+
+
+def test_repeated_task_counts_what_its_lost_attempt_sent(store, layout, segments):
+    """A worker is lost with the rows of what it copied, and Spark begins its task again in the same run."""
+    run(store, layout, segments)
+    assert {row["start_offset"]: row["bytes"] for row in run(store, layout, segments)} == sizes(store, layout)
+    assert {row["bytes"] for row in run(store, layout, segments, replace(ME, run_id="run-2"))} == {0}
+
+
 def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layout, name, segments):
     clock = Clock()
     run(KillableStore(DirectoryStore(tmp_path / "counted"), clock), layout, segments)
@@ -154,7 +166,8 @@ def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layou
         )
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
-        assert {row["start_offset"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"} == set(CLOSED)
+        finished = {row["start_offset"]: row["bytes"] for row in rows if row["state"] == "COPY_SEGMENT_FINISHED"}
+        assert finished == sizes(store, layout), step
         assert_tiered_once(store, layout, name)
 
 

@@ -82,7 +82,8 @@
     topicPieces += 1;
     try {
       const content = await load(`details/topics-${topicPieces}.js`);
-      const found = [...content.querySelectorAll(":scope > .topic")];
+      // Not by ":scope >": in a fragment it matches nothing.
+      const found = [...content.children].filter((each) => each.matches(".topic"));
       rows.append(content);
       topics = [...topics, ...found];
       found.forEach(adopt);
@@ -188,7 +189,7 @@
       const prefix = `p-${topic.id.slice(2)}-`;
       return id.startsWith(prefix) && restOf(topic).includes(id.slice(prefix.length).split("@")[0]);
     });
-    if (id.startsWith("p-") && !inTopic()) await allTopics();
+    if (/^[pt]-/.test(id) && !inTopic()) await allTopics();
     const topic = inTopic();
     if (topic) await loadPartition(topic, id.slice(topic.id.length + 1).split("@")[0]);
   };

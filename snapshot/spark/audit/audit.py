@@ -22,6 +22,7 @@ from tiersnap.snapshot.spark.audit.producers import producers
 from tiersnap.snapshot.spark.audit.relations import relations
 from tiersnap.snapshot.spark.audit.renumbered import renumbered
 from tiersnap.snapshot.spark.audit.segments import holes, segment_sums
+from tiersnap.snapshot.spark.kept import kept
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 
@@ -55,24 +56,20 @@ def audit(
     """
     rows = audited(batches)
     # One row a producer and one a segment: they are asked several times, the batches once.
-    along, sums = producers(rows, partitions).persist(), segment_sums(rows).persist()
-    torn = holes(rows, sums, partitions, listed).persist()
-    copied = copies(batches).persist()
-    suspects = along.where("is_suspect and producer_id >= 0").select(*PRODUCER)
-    every = (
-        rows_of(sequences(history(rows, suspects, partitions)), *relations(), *fencing.fencing()),
-        renumbered(rows, copied, partitions),
-        fencing.open_transactions(along),
-        fencing.out_of_order_timestamps(along),
-        offset_gaps(torn),
-        log_starts_that_went_back(partitions),
-    )
-    try:
+    with kept() as keep:
+        along, sums = keep(producers(rows, partitions)), keep(segment_sums(rows))
+        torn, copied = keep(holes(rows, sums, partitions, listed)), keep(copies(batches))
+        suspects = along.where("is_suspect and producer_id >= 0").select(*PRODUCER)
+        every = (
+            rows_of(sequences(history(rows, suspects, partitions)), *relations(), *fencing.fencing()),
+            renumbered(rows, copied, partitions),
+            fencing.open_transactions(along),
+            fencing.out_of_order_timestamps(along),
+            offset_gaps(torn),
+            log_starts_that_went_back(partitions),
+        )
         found = judged(reduce(DataFrame.unionByName, every), torn, partitions, ids, run=run, expiration=expiration)
         yield Audited(found, _extents(sums, partitions))
-    finally:
-        for kept in (along, sums, torn, copied):
-            kept.unpersist()
 
 
 def _extents(sums: DataFrame, partitions: DataFrame) -> DataFrame:

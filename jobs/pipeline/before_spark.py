@@ -1,0 +1,68 @@
+"""What a run must know before Spark starts, which takes seconds: its sources, its store, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tiersnap.jobs.pipeline.leaders import leading_replicas
+from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stores.conditions import check_conditions, check_lists
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.snapshot.spark.discover import Discovered, discover
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Session = Callable[[], "SparkSession"]
+
+
+def started(spark: SparkSession | Session) -> SparkSession:
+    """Return the session; start it first if a function is given."""
+    return spark() if callable(spark) else spark
+
+
+@dataclass(frozen=True)
+class RunInput:
+    """What a run starts from.
+
+    Attributes:
+        found: partition folders of the sources.
+        store: remote storage, which answered.
+        leaders: rows of LEADERS, None where no cluster has to be asked.
+    """
+
+    found: Discovered
+    store: ObjectStore
+    leaders: pa.Table | None
+
+    @property
+    def topics(self) -> set[str]:
+        """Names of the topics that the sources hold."""
+        return {folder.rpartition("-")[0] for _, folder in self.found.folders}
+
+
+def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster | None) -> RunInput:
+    """Return what a run starts from, or refuse the run; it writes nothing but a probe, and that with `apply` alone.
+
+    Raises:
+        SourceNotFoundError, NotALogDirError: a source is none.
+        UsageError: a source is of another cluster; a URI names no store.
+        TransientError: the store or the cluster does not answer.
+        RemoteStorageError: the store refuses the credentials, or its bucket does not exist.
+        ConditionsIgnoredError: the store ignores the conditions that claims rest on.
+    """
+    found = discover(settings.sources, settings.topics)
+    store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
+    (check_conditions if settings.apply else check_lists)(store, ObjectKeys())
+    given = RunInput(found, store, None)
+    has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
+    if cluster is None or settings.leaders or not has_replicas:
+        return given
+    return RunInput(found, store, leading_replicas(cluster, found.owners, given.topics))
