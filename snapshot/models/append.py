@@ -1,7 +1,7 @@
 """The broker's answer to a producer's next batch: one table of sequences, and the checks before and after it.
 
-    CLIENT       a produce request on the leader: verification, duplicates, epoch, the question about another batch
-                 that is pending, the table below, and at last whether the batch belongs to the open transaction
+    CLIENT       a produce request on the leader: verification, duplicates, the table below and a pending question about
+                 another batch, and at last whether the batch belongs to the open transaction
     COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
     REPLICATION  a follower, a recovery, a replay: everything is applied but a plain batch inside a transaction
 
@@ -112,15 +112,13 @@ def _refused_to_client(
         return AppendAnswer("duplicate", Answer.DUPLICATE_ACK, duplicate)
     if asked.refusal is not None:
         return AppendAnswer("verification", asked.refusal)
-    if _is_stale(entry, batch):
-        return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH)
     pending = verification.pending if era.verifies else None
-    if pending is not None and batch.first_sequence > pending.lowest_sequence:
-        return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    version = (
-        pending.transaction_version if pending is not None else batch.transaction_version if asked.was_asked else 0
-    )
+    begun = 0 if not asked.was_asked else batch.transaction_version
+    version = begun if pending is None else pending.transaction_version
     rule, answer = sequence_rule(entry, batch, era, begins_version_2=version >= 2)
+    is_above = pending is not None and batch.first_sequence > pending.lowest_sequence
+    if is_above and answer is not Answer.INVALID_PRODUCER_EPOCH:
+        return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
     return None if answer is Answer.ACCEPT else AppendAnswer(rule, answer)
 
 
@@ -130,11 +128,8 @@ def _refused_to_coordinator(
     asked = verify(entry, batch, era, verification) if era.verifies_offsets else Verified(was_asked=False)
     if asked.refusal is not None:
         return AppendAnswer("verification", asked.refusal)
-    return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH) if _is_stale(entry, batch) else None
-
-
-def _is_stale(entry: ProducerEntry | None, batch: NextBatch) -> bool:
-    return entry is not None and batch.producer_epoch < entry.producer_epoch
+    is_stale = _epoch_relation(entry, batch) == "lower"
+    return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH) if is_stale else None
 
 
 def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> BatchMetadata | None:

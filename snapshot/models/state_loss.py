@@ -130,9 +130,10 @@ def judge_lost_producer(evidence: Evidence, *, as_of: int, expiration: int | Non
     for row in TABLE:
         if _CONDITIONS[row["condition"]](evidence, as_of, expiration):
             is_real_loss = row["lost"] == "records"
-            last = -1 if evidence.last_offset is None else evidence.last_offset
             reading = live_rule(
-                Answer.UNKNOWN_PRODUCER_ID, last_acked_offset=last, log_start_offset=evidence.log_start_offset
+                Answer.UNKNOWN_PRODUCER_ID,
+                last_acked_offset=_last(evidence),
+                log_start_offset=evidence.log_start_offset,
             )
             is_alarm = evidence.last_offset is not None and reading is LiveReading.LOSS
             return LossJudgement(row["#"], LossVerdict(row["verdict"]), is_real_loss, is_alarm and not is_real_loss)

@@ -1,7 +1,8 @@
 """Small changes to a module that a test ought to notice: comparisons, arithmetic, constants, conditions, calls.
 
-Only the bodies of functions are changed: annotations, docstrings, decorators and names of errors say nothing that a
-test of behaviour could hold.
+The bodies of functions are changed, and what modules keep as data: cells of decision tables and values of dicts, each
+for another one of its kind. Annotations, docstrings, decorators and names of errors say nothing that a test of
+behaviour could hold.
 """
 
 from __future__ import annotations
@@ -60,7 +61,65 @@ def mutants_of(source: str) -> list[Mutant]:
             if after != before:
                 ast.fix_missing_locations(changed)
                 found.append(Mutant(statement.lineno, f"{before} -> {after}", changed))
-    return sorted(found, key=lambda mutant: mutant.line)
+    return sorted([*found, *mutants_of_data(tree)], key=lambda mutant: mutant.line)
+
+
+def mutants_of_data(tree: ast.Module) -> Iterator[Mutant]:
+    """Every mutant of tables (`read_table`) and dicts that a module assigns to a name."""
+    for position, statement in enumerate(tree.body):
+        value = getattr(statement, "value", None)
+        changes: Iterator[tuple[str, ast.expr]] = iter(())
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "read_table":
+            changes = _changed_tables(value)
+        elif isinstance(value, ast.Dict):
+            changes = _changed_dicts(value)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        for change, changed in changes:
+            twin = copy.deepcopy(tree)
+            twin.body[position].value = changed  # type: ignore[attr-defined]
+            yield Mutant(statement.lineno, f"{ast.unparse(target)} {change}", ast.fix_missing_locations(twin))
+
+
+def _changed_tables(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """A cell for another one of its column, or of the columns that repeat cells, which are eras."""
+    text = ast.literal_eval(call.args[0])
+    header, *rows = ([cell.strip() for cell in line.split("|")] for line in text.strip().splitlines())
+    written = [list(row) for row in rows]
+    for row in rows:
+        for column, cell in enumerate(row):
+            row[column] = row[column - 1] if cell == "=" else cell
+    of_eras = {column for row in written for column, cell in enumerate(row) if cell == "="}
+    of_eras |= {column - 1 for column in of_eras}
+    for number, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            kind = of_eras if column in of_eras else {column}
+            others = sorted({each[other] for each in rows for other in kind} - {cell})
+            if header[column] != "#" and others:
+                changed = [list(each) for each in rows]
+                changed[number][column] = others[(number + column) % len(others)]
+                lines = [" | ".join(each) for each in (header, *changed)]
+                key = row[0] or f"row {number}"
+                what = f"{key}, {header[column]}: {cell} -> {changed[number][column]}"
+                yield what, ast.Call(call.func, [ast.Constant("\n".join(lines))], [])
+
+
+def _changed_dicts(given: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    """A value for that of the next key, where it is another one."""
+    for number, (key, value) in enumerate(zip(given.keys, given.values, strict=True)):
+        following = next(
+            (each for each in given.values[number + 1 :] + given.values[:number] if _differ(each, value)), None
+        )
+        if key is not None and following is not None:
+            values = [*given.values[:number], following, *given.values[number + 1 :]]
+            yield f"{ast.unparse(key)}: {_short(value)} -> {_short(following)}", ast.Dict(given.keys, values)
+
+
+def _differ(one: ast.expr, other: ast.expr) -> bool:
+    return ast.unparse(one) != ast.unparse(other)
+
+
+def _short(value: ast.expr) -> str:
+    return " ".join(ast.unparse(value).split())
 
 
 def _shown(statement: ast.stmt) -> str:

@@ -22,7 +22,90 @@ class Target:
 # Kernels run as plain Python: compiling them anew for each mutant would take a minute a mutant.
 _UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 
+_COORDINATOR = ("test_model_coordinator.py",)
+_APPEND = ("test_model_append.py",)
+_CLIENT = ("test_model_client.py",)
+_LOSS = ("test_model_loss.py",)
+_SIMULATE = ("test_simulate.py",)
+_RISK = ("test_exactly_once_risk_scenarios.py", "test_risk_warehouse.py", "test_risk.py")
+_HANGING = ("transactions/test_hanging.py",)
+_STATES = ("transactions/test_transaction_log.py", "transactions/test_commands.py")
+
+
+def _each(folder: str, tests: dict[str, tuple[str, ...]]) -> tuple[Target, ...]:
+    return tuple(Target(f"{folder}/{name}.py", files) for name, files in tests.items())
+
+
+MODELS = _each(
+    "snapshot/models",
+    {
+        "answers": (*_APPEND, "test_explain.py"),
+        "append": _APPEND,
+        "append_marker": _APPEND,
+        "audit_rules": ("test_audit_rules.py",),
+        "batch_relation": _LOSS,
+        "broker_eras": (*_APPEND, "test_explain.py"),
+        "client_eras": (*_CLIENT, "test_explain.py"),
+        "coordinator_request": _COORDINATOR,
+        "coordinator_state": (*_COORDINATOR, "test_explain.py"),
+        "decision_table": _LOSS,
+        "end_transaction": _COORDINATOR,
+        "exception_groups": _CLIENT,
+        "fence_abort": _COORDINATOR,
+        "init_producer_id": _COORDINATOR,
+        "log_start": _LOSS,
+        "produce_reaction": _CLIENT,
+        "producer_entry": _APPEND,
+        "state_loss": _LOSS,
+        "transaction_reaction": _CLIENT,
+        "verification": _APPEND,
+    },
+)
+SIMULATE = _each(
+    "snapshot/simulate",
+    dict.fromkeys(("host", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE),
+)
+RISK = _each(
+    "snapshot/risk",
+    dict.fromkeys(
+        (
+            *("arithmetic", "bounded_replay", "causes", "crossing_transactions", "disagreement", "exposure", "host"),
+            *("partition_risk", "replay_cost", "replicas", "rows", "sightings", "summary", "survey", "survey_log"),
+            "waiting",
+        ),
+        _RISK,
+    ),
+)
+TRANSACTIONS = _each(
+    "snapshot/transactions",
+    {
+        "chosen": _STATES,
+        "coordinator": _STATES,
+        "hanging": _HANGING,
+        "hanging_outcome": _HANGING,
+        "hanging_search": _HANGING,
+        "kafka_table": _STATES,
+        "log_dirs": _STATES,
+        "open_transactions": _HANGING,
+        "partitioner": ("transactions/test_partitioner.py",),
+        "producer_listing": _STATES,
+        "producers": (*_HANGING, *_STATES),
+        "rows": (*_HANGING, *_STATES),
+        "transaction_log": (*_STATES, *_HANGING),
+        "transitions": ("transactions/test_transaction_log.py", "transactions/test_records.py"),
+    },
+)
+EXPLAIN = _each(
+    "snapshot/explain",
+    dict.fromkeys(("clients", "coordinator_situations", "errors", "explain", "explained"), ("test_explain.py",)),
+)
+
 TARGETS = (
+    *MODELS,
+    *EXPLAIN,
+    *SIMULATE,
+    *RISK,
+    *TRANSACTIONS,
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
     Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
     Target(
@@ -90,5 +173,12 @@ TARGETS = (
     Target("remote_storage/expire/delete.py", ("test_expire.py",)),
     Target("remote_storage/claims/process.py", ("test_claims.py",)),
     Target("remote_storage/claims/protocol.py", ("test_claims.py", "test_claims_interleaved.py")),
+    Target("snapshot/state/partition_replay.py", ("test_replay.py", "test_idle_tiered_log.py", "test_carry.py")),
+    Target("snapshot/formats/records_crc.py", ("test_records_crc.py",)),
+    Target("snapshot/formats/crc32c.py", ("test_records_crc.py",)),
+    Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),
+    Target("remote_storage/expire/record.py", ("test_expire.py",)),
+    Target("remote_storage/orphans/unfinished.py", ("test_orphans.py",)),
+    Target("remote_storage/cluster/publish_plan.py", ("test_lost_copies.py", "test_metadata_records_plan.py")),
     Target("snapshot/errors.py", ("test_errors.py", "test_refused.py")),
 )

@@ -14,7 +14,18 @@ from tests.reference.audit_logs import EXPIRATION, generated_log
 from tests.reference.audited_log import CIRCLE, AuditedLog, aborted, holes, is_data, last_offset
 from tests.reference.log_builder import TRANSACTIONAL
 from tests.reference.record_batch import Batch
-from tiersnap.snapshot.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, UNREAD, AuditKind, Harm, harm_of
+from tiersnap.snapshot.models.audit_rules import (
+    CONFIDENCE,
+    FORGOTTEN,
+    JUDGEMENTS,
+    MISSING,
+    RULE,
+    UNREAD,
+    AuditKind,
+    Confidence,
+    Harm,
+    harm_of,
+)
 from tiersnap.snapshot.models.state_loss import LossVerdict
 
 pytestmark = pytest.mark.unit
@@ -38,6 +49,23 @@ def test_what_is_missing_is_lost_only_where_records_are_gone(kind: AuditKind) ->
 @pytest.mark.parametrize("kind", sorted(FORGOTTEN))
 def test_what_no_reader_of_committed_records_gets_does_no_harm(kind: AuditKind) -> None:
     assert harm_of(kind, LossVerdict.STATE_LOST, is_hidden=True) is Harm.NONE
+
+
+@pytest.mark.parametrize("numbers", ["next epoch", "other id", "older epoch"])
+@pytest.mark.parametrize("in_flight", [True, False])
+@pytest.mark.parametrize("several", [True, False])
+def test_confidence_is_high_for_what_a_client_had_in_flight(numbers: str, in_flight: bool, several: bool) -> None:
+    """As docs/audit.md says it, and as the first row that fits has it."""
+    words = {"any", numbers}, {"any", "yes" if in_flight else "no"}, {"any", "several" if several else "one"}
+    columns = ("numbers", "in flight", "records")
+    row = next(
+        row for row in CONFIDENCE if all(row[column] in fits for column, fits in zip(columns, words, strict=True))
+    )
+    if in_flight and (numbers == "next epoch" or (numbers == "other id" and several)):
+        expected = Confidence.HIGH
+    else:
+        expected = Confidence.MEDIUM if several or (in_flight and numbers == "other id") else Confidence.LOW
+    assert row["confidence"] == expected
 
 
 def found(*batches: Batch, **log: object) -> list[tuple[str, int | None]]:

@@ -8,7 +8,13 @@ from tests.reference.append_cases import AppendCase, append_cases, ask_model
 from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.append import SEQUENCES
 from tiersnap.snapshot.models.broker_eras import BROKER_ERA, BROKER_ERAS, era_of, releases_of
-from tiersnap.snapshot.models.producer_entry import NextBatch
+from tiersnap.snapshot.models.producer_entry import (
+    NextBatch,
+    ProducerEntry,
+    first_sequence,
+    last_sequence,
+    next_sequence,
+)
 from tiersnap.snapshot.models.verification import TABLE, Said, Verification, verify
 
 pytestmark = pytest.mark.unit
@@ -41,33 +47,100 @@ def test_the_cases_reach_every_row_of_the_table_of_sequences():
     assert reached == {row["#"] for row in SEQUENCES}
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row['said']}, {row['request']}")
-def test_what_the_coordinator_says_becomes_a_produce_error_only_where_a_broker_asks(row):
-    version = 2 if row["request"] == "version 2" else 1
-    produce = 10 if row["request"] == "produce v10" else 12
-    said = Verification(Said(row["said"]), produce_version=produce)
-    batch = NextBatch(3, 0, 4, transaction_version=version)
+@pytest.mark.parametrize("answer", Answer)
+def test_answer_appends_or_is_an_error_as_its_name_says(answer):
+    successes = {Answer.NONE, Answer.ACCEPT, Answer.DUPLICATE_ACK}
+    assert (answer.appends, answer.is_error) == (answer is Answer.ACCEPT, answer not in successes)
+
+
+# What comes of the question, of a transaction of version 1 or 2, for a Produce of this version: the error by release.
+QUESTIONS = [
+    ("VERIFIED", 1, 12, {}),
+    ("VERIFIED", 2, 12, {}),
+    ("WRONG_PRODUCER_ID", 1, 12, {"3.6": "INVALID_PRODUCER_ID_MAPPING"}),
+    ("FENCED", 1, 12, {"3.6": "INVALID_PRODUCER_EPOCH"}),
+    ("PARTITION_MISSING", 1, 11, {"3.6": "INVALID_TXN_STATE", "3.8": "TRANSACTION_ABORTABLE"}),
+    ("PARTITION_MISSING", 1, 10, {"3.6": "INVALID_TXN_STATE"}),
+    ("CONCURRENT", 1, 12, {"3.6": "NOT_ENOUGH_REPLICAS"}),
+    ("CONCURRENT", 2, 12, {"3.6": "NOT_ENOUGH_REPLICAS", "4.0": "CONCURRENT_TRANSACTIONS"}),
+    ("UNAVAILABLE", 1, 12, {"3.6": "NOT_ENOUGH_REPLICAS"}),
+    ("UNAVAILABLE", 2, 12, {"3.6": "NOT_ENOUGH_REPLICAS"}),
+    ("ENDED_MEANWHILE", 1, 12, {"3.6": "INVALID_TXN_STATE"}),
+]
+
+
+@pytest.mark.parametrize(("said", "version", "produce", "errors"), QUESTIONS)
+def test_what_the_coordinator_says_becomes_a_produce_error_where_a_broker_asks(said, version, produce, errors):
+    batch, asked = NextBatch(3, 0, 4, transaction_version=version), Verification(Said[said], produce_version=produce)
+    expected = None
     for era in BROKER_ERAS:
-        found = verify(None, batch, era, said)
-        assert found.was_asked == (era.first >= (3, 6))
-        if not found.was_asked or said.said is Said.VERIFIED:
-            assert found.refusal is None
-        elif said.said is Said.PARTITION_MISSING:
-            is_known = era.first >= (3, 8) and produce >= 11
-            assert found.refusal is (Answer.TRANSACTION_ABORTABLE if is_known else Answer.INVALID_TXN_STATE)
-        elif said.said is Said.CONCURRENT:
-            is_retried = version == 2 and era.first >= (4, 0)
-            assert found.refusal is (Answer.CONCURRENT_TRANSACTIONS if is_retried else Answer.NOT_ENOUGH_REPLICAS)
-        else:
-            assert (
-                found.refusal
-                is {
-                    Said.WRONG_PRODUCER_ID: Answer.INVALID_PRODUCER_ID_MAPPING,
-                    Said.FENCED: Answer.INVALID_PRODUCER_EPOCH,
-                    Said.UNAVAILABLE: Answer.NOT_ENOUGH_REPLICAS,
-                    Said.ENDED_MEANWHILE: Answer.INVALID_TXN_STATE,
-                }[said.said]
-            )
+        expected = next((Answer[each] for name, each in errors.items() if era_of(name, BROKER_ERAS) is era), expected)
+        found = verify(None, batch, era, asked)
+        assert (era.name, found.was_asked, found.refusal) == (era.name, era.first >= (3, 6), expected)
+
+
+def test_every_row_of_the_table_of_questions_is_one_of_these():
+    assert {row["said"] for row in TABLE} == {Said[said] for said, *_ in QUESTIONS}
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enabled", "asks"),
+    [(0, True, ()), (1, True, ("B7", "B8", "B9")), (1, False, ()), (2, True, ("B7", "B8", "B9")), (2, False, ("B9",))],
+)
+def test_coordinator_is_asked_about_transactions_and_always_about_those_of_version_2(version, is_enabled, asks):
+    batch, asked = NextBatch(3, 0, 4, transaction_version=version), Verification(Said.FENCED, is_enabled=is_enabled)
+    eras = [BROKER_ERA[name] for name in ("B6", "B7", "B8", "B9")]
+    assert tuple(era.name for era in eras if verify(None, batch, era, asked).was_asked) == asks
+
+
+@pytest.mark.parametrize(
+    ("epoch", "asks"),
+    [(3, {"B8": False, "B9": False, "B10": False}), (4, {"B8": False, "B9": True, "B10": True}),
+     (2, {"B8": False, "B9": True, "B10": False})],
+)  # fmt: skip
+def test_open_transaction_spares_the_question_since_4_0_in_its_own_epoch_alone(epoch, asks):
+    entry = ProducerEntry(3, txn_first_offset=36)
+    batch = NextBatch(epoch, 0, 4, transaction_version=1)
+    found = {name: verify(entry, batch, BROKER_ERA[name], Verification(Said.FENCED)) for name in asks}
+    assert {name: each.was_asked for name, each in found.items()} == asks
+    # Since 4.1 an older epoch is refused before anybody is asked.
+    assert (found["B10"].refusal is Answer.INVALID_PRODUCER_EPOCH) == (epoch != 3)
+
+
+# The first and the last release of which each is true, None where it goes on.
+FLAGS = {
+    "forgets_deleted": ("B0", "B3"),
+    "stale_epoch_is_fatal": ("B0", "B5"),
+    "replica_refuses_older_marker": ("B0", "B3"),
+    "marker_moves_timestamp": ("B4", "B12"),
+    "verifies": ("B7", "B12"),
+    "verifies_offsets": ("B8", "B12"),
+    "ongoing_needs_epoch": ("B9", "B12"),
+    "speaks_version_2": ("B9", "B12"),
+    "checks_epoch_first": ("B10", "B12"),
+    "marker_needs_bump": ("B11", "B12"),
+    "tolerates_last_epoch": ("B12", "B12"),
+}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_rule_of_brokers_is_that_of_its_releases(flag):
+    first, last = (BROKER_ERA[name].first for name in FLAGS[flag])
+    assert {era.name for era in BROKER_ERAS if getattr(era, flag)} == {
+        era.name for era in BROKER_ERAS if first <= era.first <= last
+    }
+
+
+def test_sequences_of_a_batch_follow_from_its_end_also_across_the_wrap():
+    """ProducerStateEntry and DefaultRecordBatch.incrementSequence and decrementSequence."""
+    largest = 2147483647
+    assert (last_sequence(-1, 4), last_sequence(0, 4), last_sequence(largest - 2, 4), last_sequence(largest, 0)) == (
+        -1, 4, 1, largest
+    )  # fmt: skip
+    assert (first_sequence(4, 4), first_sequence(9, 4), first_sequence(1, 4), first_sequence(0, 1)) == (
+        0, 5, largest - 2, largest
+    )  # fmt: skip
+    assert (next_sequence(-1), next_sequence(7), next_sequence(largest)) == (0, 8, 0)
 
 
 @pytest.mark.parametrize(

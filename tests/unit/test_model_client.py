@@ -10,7 +10,7 @@ from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.client_eras import CLIENT_ERA, CLIENT_ERAS, Reaction, Severity
 from tiersnap.snapshot.models.decision_table import read_table
 from tiersnap.snapshot.models.exception_groups import TABLE as GROUPS
-from tiersnap.snapshot.models.exception_groups import exception_group
+from tiersnap.snapshot.models.exception_groups import Surface, exception_group
 from tiersnap.snapshot.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
 from tiersnap.snapshot.models.transaction_reaction import REPAIRS, TABLE, react_to_coordinator, repair_steps
 
@@ -67,8 +67,8 @@ def test_a_client_reacts_in_every_era_as_the_case_says(row):
         word, _, said = row[era.name].partition(" as ")
         found = reacted(row, era)
         assert (era.name, found.reaction) == (era.name, WORDS[word])
-        if said:
-            assert found.said is {"abortable": Answer.TRANSACTION_ABORTABLE, "fenced": Answer.PRODUCER_FENCED}[said]
+        told = {"abortable": Answer.TRANSACTION_ABORTABLE, "fenced": Answer.PRODUCER_FENCED}.get(said)
+        assert found.said is (told or (None if row["mode"] in MODES else Answer(row["error"])))
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,126 @@ def test_an_abortable_error_is_mended_by_these_requests(era, takes_identity, ver
     assert len(REPAIRS) == 7
 
 
-def test_whatever_changes_the_name_of_a_batch_may_write_it_twice_and_nothing_else():
-    renaming = {reaction for reaction in Reaction if reaction.may_duplicate}
-    assert renaming == {
+# Reaction, how bad it is for the application, and what is sent next, in words of KIP-360 and of the producer's javadoc.
+REACTIONS = [
+    ("SUCCESS", "IGNORE", ("goes on", "offset")),
+    ("RETRY", "RETRY", ("same batch again",)),
+    ("SPLIT", "RETRY", ("smaller batches",)),
+    ("RENUMBER", "RETRY", ("sequence 0", "same epoch", "again")),
+    ("BUMP", "RETRY", ("next epoch", "sequence 0", "again")),
+    ("NEW_ID", "RETRY", ("new producer id", "sequence 0", "again")),
+    ("FAIL", "FAIL_BATCH", ("fails the batch", "next one")),
+    ("FAIL_LOWER", "FAIL_BATCH", ("fails the batch", "lowers the sequences")),
+    ("FAIL_NEW_ID", "FAIL_BATCH", ("fails the batch", "new producer id")),
+    ("FAIL_BUMP", "FAIL_BATCH", ("fails the batch", "next epoch from sequence 0")),
+    ("ABORT", "ABORTABLE", ("waits for the application to abort the transaction",)),
+    ("ABORT_LOWER", "ABORTABLE", ("lowers the sequences", "application to abort")),
+    ("FATAL", "FATAL", ("fails everything", "close the producer")),
+    ("UNINITIALIZED", "ABORTABLE", ("before initTransactions",)),
+]
+
+
+def test_every_reaction_has_its_severity_and_says_what_is_sent_next():
+    assert [name for name, _, _ in REACTIONS] == [reaction.name for reaction in Reaction]
+    for name, severity, words in REACTIONS:
+        reaction = Reaction[name]
+        assert reaction.severity == Severity(severity)
+        assert all(word in reaction.next_step for word in words), reaction.next_step
+
+
+def test_only_what_changes_the_name_of_a_batch_may_write_it_twice():
+    assert {reaction for reaction in Reaction if reaction.may_duplicate} == {
         Reaction.RENUMBER, Reaction.BUMP, Reaction.NEW_ID, Reaction.FAIL_NEW_ID, Reaction.FAIL_BUMP
     }  # fmt: skip
-    assert all(reaction.next_step and reaction.severity in Severity for reaction in Reaction)
+
+
+# Errors that clients treat alike.
+@pytest.mark.parametrize(
+    ("mode", "errors"),
+    [
+        ("transactional", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED UNSUPPORTED_VERSION"),
+        ("idempotent", "CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED UNSUPPORTED_VERSION"),
+        ("idempotent", "NOT_ENOUGH_REPLICAS REQUEST_TIMED_OUT"),
+        ("transactional", "INVALID_PRODUCER_EPOCH PRODUCER_FENCED"),
+        ("EndTxn", "NOT_COORDINATOR COORDINATOR_NOT_AVAILABLE"),
+        ("EndTxn", "CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS NOT_ENOUGH_REPLICAS REQUEST_TIMED_OUT"),
+        ("AddPartitionsToTxn", "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED"),
+        ("TxnOffsetCommit", "FENCED_INSTANCE_ID UNKNOWN_MEMBER_ID ILLEGAL_GENERATION"),
+    ],
+)
+def test_errors_of_one_group_are_treated_alike(mode, errors):
+    for era in CLIENT_ERAS:
+        for facts in ("", "exhausted"):
+            found = [reacted({"mode": mode, "error": error, "facts": facts}, era) for error in errors.split()]
+            assert len({(each.rule, each.reaction) for each in found}) == 1, (era.name, facts)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [("INVALID_PRODUCER_EPOCH", {"C3": "PRODUCER_FENCED", "C2": "INVALID_PRODUCER_EPOCH"}),
+     ("PRODUCER_FENCED", {"C3": "PRODUCER_FENCED", "C5": "PRODUCER_FENCED"}),
+     ("INVALID_TXN_STATE", {"C5": "INVALID_TXN_STATE"})],
+)  # fmt: skip
+def test_epoch_errors_of_coordinators_say_fenced_since_2_7(error, is_told):
+    """Statements 2.16 and 2.17."""
+    for era, told in is_told.items():
+        assert react_to_coordinator(Answer(error), "EndTxn", CLIENT_ERA[era]).said is Answer(told)
+
+
+# Statements 2.5 to 2.21 of KIP-691: errors that the next transactional call alone throws, for no produce response has
+# them; those that it wanted fatal, and those that are retried; what is of a record, and what of the delivery.
+CALL = {
+    "PRODUCER_FENCED", "INVALID_TXN_STATE", "GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID",
+    "ILLEGAL_GENERATION", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS",
+    "CONCURRENT_TRANSACTIONS", "OPERATION_NOT_ATTEMPTED",
+}  # fmt: skip
+FATAL = {
+    "PRODUCER_FENCED", "INVALID_TXN_STATE", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION",
+    "FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "UNKNOWN_SERVER_ERROR",
+}  # fmt: skip
+RETRIED = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"}
+FAILURES = {
+    "MESSAGE_REJECTED": {"MESSAGE_TOO_LARGE"},
+    "DELIVERY_FAILED": {
+        "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "UNSUPPORTED_VERSION", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT", "DELIVERY_TIMED_OUT", "UNKNOWN_SERVER_ERROR",
+    },
+    "TRANSACTION_FAILED": {
+        "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH",
+        "PRODUCER_FENCED", "INVALID_TXN_STATE", "TRANSACTION_ABORTABLE",
+    },
+}  # fmt: skip
+# The nearest base class in 4.1.1, which a broker test asks of the jar.
+KIP_1050 = {
+    "ApplicationRecoverable": {
+        "INVALID_PRODUCER_ID_MAPPING", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "FENCED_INSTANCE_ID",
+        "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION",
+    },
+    "InvalidConfiguration": {
+        "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION",
+    },
+    "Retriable": {
+        "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT", "DELIVERY_TIMED_OUT", "COORDINATOR_LOAD_IN_PROGRESS",
+        "CONCURRENT_TRANSACTIONS",
+    },
+    "RefreshRetriable": {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"},
+    "TransactionAbortable": {"TRANSACTION_ABORTABLE"},
+}  # fmt: skip
+
+
+def names_of(sets: dict[str, set[str]], error: str) -> str | None:
+    return next((name for name, errors in sets.items() if error in errors), None)
+
+
+@pytest.mark.parametrize("error", [row["error"] for row in GROUPS])
+def test_error_is_told_as_the_two_kips_say(error):
+    group = exception_group(Answer(error))
+    assert group.surface is (Surface.CALL if error in CALL else Surface.BOTH)
+    severity = Severity.FATAL if error in FATAL else Severity.RETRY if error in RETRIED else Severity.ABORTABLE
+    assert group.proposed is severity
+    assert (group.failure_type, group.kip1050) == (names_of(FAILURES, error), names_of(KIP_1050, error))
 
 
 def test_kip_691_wraps_an_error_at_most_once_and_only_what_can_be_aborted():

@@ -11,6 +11,13 @@ from tests.reference.coordinator_answers import RELEASES, golden_answers
 from tests.reference.coordinator_cases import ERAS, InitCase, init_cases
 from tiersnap.snapshot.models import end_transaction as ends
 from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.models.coordinator_request import (
+    InitProducerIdRequest,
+    as_reported,
+    check_request,
+    is_timed_out,
+    is_transactional_id_expired,
+)
 from tiersnap.snapshot.models.coordinator_state import (
     BEFORE_KIP_360,
     COORDINATOR_ERAS,
@@ -239,6 +246,63 @@ def test_before_4_0_ids_are_compared_before_a_pending_record():
     pending = replace(ONGOING, is_pending=True)
     assert add_partitions(pending, ProducerIdAndEpoch(11, 7), KIP_588) is Answer.INVALID_PRODUCER_ID_MAPPING
     assert add_partitions(pending, ProducerIdAndEpoch(11, 7), KIP_588_IN_4_0) is Answer.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "answer"),
+    [
+        ({}, None),
+        ({"transaction_timeout_ms": 1}, None),
+        ({"transaction_timeout_ms": 900_000}, None),
+        ({"transaction_timeout_ms": 0}, "INVALID_TRANSACTION_TIMEOUT"),
+        ({"transaction_timeout_ms": 900_001}, "INVALID_TRANSACTION_TIMEOUT"),
+        ({"transactional_id": None}, "NONE"),
+        ({"transactional_id": None, "transaction_timeout_ms": 0}, "NONE"),
+        ({"transactional_id": ""}, "INVALID_REQUEST"),
+        ({"producer_id": 5}, "INVALID_REQUEST"),
+        ({"producer_epoch": 5}, "INVALID_REQUEST"),
+        ({"producer_id": 5, "version": 3}, "INVALID_REQUEST"),
+        ({"producer_id": 5, "version": 2}, None),
+        ({"producer_id": 5, "producer_epoch": 0}, None),
+        ({"in_two_phases": True}, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        ({"keep_prepared": True}, "UNSUPPORTED_VERSION"),
+    ],
+    ids=str,
+)
+def test_request_is_checked_before_its_transactional_id_is_looked_at(request_fields, answer):
+    request = InitProducerIdRequest(**{"transactional_id": "id"} | request_fields)
+    assert check_request(request) == (None if answer is None else Answer[answer])
+
+
+def test_request_in_two_phases_needs_a_broker_that_allows_them_and_no_timeout():
+    for timeout in (0, 60_000, 900_001):
+        asked = InitProducerIdRequest("id", timeout, in_two_phases=True)
+        assert check_request(asked, allows_two_phases=True) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "told"),
+    [("PRODUCER_FENCED", 3, "INVALID_PRODUCER_EPOCH"), ("PRODUCER_FENCED", 4, "PRODUCER_FENCED"),
+     ("CONCURRENT_TRANSACTIONS", 3, "CONCURRENT_TRANSACTIONS"), ("NONE", 0, "NONE")],
+)  # fmt: skip
+def test_fenced_is_told_to_old_requests_as_a_stale_epoch(answer, version, told):
+    assert as_reported(Answer[answer], version) is Answer[told]
+
+
+@pytest.mark.parametrize(
+    ("start", "timeout", "now", "is_over"),
+    [(100, 60, 160, False), (100, 60, 161, True), (0, 2_147_483_646, 2_147_483_647, True),
+     (0, 2_147_483_647, 1 << 62, False)],
+)  # fmt: skip
+def test_transaction_times_out_one_ms_after_its_timeout_and_never_in_two_phases(start, timeout, now, is_over):
+    assert is_timed_out(start_timestamp=start, timeout_ms=timeout, now=now) is is_over
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_transactional_id_expires_at_rest_when_its_time_is_over(state):
+    at_rest = state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+    assert is_transactional_id_expired(state, last_update=100, expiration_ms=60, now=160) is at_rest
+    assert not is_transactional_id_expired(state, last_update=101, expiration_ms=60, now=160)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.batch_relation import Judged, Relation, SeenBatch, relation
-from tiersnap.snapshot.models.decision_table import read_table
+from tiersnap.snapshot.models.decision_table import read_table, words
+from tiersnap.snapshot.models.log_start import ReplicaLogStart, went_back
 from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE
 from tiersnap.snapshot.models.state_loss import TABLE, Evidence, LiveReading, judge_lost_producer, live_rule
 
@@ -96,13 +97,64 @@ BEFORE = SeenBatch(3, 10, 19)
         (SeenBatch(0, 0, 4), (), Judged(Relation.FIRST_SEEN)),
         (SeenBatch(2, 0, 4), (), Judged(Relation.FIRST_SEEN_LATER_EPOCH)),
         (SeenBatch(0, 7, 9), (), Judged(Relation.FIRST_WRITE_LOST)),
+        (SeenBatch(1, 0, 4), (), Judged(Relation.FIRST_SEEN_LATER_EPOCH)),
+        (SeenBatch(3, 0, 9), (BEFORE,), Judged(Relation.SEQUENCE_RESET)),
+        (SeenBatch(3, 0, 10), (BEFORE,), Judged(Relation.DUPLICATE_PARTIAL, 20)),
+        (SeenBatch(3, 19, 29), (BEFORE,), Judged(Relation.DUPLICATE_PARTIAL, 1)),
+        (SeenBatch(3, 8, 30), (BEFORE,), Judged(Relation.DUPLICATE_PARTIAL, 12)),
+        (SeenBatch(3, 10, 19), (BEFORE, SeenBatch(4, 0, 9), SeenBatch(3, 0, 9)), Judged(Relation.OK)),
+        (SeenBatch(3, LARGEST_SEQUENCE, 1), (SeenBatch(3, 0, 5),), Judged(Relation.DUPLICATE_PARTIAL, 7)),
+        (SeenBatch(3, 1073741844, 1073741844), (BEFORE,), Judged(Relation.BACKWARD, 1 << 30)),
+        (SeenBatch(3, 1073741843, 1073741843), (BEFORE,), Judged(Relation.GAP, (1 << 30) - 1)),
     ],
 )
 def test_a_batch_is_judged_by_the_one_before_it(batch, earlier, judged):
     assert relation(batch, earlier) == judged
 
 
-@pytest.mark.parametrize("text", ["a | b\n1\n", "a | a\n1 | 2\n"])
+@pytest.mark.parametrize(
+    ("batch", "earlier", "log", "judged"),
+    [
+        (SeenBatch(0, 7, 9), (), {"log_start_offset": 1}, Relation.FRONT_TRUNCATED),
+        (SeenBatch(0, 7, 9), (), {"is_compacted": True}, Relation.FRONT_TRUNCATED),
+        (SeenBatch(0, 0, 9), (), {"log_start_offset": 1}, Relation.FIRST_SEEN),
+        (SeenBatch(3, 27, 30), (BEFORE,), {"is_compacted": True}, Relation.COMPACTION_GAP),
+        (SeenBatch(3, 5, 6), (BEFORE,), {"is_compacted": True}, Relation.BACKWARD),
+    ],
+)
+def test_a_batch_is_judged_by_what_the_log_has_lost_as_well(batch, earlier, log, judged):
+    assert relation(batch, earlier, **log).relation is judged
+
+
+def test_a_table_repeats_the_cell_to_the_left_of_an_equals_sign():
+    assert read_table(" # | one | two | three\n 1 | ok | = | =\n 2 | a, b | no | = ") == (
+        {"#": "1", "one": "ok", "two": "ok", "three": "ok"},
+        {"#": "2", "one": "a, b", "two": "no", "three": "no"},
+    )
+    assert words("a, b") == {"a", "b"}
+
+
+@pytest.mark.parametrize("text", ["a | b\n1\n", "a | a\n1 | 2\n", "a | b\n1 | 2 | 3\n"])
 def test_a_table_whose_rows_do_not_fit_its_columns_is_refused(text):
     with pytest.raises(ValueError):
         read_table(text)
+
+
+# Log start offsets of replicas by leader epoch, and where the newer leader's is below the furthest one before it.
+@pytest.mark.parametrize(
+    ("replicas", "back"),
+    [
+        ([("a", 4, 1500), ("b", 5, 1400)], [("a", "b")]),
+        ([("b", 5, 1400), ("a", 4, 1500)], [("a", "b")]),
+        ([("a", 4, 1500), ("b", 5, 1500)], []),
+        ([("a", 4, 1500), ("b", 4, 1400)], []),
+        ([("a", 4, 1300), ("b", 4, 1500), ("c", 5, 1400)], [("b", "c")]),
+        ([("a", 4, 1500), ("b", 4, 1300), ("c", 5, 1400)], [("a", "c")]),
+        ([("a", 4, 1500), ("b", 4, 1500), ("c", 5, 1400)], [("a", "c")]),
+        ([("a", 4, 1500), ("b", 5, 1400), ("c", 6, 1300)], [("a", "b"), ("b", "c")]),
+        ([("a", 4, 1500)], []),
+    ],
+)
+def test_log_start_went_back_where_a_newer_leader_begins_lower(replicas, back):
+    found = went_back([ReplicaLogStart(*each) for each in replicas])
+    assert [(old.log_dir, new.log_dir) for old, new in found] == back

@@ -44,3 +44,23 @@ def test_each_mutant_is_one_change_and_messages_and_annotations_stay() -> None:
         "return x + 2 -> return x - 2",
         "return x + 2 -> return x + 3",
     ]
+
+
+def test_data_of_a_module_is_changed_cell_by_cell_and_value_by_value() -> None:
+    source = (
+        'TABLE = read_table("""\n # | error | B0 | B1\n 1 | one | ok | =\n 2 | two | no | ok\n""")\n'
+        "_SAYS = {1: 'one', 2: 'two'}\n"
+    )
+    changes = [mutant.change for mutant in mutants_of(source)]
+    assert changes == [
+        "TABLE 1, error: one -> two",
+        "TABLE 1, B0: ok -> no",
+        "TABLE 1, B1: ok -> no",
+        "TABLE 2, error: two -> one",
+        "TABLE 2, B0: no -> ok",
+        "TABLE 2, B1: ok -> no",
+        "_SAYS 1: 'one' -> 'two'",
+        "_SAYS 2: 'two' -> 'one'",
+    ]
+    for mutant in mutants_of(source):
+        compile(mutant.tree, "module", "exec")
