@@ -128,7 +128,8 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
     if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
         return error
     has_remote = any("--remote" in param.opts for param in error.ctx.command.params)
-    return click.NoSuchOption("--from", possibilities=["--remote"], ctx=error.ctx) if has_remote else error
+    said = f"{error.message} Did you mean '--remote'?"
+    return click.NoSuchOption("--from", said, ctx=error.ctx) if has_remote else error
 
 
 def _format_of(argv: list[str]) -> Format:

@@ -62,6 +62,17 @@ def test_a_command_that_was_mistyped_is_answered_with_one_that_is_near() -> None
     assert_said(tiersnap("zzz"), 2, "No such command 'zzz'.")
 
 
+@pytest.mark.parametrize("command", ["repair", "verify", "install", "restore", "fetch", "tier", "run"])
+def test_a_from_that_names_a_place_suggests_remote(command: str) -> None:
+    assert_said(tiersnap(command, "--from", "s3://bucket/x"), 2, "No such option '--from'. Did you mean '--remote'?")
+
+
+def test_a_from_where_no_remote_is_taken_suggests_none() -> None:
+    ran = tiersnap("dump", "--from", "s3://bucket/x")
+    assert_said(ran, 2, "No such option '--from'")
+    assert "--remote" not in ran.err
+
+
 def test_help_is_written_for_people() -> None:
     ran = tiersnap("--help")
     assert ran.exit_code == 0

@@ -58,6 +58,22 @@ def test_a_segment_and_each_index_come_out_as_they_went_in(tmp_path, layout):
     assert len((tmp_path / "state").read_bytes()) == expected.stat().st_size
 
 
+SAID = {
+    (): "verified: the CRC-32C of every batch",
+    ("--index", "leader-epoch"): "verified: the leader epochs that the segment's metadata tells",
+    ("--index", "producer-snapshot"): "well-formed; not compared with the log",
+    ("--index", "offset"): "well-formed; not compared with the segment",
+}
+
+
+@pytest.mark.parametrize(("words", "said"), SAID.items())
+def test_fetch_says_verified_only_of_what_it_compared(store, tmp_path, words, said):
+    for start in ("", "the same content was there already; "):
+        ran = fetch(store, 3, *words, "--out", tmp_path / "out", "--apply")
+        assert_said(ran, 0, start + said)
+        assert ("verified" in ran.err) is said.startswith("verified")
+
+
 def test_stdout_has_the_bytes_and_nothing_else(store):
     words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
     ran = subprocess.run([sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, capture_output=True)
