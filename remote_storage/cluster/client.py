@@ -126,6 +126,17 @@ class Cluster:
         self._result(f"settings of {topic}", futures[resource])
         _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
 
+    def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Create a topic of one partition, with the replication factor that the cluster gives by default."""
+        topic = self._admin_module.NewTopic(name, 1, -1, config=dict(settings))
+        self._result(f"topic {name}", self._client().create_topics([topic], request_timeout=SECONDS)[name])
+        _log.info("created the topic %s", name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._result(f"topic {name}", self._client().delete_topics([name], request_timeout=SECONDS)[name])
+        _log.info("deleted the topic %s", name)
+
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
         wanted = list(partitions)

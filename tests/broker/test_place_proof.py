@@ -1,0 +1,132 @@
+"""Where brokers read is proven before a record is published; and what was published elsewhere is brought back.
+
+TIERSNAP_AIVEN_JARS is a folder with the jars of the Aiven plugin, which no registry has; without it those are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.places import (
+    CLOSED,
+    QUICK,
+    AivenTier,
+    Site,
+    place_of,
+    refused,
+)
+from tests.broker.harness.reading import read_all
+from tests.broker.harness.remote_log_metadata import TOPIC as METADATA_TOPIC
+from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.scenarios import CURRENT_VERSION
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import create_topic
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+from tests.reference.command import assert_said
+
+pytestmark = pytest.mark.broker
+
+_AIVEN_JARS = os.environ.get("TIERSNAP_AIVEN_JARS", "")
+
+
+def _on(version: str, layout: str, *marks: pytest.MarkDecorator) -> object:
+    """A site of a release of Kafka and a layout."""
+    lacks_jars = pytest.mark.skipif(layout == "aiven" and not _AIVEN_JARS, reason="no TIERSNAP_AIVEN_JARS")
+    return pytest.param(
+        (version, layout), marks=[pytest.mark.kafka(version), lacks_jars, *marks], id=f"{version}-{layout}"
+    )
+
+
+SITES = [
+    _on(CURRENT_VERSION, "local-tiered-storage"),
+    *(
+        _on(version, layout, pytest.mark.nightly)
+        for version in ("3.9.1", "4.1.1")
+        for layout in ("local-tiered-storage", "aiven")
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=SITES)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    version, layout = request.param
+    root = tmp_path_factory.mktemp("place")
+    disks, place = kraft_disks(root / "disks", version), root / "tiers"
+    tier = LocalTier(place) if layout == "local-tiered-storage" else AivenTier(place, jars=f"{_AIVEN_JARS}/*")
+    with Broker(disks, version, tier=tier, settings=QUICK) as broker:
+        yield Site(broker, root, layout)
+
+
+def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site):
+    wrong = site.root / "tires"  # one letter
+    site.write("ledger")
+    site.tier("ledger", site.right, site.layout)
+    site.tier("ledger", wrong, site.layout)
+
+    # The class of the storage manager says the layout.
+    ran = site.publish("ledger", site.right, "--layout", site.other_layout, "--unproven", "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert f"--layout {site.other_layout}: not what brokers read" in ran.err
+
+    # The settings of the running broker say the place.
+    ran = site.publish("ledger", wrong, "--probe-topic", "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert f"names {site.right}/ ({site.layout}), and this is {wrong}/" in ran.err
+    evidence, sentence = place_of(site.publish("ledger", site.right))
+    assert evidence == "SERVER_PROPERTIES"
+    assert f"names {site.right}/" in sentence
+
+    # Settings that were changed since the start are those of no running broker.
+    (properties,) = site.broker.disks.output_dir.glob(f"{site.broker.version}-*.properties")
+    properties.write_text(properties.read_text())
+    ran = site.publish("ledger", site.right, "--apply")
+    assert refused(ran) == "UnprovenPlaceError"
+    assert "was changed after the broker had started" in ran.err
+    assert "no segment is left that brokers uploaded themselves" in ran.err
+    ran = site.publish("ledger", site.right, "--unproven")
+    assert_said(ran, 0, "nothing proves that brokers read", "consumers read nothing")
+    assert place_of(ran)[0] == "UNPROVEN"
+
+    # A probe topic decides, and is gone afterwards.
+    assert place_of(site.publish("ledger", site.right, "--probe-topic"))[0] == "PROBE_PLANNED"
+    assert site.topics() == set(), "a plan makes no topic"
+    ran = site.publish("ledger", wrong, "--probe-topic", "ops.probe", "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert "the leader of the probe topic ops.probe-" in ran.err and f"is not there: file://{wrong}/" in ran.err
+    assert states(site.broker, "ledger") == {}, "so far nothing was published"
+    ran = site.publish("ledger", site.right, "--probe-topic", "ops.probe", "--apply")
+    assert_said(ran, 0, "brokers read", "tiered it there")
+    assert place_of(ran)[0] == "PROBE_TOPIC"
+    wait_until(lambda: site.topics() == set(), "both are deleted")
+    assert states(site.broker, "ledger") == {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
+
+    # What tiersnap published says nothing of the place; what brokers upload themselves does.
+    site.write("orders")
+    site.tier("orders", site.right, site.layout)
+    site.tier("orders", wrong, site.layout)
+    assert refused(site.publish("orders", site.right, "--apply")) == "UnprovenPlaceError"
+    create_topic(site.broker, "own", configs=TOPIC_SETTINGS)
+    write_segments(site.broker, "own", 2, name="own-")
+    wait_until(lambda: states(site.broker, "own")["COPY_SEGMENT_FINISHED"] == 1, "the broker tiers", seconds=20)
+    ran = site.publish("orders", wrong, "--apply")
+    assert refused(ran) == "WrongPlaceError"
+    assert f"not there: file://{wrong}/" in ran.err and "own-" in ran.err
+    evidence, sentence = place_of(site.publish("orders", site.right, "--apply"))
+    assert evidence == "BROKER_SEGMENT"
+    assert f"they uploaded file://{site.right}/" in sentence and "own-" in sentence
+
+    # Brokers ignore the record header that tells ours from theirs.
+    marked = [
+        (b"own" in (record.value or b""), record.headers)
+        for partition in range(3)
+        for record in read_all(site.broker, METADATA_TOPIC, partition=partition)
+        if not any(name in (record.value or b"") for name in (b"probe",))
+    ]
+    assert {headers for is_theirs, headers in marked if is_theirs} == {()}
+    assert {headers for is_theirs, headers in marked if not is_theirs} == {(("tiersnap", b"1"),)}
