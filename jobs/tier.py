@@ -51,8 +51,7 @@ def tier(
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
-    host = request.host()
-    host = replace(host, options=replace(host.options, every_boundary=every_boundary))
+    host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     if host.apply:

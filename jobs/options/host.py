@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 
@@ -46,10 +46,11 @@ class HostRequest:
     run_id: str
     apply: bool
 
-    def host(self) -> HostTier:
-        """The tiering in the layout that was given, for a command whose option has a default."""
+    def host(self, *, every_boundary: bool) -> HostTier:
+        """Return the tiering in the layout that was given, for a command whose option has a default."""
         assert self.layout is not None
-        return self.host_in(open_layout(self.layout))
+        host = self.host_in(open_layout(self.layout))
+        return replace(host, options=replace(host.options, every_boundary=every_boundary))
 
 
 def host_options(layout_option: Option) -> Option:

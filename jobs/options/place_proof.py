@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import click
+from click.core import ParameterSource
 
 from tiersnap.jobs.options.once import LAYOUTS, once
 from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.options.remote_view import RemoteView
 from tiersnap.jobs.options.together import as_one
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.missing_objects import Missing, find_missing, read_by_brokers
 from tiersnap.remote_storage.cluster.probe_topic import DEFAULT_NAME
 from tiersnap.remote_storage.cluster.prove_place import ProvePlace
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import GateError, UsageError
 from tiersnap.snapshot.log.places import place_of
 
 brokers_layout_option = click.option(
@@ -104,3 +109,44 @@ place_options = as_one(
     proof_options,
     s3_options,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Records of a cluster beside a place.
+
+    Attributes:
+        layout: name of that which brokers read.
+        place: whether brokers read there, in a sentence.
+        doubt: why that is not proven; None if it is.
+    """
+
+    missing: Missing
+    layout: str
+    place: str
+    doubt: GateError | None = None
+
+
+def compare_records(cluster: Cluster | None, view: RemoteView, talk: Talk) -> Compared | None:
+    """Return what the records of a cluster know and the place of `view` lacks; None where no cluster was named.
+
+    The layout is the brokers', unless `--layout` was given.
+
+    Raises:
+        UsageError: a cluster was named and no place.
+    """
+    if cluster is None:
+        return None
+    if view.remote is None:
+        raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
+    store = open_existing_store(view.remote, view.s3, writes=False)
+    prover = ProofRequest(None, unproven=False).prover(cluster, store, (), talk, apply=False)
+    is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
+    layout = prover.layout(view.layout if is_given else None)
+    with prover.metadata_topic.read_all() as reader:
+        ask = partial(read_by_brokers, cluster, reader, lambda _: True)
+        missing = find_missing(ask, reader.cache.ours, store, layout)
+    try:
+        return Compared(missing, layout.name, prover.prove(layout).sentence)
+    except GateError as doubt:
+        return Compared(missing, layout.name, doubt.message, doubt)

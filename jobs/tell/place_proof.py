@@ -1,4 +1,4 @@
-"""What `publish` and `unblock` say of the place that --remote names."""
+"""What `publish`, `unblock` and `mend` say of the place that --remote names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way to the proof that `--remote` is where brokers read; `publish` and `unblock` both take it.
+"""The one way to the proof that `--remote` is where brokers read; `publish`, `unblock` and `mend` all take it.
 
 See place_proof for what counts, broker_segments, broker_hosts and probe_topic for the looks.
 """

@@ -5,8 +5,12 @@ TIERSNAP_AIVEN_JARS is a folder with the jars of the Aiven plugin, which no regi
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +21,9 @@ from tests.broker.harness.places import (
     QUICK,
     AivenTier,
     Site,
+    delete_local_files,
+    files,
+    is_readable,
     place_of,
     refused,
 )
@@ -28,7 +35,14 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tests.reference.command import assert_said
+from tests.reference.command import assert_said, tiersnap
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.broker
 
@@ -130,3 +144,61 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site):
     ]
     assert {headers for is_theirs, headers in marked if is_theirs} == {()}
     assert {headers for is_theirs, headers in marked if not is_theirs} == {(("tiersnap", b"1"),)}
+
+
+def test_what_was_published_at_a_wrong_place_is_named_and_comes_back(site):
+    """One topic was tiered to another directory, and one in another layout; both were published all the same."""
+    elsewhere = site.root / "elsewhere"
+    records = {topic: site.write(topic) for topic in ("payments", "refunds")}
+    for topic, layout in (("payments", site.layout), ("refunds", site.other_layout)):
+        site.tier(topic, elsewhere, layout)
+    ran = site.publish("payments", elsewhere, "--unproven", "--apply")
+    assert ran.exit_code == 0, ran.err
+    publish_in_a_wrong_layout(site, elsewhere, "refunds")
+    delete_local_files(site, *records)
+    assert [is_readable(site.broker, topic) for topic in records] == [False, False], "the defect"
+
+    doctor = ("doctor", "--bootstrap-server", site.broker.bootstrap, "--remote", site.right)
+    said = json.loads(tiersnap(*doctor).out)["result"]
+    missing = [(row["topic"], row["is_ours"], len(row["lacking"])) for row in said["records"]["missing"]]
+    objects = 3 if site.layout == "aiven" else 5
+    assert missing == [("payments", True, objects)] * CLOSED + [("refunds", True, objects)] * CLOSED
+    assert said["records"]["sentence"].startswith("6 of ")
+    (line,) = said["next"]
+    command = shlex.split(line.split("   ")[0])
+    assert command[:2] == ["tiersnap", "mend"]
+    mend = [str(elsewhere) if word == "URI" else word for word in command[1:]]
+
+    told = {topic: states(site.broker, topic) for topic in records}
+    before = files(site.right)
+    planned = tiersnap(*mend)
+    assert (planned.exit_code, files(site.right)) == (6, before), planned.err
+    assert {(row["topic"], row["action"], row["outcome"]) for row in planned.rows} == {
+        ("payments", "COPY", "PLANNED"),
+        ("refunds", "NONE", "FAILED"),
+    }
+    ran = [tiersnap(*mend, *words, "--apply") for words in ((), ("--from-layout", site.other_layout))]
+    assert [each.exit_code for each in ran] == [6, 0], ran[-1].err
+
+    assert {topic: read_all(site.broker, topic) for topic in records} == records, "all of it, at once"
+    assert {topic: states(site.broker, topic) for topic in records} == told, "no record changed"
+    assert files(site.right).items() >= before.items(), "nothing was overwritten"
+    healthy = tiersnap(*doctor)
+    assert (healthy.exit_code, json.loads(healthy.out)["result"]["records"]["missing"]) == (0, [])
+
+
+def publish_in_a_wrong_layout(site: Site, place: Path, topic: str) -> None:
+    """Write the records as an earlier release did, which asked nobody for the layout."""
+    cluster = Cluster(site.broker.bootstrap)
+    found = finished_segments(
+        DirectoryStore(place), open_layout(site.other_layout), lambda name: name == topic
+    ).segments
+    assert len(found) == CLOSED
+    MetadataTopic.of(cluster).publish(
+        (each.id.topic_id_partition, record)
+        for each in found
+        for record in (
+            SegmentRecord(replace(each, broker_id=1, state=SegmentState.COPY_SEGMENT_STARTED)),
+            SegmentUpdate(each.id, 1, each.event_timestamp, SegmentState.COPY_SEGMENT_FINISHED),
+        )
+    )
