@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ SECONDS = 30.0
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
 _BATCH = 500
+_AGAIN_SECONDS = 0.5
 T = TypeVar("T")
 
 
@@ -139,7 +141,30 @@ class Cluster:
 
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
-        wanted = list(partitions)
+        return self._starts_and_ends(list(partitions))
+
+    def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Log start and log end (exclusive) of some partitions of a topic, by number.
+
+        Waits while brokers restart or elect leaders, as a consumer would.
+        """
+        wanted = [(topic, number) for number in numbers]
+        deadline, is_stale = time.monotonic() + SECONDS, False
+        while True:
+            try:
+                if is_stale:
+                    self.partition_counts()  # also tells this client of new leaders, and of their epochs
+                found = self._starts_and_ends(wanted)
+            except BrokerUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.debug("asking again: %s", error.message)
+                is_stale = True
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return {number: offsets for (_, number), offsets in found.items()}
+
+    def _starts_and_ends(self, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         spec = self._admin_module.OffsetSpec
         starts, ends = self._offsets(wanted, spec.earliest()), self._offsets(wanted, spec.latest())
         return {partition: (starts[partition], ends[partition]) for partition in wanted}

@@ -138,10 +138,11 @@ class MetadataReader:
             CorruptMetadataRecordError: a record that this version does not know.
         """
         ends = {}
-        for number in self._partitions:
-            low, ends[number] = self._watermarks(number)
+        # Not asked of the consumer, which would wait for the end of a fetch, partition by partition.
+        for number, (low, end) in self._cluster.offsets_of_topic(METADATA_TOPIC, self._partitions).items():
+            ends[number] = end
             if self._newest is not None and not self._next[number]:
-                self.is_whole &= ends[number] - low <= self._newest
+                self.is_whole &= end - low <= self._newest
             self.log_starts[number] = low
             self._next[number] = max(self._next[number], low)
         heard = time.monotonic()
@@ -157,13 +158,6 @@ class MetadataReader:
             for message in messages:
                 self._take(message)
         return self.cache
-
-    def _watermarks(self, number: int) -> tuple[int, int]:
-        at = self._cluster.topic_partition(METADATA_TOPIC, number)
-        found = self._cluster.ask(
-            f"offsets of {METADATA_TOPIC}", lambda: self._consumer.get_watermark_offsets(at, SECONDS, cached=False)
-        )
-        return int(found[0]), int(found[1])
 
     def _take(self, message: Any) -> None:  # noqa: ANN401
         error = message.error()
