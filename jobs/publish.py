@@ -27,7 +27,8 @@ from tiersnap.snapshot.log.selection import matches_topic
     "--log-dir",
     "log_dirs",
     multiple=True,
-    help="Take leader epochs from the leader's log directory, if leaders cannot be asked (SASL).",
+    help="The leader's log directory: for leader epochs if leaders cannot be asked (SASL), and for the settings of the "
+    "broker that runs on it if brokers may not be described.",
 )
 @click.option("--apply", is_flag=True, help="Publish; without it the plan is shown.")
 @params.output_option

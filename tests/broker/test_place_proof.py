@@ -16,6 +16,7 @@ import pytest
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.disks import kraft_disks
+from tests.broker.harness.meanwhile import after_the_first
 from tests.broker.harness.places import (
     CLOSED,
     QUICK,
@@ -38,6 +39,7 @@ from tests.broker.harness.writing import write_segments
 from tests.reference.command import assert_said, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.probe_topic import PROBE_RETENTION, ProbeTopic
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -77,7 +79,11 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield Site(broker, root, layout)
 
 
-def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site):
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, monkeypatch):
     wrong = site.root / "tires"  # one letter
     site.write("ledger")
     site.tier("ledger", site.right, site.layout)
@@ -110,6 +116,13 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site):
     # A probe topic decides, and is gone afterwards.
     assert place_of(site.publish("ledger", site.right, "--probe-topic"))[0] == "PROBE_PLANNED"
     assert site.topics() == set(), "a plan makes no topic"
+    with monkeypatch.context() as patch:
+        after_the_first(patch, ProbeTopic, "_write", interrupt)
+        assert site.publish("ledger", site.right, "--probe-topic", "--apply").exit_code == 130
+    wait_until(lambda: site.topics() == set(), "the topic of an interrupted run is deleted")
+    left, others = (f"ops.probe-{at}-0123abcd" for at in (1_700_000_000, 1_700_000_001))
+    create_topic(site.broker, left, configs={**TOPIC_SETTINGS, "retention.ms": PROBE_RETENTION})
+    create_topic(site.broker, others, configs=TOPIC_SETTINGS)
     ran = site.publish("ledger", wrong, "--probe-topic", "ops.probe", "--apply")
     assert refused(ran) == "WrongPlaceError"
     assert "the leader of the probe topic ops.probe-" in ran.err and f"is not there: file://{wrong}/" in ran.err
@@ -117,7 +130,7 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site):
     ran = site.publish("ledger", site.right, "--probe-topic", "ops.probe", "--apply")
     assert_said(ran, 0, "brokers read", "tiered it there")
     assert place_of(ran)[0] == "PROBE_TOPIC"
-    wait_until(lambda: site.topics() == set(), "both are deleted")
+    wait_until(lambda: site.topics() == {others}, "of all probes, one left by an earlier run, nothing stays")
     assert states(site.broker, "ledger") == {"COPY_SEGMENT_STARTED": CLOSED, "COPY_SEGMENT_FINISHED": CLOSED}
 
     # What tiersnap published says nothing of the place; what brokers upload themselves does.
