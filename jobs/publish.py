@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import click
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.cluster import cluster_options
-from tiersnap.jobs.options.remote import layout_option, s3_options
+from tiersnap.jobs.options.place_proof import PlaceRequest, place_options
 from tiersnap.jobs.tell.publish import show
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import Publish
-from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.presence.finished import finished_segments
-from tiersnap.remote_storage.stores.open_store import open_existing_store
-from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import matches_topic
 
 
 @click.command()
 @cluster_options
-@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
-@layout_option
-@s3_options
+@place_options
 @params.topic_option
 @click.option(
     "--log-dir",
     "log_dirs",
     multiple=True,
-    help="Take leader epochs from the leader's log directory, where leaders cannot be asked (SASL).",
+    help="The leader's log directory: for leader epochs if leaders cannot be asked (SASL), and for the settings of the "
+    "broker that runs on it if brokers may not be described.",
 )
 @click.option("--apply", is_flag=True, help="Publish; without it the plan is shown.")
 @params.output_option
@@ -41,9 +37,7 @@ def publish(
     output: Output,
     cluster: Cluster,
     broker_id: int | None,
-    remote: str,
-    layout: Layout,
-    s3: S3Settings,
+    place: PlaceRequest,
     topic: re.Pattern[str] | None,
     log_dirs: tuple[str, ...],
     apply: bool,
@@ -61,15 +55,20 @@ def publish(
     Readers see what is published at once, a copier that is running does not, and would copy it again. So copying must
     be off (remote.log.copy.disable), and retention endless as long as it is: of each topic this is asked again right
     before its records are written, and behind them. A stuck copier is freed by tiersnap unblock.
+
+    Before the first record one of these proves that brokers read --remote: the newest segment that brokers uploaded
+    themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
+    tiers a new topic there. Otherwise, and if one of them contradicts, nothing is published and the exit code is 4.
     """
-    metadata_topic = MetadataTopic.of(cluster)
-    store = open_existing_store(remote, s3, writes=False)
+    prover = place.prover(cluster, output.talk, log_dirs=log_dirs, apply=apply)
+    store, metadata_topic, layout = prover.store, prover.metadata_topic, prover.layout(place.layout)
     finished = finished_segments(store, layout, lambda name: matches_topic(name, topic))
     if not finished.segments and not finished.damaged:
         raise SourceNotFoundError(
-            f"{remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
+            f"{place.remote}: no finished remote segment of the layout {layout.name}, or none that --topic selects",
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
-    published = Publish(cluster, metadata_topic, store, layout, log_dirs, broker_id).run(finished, apply=apply)
+    job = Publish(cluster, metadata_topic, store, layout, partial(prover.prove, layout), log_dirs, broker_id)
+    published = job.run(finished, apply=apply)
     show(output, published, metadata_topic, segments=len(finished.segments), applied=apply)
     return published.exit_code

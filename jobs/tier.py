@@ -13,6 +13,7 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.options.remote import layout_name_option
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.reporting.host_run import host_run
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
@@ -28,7 +29,7 @@ from tiersnap.snapshot.report import summarise
 
 @click.command()
 @log_dirs_argument("LOGDIR")
-@host_options
+@host_options(layout_name_option)
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
@@ -50,7 +51,7 @@ def tier(
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
-    host = replace(request.host, options=replace(request.host.options, every_boundary=every_boundary))
+    host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     if host.apply:

@@ -149,6 +149,14 @@ class HiddenOffsetsError(GateError):
     """Raised when a new segment would hide offsets of another lineage that brokers find now."""
 
 
+class WrongPlaceError(GateError):
+    """Raised when brokers keep their remote segments elsewhere than the place that was named; names both."""
+
+
+class UnprovenPlaceError(GateError):
+    """Raised when nothing proves that brokers read the place to which segments were tiered."""
+
+
 class CopyingSwitchedOnError(UnfinishedError):
     """Told of when copying was switched on while segments were published: the copier may have copied some of them."""
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("tiersnap.jobs.run", "Decode, snapshot, tier and report: the main job."),
     "tier": ("tiersnap.jobs.tier", "One host's READY segments into remote storage; no Spark, no tables."),
     "publish": ("tiersnap.jobs.publish", "Tell a cluster's brokers of the segments that tiersnap has tiered."),
+    "mend": ("tiersnap.jobs.mend", "Put back objects that brokers look for from where they were uploaded by mistake."),
     "unblock": ("tiersnap.jobs.unblock", "Free partitions whose tiering is stuck, without a restart."),
     "install": ("tiersnap.jobs.install", "Bring the snapshots that a run stored back to a broker host."),
     "restore": ("tiersnap.jobs.restore", "Rebuild a lost partition from its remote segments."),

@@ -24,6 +24,7 @@ CONTRACTS: dict[str, Contract] = {
     "tier": Contract([remote.TieredPartition], remote.TierSummary),
     "publish": Contract([remote.PublishedPartition], remote.PublishSummary),
     "unblock": Contract([remote.FreedPartition], remote.UnblockSummary),
+    "mend": Contract([remote.MendedSegment], remote.MendSummary),
     "install": Contract([remote.InstalledSnapshot]),
     "restore": Contract([remote.RestoredPartition, remote.RestoredSegment]),
     "fetch": Contract([remote.FetchedCopy]),

@@ -147,12 +147,36 @@ class AnsweredProbe(TypedDict):
     next_step: Annotated[str, '"" where there is nothing to do']
 
 
+class MissingRemoteSegment(TypedDict):
+    """A segment that brokers know and whose objects are not all in remote storage."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    base_offset: int
+    next_base_offset: int
+    bytes: int
+    is_ours: Annotated[bool, "whether tiersnap published it"]
+    lacking: Annotated[list[str], "suffixes of the objects that are missing"]
+
+
+class RemoteRecords(TypedDict):
+    """What records of a cluster say and remote storage lacks, the worst partition first."""
+
+    known: Annotated[int, "segments that brokers know and read"]
+    sentence: str
+    place: Annotated[str, "whether brokers read there"]
+    missing: list[MissingRemoteSegment]
+
+
 class DoctorResult(TypedDict):
-    """The host, and what comes next; `remote` is empty without --remote."""
+    """The host, and what comes next; `remote` is empty without --remote, `records` null without --bootstrap-server."""
 
     log_dirs: list[ExaminedLogDir]
     version: str
     remote: list[AnsweredProbe]
+    records: RemoteRecords | None
     findings: list[FindingObject]
     next: list[str]
     check: str

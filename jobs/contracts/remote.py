@@ -1,15 +1,17 @@
 """JSON of the commands that reach remote storage or a cluster, without Spark.
 
-tier, publish, unblock, install, restore, fetch, expire and maintain remove-orphans. Offsets named `end` or `next` are
-exclusive; bytes are bytes.
+tier, publish, unblock, mend, install, restore, fetch, expire and maintain remove-orphans. Offsets named `end` or `next`
+are exclusive; bytes are bytes.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from tiersnap.jobs.contracts.log_dir import ByName, ForPeople
+from tiersnap.jobs.contracts.log_dir import ByName, ForPeople, MissingRemoteSegment
 from tiersnap.remote_storage.cluster.freeing import End
+from tiersnap.remote_storage.cluster.mend import MendAction, MendOutcome
+from tiersnap.remote_storage.cluster.place_proof import EvidenceKind
 from tiersnap.remote_storage.expire.plan import ExpireAction
 from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.install_plan import InstallOutcome
@@ -17,6 +19,7 @@ from tiersnap.remote_storage.orphans.judge import Fate, OrphanKind
 from tiersnap.remote_storage.restore.plan import RestoreAction
 from tiersnap.snapshot.state.trust import Provenance
 
+PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]
 LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offset"]
 
 
@@ -58,10 +61,12 @@ class PublishedPartition(TypedDict):
 
 
 class PublishSummary(TypedDict):
-    """All partitions."""
+    """All partitions; the place is absent where there is nothing to publish."""
 
     segments: int
     records_published: int
+    place: NotRequired[PlaceSentence]
+    place_evidence: NotRequired[EvidenceKind]
 
 
 class FreedPartition(TypedDict):
@@ -83,6 +88,26 @@ class UnblockSummary(TypedDict):
 
     run_id: NotRequired[str]
     segments_tiered: NotRequired[int]
+    place: NotRequired[PlaceSentence]
+    place_evidence: NotRequired[EvidenceKind]
+
+
+class MendedSegment(MissingRemoteSegment):
+    """A segment of `mend` that brokers know and whose objects were missing."""
+
+    action: MendAction
+    outcome: MendOutcome
+    reason: Annotated[str, 'why it failed, or ""']
+
+
+class MendSummary(TypedDict):
+    """All segments; the place is absent where nothing is missing."""
+
+    known: Annotated[int, "segments that brokers know and read"]
+    missing: int
+    mended: int
+    place: NotRequired[PlaceSentence]
+    place_evidence: NotRequired[EvidenceKind]
 
 
 class InstalledSnapshot(TypedDict):

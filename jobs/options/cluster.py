@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from tiersnap.jobs.options.once import once
+from tiersnap.jobs.options.together import Option
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 
@@ -54,6 +56,13 @@ def managing_cluster_options(command: Callable[..., object]) -> Callable[..., ob
     return _optional(command, "A broker of the cluster that wrote the segments: what it manages is left to it.")
 
 
+def record_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The optional ones of a command that compares records of a cluster with remote storage."""
+    # Said each time, as --remote is, without which it is of no use.
+    text = "A broker of the cluster: look in --remote for the segments that its brokers know."
+    return _optional(command, text, once)
+
+
 def leader_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that takes several replicas of a partition."""
     return _optional(
@@ -62,7 +71,9 @@ def leader_options(command: Callable[..., object]) -> Callable[..., object]:
     )
 
 
-def _optional(command: Callable[..., object], help_text: str) -> Callable[..., object]:
+def _optional(
+    command: Callable[..., object], help_text: str, option: Callable[..., Option] = click.option
+) -> Callable[..., object]:
     """--bootstrap-server and --command-config, given as `cluster: Cluster | None`."""
 
     @wraps(command)
@@ -76,7 +87,7 @@ def _optional(command: Callable[..., object], help_text: str) -> Callable[..., o
     decorated = click.option("--command-config", type=click.Path(dir_okay=False, path_type=Path), help=_CONFIG_HELP)(
         with_cluster
     )
-    return click.option("--bootstrap-server", metavar="HOST:PORT", help=help_text)(decorated)
+    return option("--bootstrap-server", metavar="HOST:PORT", help=help_text)(decorated)
 
 
 def read_properties(path: Path) -> dict[str, str]:

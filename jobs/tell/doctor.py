@@ -9,7 +9,9 @@ import click
 
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import shown
+from tiersnap.jobs.options.place_proof import Compared
 from tiersnap.jobs.tell.failures import tell_failures
+from tiersnap.jobs.tell.missing_objects import as_records, lines_of, next_step
 from tiersnap.remote_storage.probe.answer import ProbeAnswer
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host
@@ -19,27 +21,30 @@ FULL_PERCENT = 90
 MOST_TOLD = 3
 
 
-def show(output: Output, host: Host, answers: Sequence[ProbeAnswer]) -> None:
+def show(output: Output, host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> None:
     """The screen, or the document in the JSON forms.
 
     Args:
         host: with no log directories where none was named.
         answers: of a store; none where none was named.
+        compared: with the records of a cluster; None where none was named.
     """
     if output.format is not Format.TABLE:
-        output.document("doctor", as_dict(host, answers), errors=host.errors)
+        output.document("doctor", as_dict(host, answers, compared), errors=host.errors)
         return
-    for name, lines in sections(host, answers).items():
+    for name, lines in sections(host, answers, compared).items():
         for number, line in enumerate(lines):
             click.echo(f"{'' if number else name:<9}{shown(line)}")
     tell_failures(output, host.errors, len(host.errors))
 
 
-def sections(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, list[str]]:
+def sections(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> dict[str, list[str]]:
     """Lines by what they are about, in the order of the screen."""
     of_remote = {"remote": [_answer_line(each) for each in answers]} if answers else {}
+    of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
+    mending = [] if compared is None else list(next_step(compared))
     if not host.log_dirs:
-        return of_remote
+        return of_remote | ({"next": mending} if mending else {})
     return {
         "broker": list(_broker(host)),
         "version": [host.version()],
@@ -47,20 +52,22 @@ def sections(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, list[str]]
         "running": list(_running(host)),
         "blocked": list(_blocks(host)),
         **of_remote,
-        "next": list(host.next_steps()),
+        "next": [*mending, *host.next_steps()],
         "check": [host.check()],
     }
 
 
-def as_dict(host: Host, answers: Sequence[ProbeAnswer]) -> dict[str, object]:
+def as_dict(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> dict[str, object]:
     """The same as data; `bytes` are of `.log` files."""
     has_host = bool(host.log_dirs)
+    mending = [] if compared is None else list(next_step(compared))
     return {
         "log_dirs": [_row(each) for each in host.log_dirs],
         "version": host.version() if has_host else "",
         "remote": [{**asdict(each), "verdict": str(each.verdict)} for each in answers],
+        "records": None if compared is None else as_records(compared),
         "findings": [finding.as_dict() for finding in host.findings],
-        "next": list(host.next_steps()) if has_host else [],
+        "next": [*mending, *(host.next_steps() if has_host else ())],
         "check": host.check() if has_host else "",
     }
 

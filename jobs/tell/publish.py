@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell import place_proof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.publish import Published
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction
@@ -29,9 +30,14 @@ def show(
         "publish",
         [_row(plan, metadata_topic) for plan in plans],
         columns=COLUMNS,
-        summary={"segments": segments, "records_published": published.records},
+        summary={
+            "segments": segments,
+            "records_published": published.records,
+            **place_proof.members_of(output, published.proof),
+        },
         errors=[*(error for plan in plans for error in plan.errors), *published.doubts],
     )
+    place_proof.tell(output, published.proof)
     for doubt in published.doubts:
         output.warn(doubt.message)
         output.warn(f"  {doubt.hint}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.host import HostRequest
+from tiersnap.jobs.tell import place_proof
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.remote_storage.cluster.unblock import Unblocked
 from tiersnap.snapshot.units import count_of
@@ -23,11 +24,13 @@ def show(output: Output, done: Unblocked, log_dirs: Sequence[str], request: Host
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return
     commands = host_commands(log_dirs, request.remote)
-    summary = {"run_id": request.run_id, "segments_tiered": len(done.tiered.copied)}
+    place = place_proof.members_of(output, done.proof)
+    summary = {"run_id": request.run_id, "segments_tiered": len(done.tiered.copied), **place}
     rows = [{**each.as_row(), "hint": commands.of(each.hint)} for each in done.freeings]
     output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=done.tiered.findings, errors=errors)
+    place_proof.tell(output, done.proof)
     tell_failures(output, errors, len(errors))
     for hint in sorted({str(row["hint"]) for row in rows if row["hint"]}):
         output.warn(hint)
-    if not request.host.apply:
+    if not request.apply:
         output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")

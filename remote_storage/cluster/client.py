@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ SECONDS = 30.0
 # No request of this project may bring a topic into being; a wrong host is told by the error, not by log lines.
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
 _BATCH = 500
+_AGAIN_SECONDS = 0.5
 T = TypeVar("T")
 
 
@@ -126,9 +128,43 @@ class Cluster:
         self._result(f"settings of {topic}", futures[resource])
         _log.debug("%s settings of %s: %s", "asked for" if validate_only else "changed", topic, sorted(values))
 
+    def create_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Create a topic of one partition, with the replication factor that the cluster gives by default."""
+        topic = self._admin_module.NewTopic(name, 1, -1, config=dict(settings))
+        self._result(f"topic {name}", self._client().create_topics([topic], request_timeout=SECONDS)[name])
+        _log.info("created the topic %s", name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._result(f"topic {name}", self._client().delete_topics([name], request_timeout=SECONDS)[name])
+        _log.info("deleted the topic %s", name)
+
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Log start, remote segments included, and log end (exclusive) of each partition."""
-        wanted = list(partitions)
+        return self._starts_and_ends(list(partitions))
+
+    def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Log start and log end (exclusive) of some partitions of a topic, by number.
+
+        Waits while brokers restart or elect leaders, as a consumer would.
+        """
+        wanted = [(topic, number) for number in numbers]
+        deadline, is_stale = time.monotonic() + SECONDS, False
+        while True:
+            try:
+                if is_stale:
+                    self.partition_counts()  # also tells this client of new leaders, and of their epochs
+                found = self._starts_and_ends(wanted)
+            except BrokerUnavailableError as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.debug("asking again: %s", error.message)
+                is_stale = True
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return {number: offsets for (_, number), offsets in found.items()}
+
+    def _starts_and_ends(self, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         spec = self._admin_module.OffsetSpec
         starts, ends = self._offsets(wanted, spec.earliest()), self._offsets(wanted, spec.latest())
         return {partition: (starts[partition], ends[partition]) for partition in wanted}

@@ -2,6 +2,10 @@
 
 Records of a user partition lie in one partition of the topic, which depends on the number of partitions the topic has,
 so it is asked for, never assumed. The topic is made by brokers; where it is absent nothing is written.
+
+Each record that is written here has the record header `tiersnap`: "1". Brokers read a record's value alone
+(org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask), so the header tells segments that tiersnap
+published from those that brokers uploaded themselves, wherever the claims of the former lie.
 """
 
 from __future__ import annotations
@@ -32,7 +36,10 @@ from tiersnap.snapshot.units import count_of
 _log = logging.getLogger(__name__)
 
 DELIVERY_MS = 60_000
+OUR_HEADER = ("tiersnap", b"1")
+"""The record header of each record that tiersnap writes."""
 _BEGINNING = -2
+_TAIL = -2000  # librdkafka's RD_KAFKA_OFFSET_TAIL(n) is this, less n
 _FETCH, _FETCH_SECONDS = 1000, 0.1
 
 
@@ -66,6 +73,10 @@ class MetadataTopic:
         """A reader of what the topic says of these partitions."""
         return MetadataReader(self._cluster, {self.partition_of(partition) for partition in partitions})
 
+    def read_all(self, *, newest: int | None = None) -> MetadataReader:
+        """Return a reader of the whole topic, or of the `newest` records of each of its partitions."""
+        return MetadataReader(self._cluster, set(range(self.partition_count)), newest=newest)
+
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
         """Write records in the order given, of each metadata partition; returns their number once all are there.
 
@@ -84,13 +95,19 @@ class MetadataTopic:
 class MetadataReader:
     """Reads some partitions of the topic; a context that closes its consumer.
 
+    With `newest` it begins so many records before the end of each partition: what is said of a segment that was begun
+    earlier is not known then.
+
     Attributes:
         log_starts: first offset of each metadata partition, as it was at the last reading.
+        is_whole: whether it began at the log start of each of its partitions; known after the first reading.
     """
 
-    def __init__(self, cluster: Cluster, metadata_partitions: set[int]) -> None:
+    def __init__(self, cluster: Cluster, metadata_partitions: set[int], *, newest: int | None = None) -> None:
         self.cache = MetadataCache()
         self.log_starts = dict.fromkeys(metadata_partitions, 0)
+        self.is_whole = True
+        self._newest = newest
         self._cluster = cluster
         self._partitions = metadata_partitions
         self._next = dict.fromkeys(metadata_partitions, 0)
@@ -107,9 +124,10 @@ class MetadataReader:
                 }
             ),
         )
+        begin = _BEGINNING if newest is None else _TAIL - newest
         if metadata_partitions:
             self._consumer.assign(
-                [cluster.topic_partition(METADATA_TOPIC, number, _BEGINNING) for number in sorted(metadata_partitions)]
+                [cluster.topic_partition(METADATA_TOPIC, number, begin) for number in sorted(metadata_partitions)]
             )
 
     def read_to_end(self) -> MetadataCache:
@@ -120,8 +138,11 @@ class MetadataReader:
             CorruptMetadataRecordError: a record that this version does not know.
         """
         ends = {}
-        for number in self._partitions:
-            low, ends[number] = self._watermarks(number)
+        # Not asked of the consumer, which would wait for the end of a fetch, partition by partition.
+        for number, (low, end) in self._cluster.offsets_of_topic(METADATA_TOPIC, self._partitions).items():
+            ends[number] = end
+            if self._newest is not None and not self._next[number]:
+                self.is_whole &= end - low <= self._newest
             self.log_starts[number] = low
             self._next[number] = max(self._next[number], low)
         heard = time.monotonic()
@@ -138,13 +159,6 @@ class MetadataReader:
                 self._take(message)
         return self.cache
 
-    def _watermarks(self, number: int) -> tuple[int, int]:
-        at = self._cluster.topic_partition(METADATA_TOPIC, number)
-        found = self._cluster.ask(
-            f"offsets of {METADATA_TOPIC}", lambda: self._consumer.get_watermark_offsets(at, SECONDS, cached=False)
-        )
-        return int(found[0]), int(found[1])
-
     def _take(self, message: Any) -> None:  # noqa: ANN401
         error = message.error()
         if error is not None and error.name() != "_PARTITION_EOF":
@@ -154,7 +168,8 @@ class MetadataReader:
         if error is not None:
             return
         try:
-            self.cache.apply(metadata_records.decode(message.value() or b""))
+            record = metadata_records.decode(message.value() or b"")
+            self.cache.apply(record, is_ours=OUR_HEADER in (message.headers() or ()))
         except CorruptMetadataRecordError as corrupt:
             where = f"{METADATA_TOPIC}-{message.partition()} offset {message.offset()}"
             raise CorruptMetadataRecordError(f"{where}: {corrupt.message}", hint=corrupt.hint) from corrupt
@@ -216,7 +231,7 @@ class Publication:
     def _produce(self, partition: int, value: bytes) -> None:
         while True:
             try:
-                self._producer.produce(METADATA_TOPIC, value, partition=partition)
+                self._producer.produce(METADATA_TOPIC, value, partition=partition, headers=[OUR_HEADER])
             except BufferError:
                 self._producer.poll(1)
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -13,6 +13,7 @@ from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.lineage import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.place_proof import PlaceProof
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
 from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
@@ -41,11 +42,13 @@ class Published:
         plans: as they were carried out, or would be.
         records: number that were written.
         doubts: topics whose copying may not have been off all the while.
+        proof: that brokers read this place; None where there is nothing to tell them.
     """
 
     plans: Sequence[PartitionPlan]
     records: int = 0
     doubts: Sequence[TiersnapError] = ()
+    proof: PlaceProof | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -60,6 +63,7 @@ class Publish:
 
     Attributes:
         store, layout: remote storage, as brokers use it.
+        prove: proves that they do; called once, before the first record and only where there is one.
         log_dirs: of leaders, for leader epochs; empty where the leaders themselves can be asked.
         broker_id: named in records; None for each partition's leader.
     """
@@ -68,6 +72,7 @@ class Publish:
     metadata_topic: MetadataTopic
     store: ObjectStore
     layout: Layout
+    prove: Callable[[], PlaceProof]
     log_dirs: Sequence[str] = ()
     broker_id: int | None = None
 
@@ -76,6 +81,9 @@ class Publish:
 
         Planning a fleet takes minutes, so each topic is planned once more right before its records are written. Copies
         that brokers know and that are lost are looked for in all partitions of the topics.
+
+        Raises:
+            WrongPlaceError, UnprovenPlaceError: nothing is published to brokers that may read another place.
         """
         damaged = [PartitionPlan(partition, refusal=error) for partition, error in finished.damaged.items()]
         segments = by_partition(finished.segments)
@@ -87,6 +95,7 @@ class Publish:
             cache = reader.read_to_end()
             copied: Segments = {each: [] for each in others if any(cache.in_state(each, _FINISHED))}
             plans = {plan.partition: plan for plan in self._plan(reader, segments | copied)}
+            proof = self.prove() if any(plan.is_open for plan in plans.values()) else None
             opened = [plan.partition for plan in plans.values() if apply and plan.is_open]
             for topic, partitions in groupby(opened, key=lambda each: each.topic):
                 again = self._plan(reader, {each: segments[each] for each in partitions})
@@ -96,7 +105,7 @@ class Publish:
                 doubt = self._doubt(topic) if written else None
                 doubts += [] if doubt is None else [doubt]
         told = [plan for plan in plans.values() if plan.partition in segments or plan.errors]
-        return Published([*told, *damaged], records, doubts)
+        return Published([*told, *damaged], records, doubts, proof)
 
     def _of_topics(self, segments: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
         """All partitions of the topics of some, as far as the cluster has them under the same id."""

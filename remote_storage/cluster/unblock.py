@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.begun import Records, when_nobody_is_at_it
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.lineage import Lineage, open_lineage
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.cluster.place_proof import PlaceProof
+from tiersnap.remote_storage.cluster.prove_place import ProvePlace
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.release import ReleaseTopics
@@ -40,12 +41,14 @@ class Unblocked:
         freeings: the stuck ones.
         tiered: what was copied of them, or would be.
         refusals: of topics that were left alone.
+        proof: that brokers read this place; None where nothing is stuck.
     """
 
     candidates: int
     freeings: tuple[Freeing, ...] = ()
     tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))
     refusals: tuple[TiersnapError, ...] = ()
+    proof: PlaceProof | None = None
 
     def exit_code(self, *, apply: bool) -> ExitCode:
         """That of tiering where a copy failed, else by how the partitions ended."""
@@ -59,6 +62,7 @@ class Unblock:
     """One run.
 
     Attributes:
+        place: that brokers read, to be proven before anything is tiered.
         host: how stuck partitions are tiered, and whether anything is (`apply`).
         log_dirs: of one broker, by URI.
         topic: a regular expression for whole topic names; None for all.
@@ -67,10 +71,10 @@ class Unblock:
         watch: hands on what was tiered, and sees how far it is.
     """
 
+    place: ProvePlace
     host: HostTier
     log_dirs: Mapping[str, LogDir]
     topic: re.Pattern[str] | None
-    cluster: Cluster
     broker_id: int | None
     talk: Callable[[str], None]
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
@@ -78,7 +82,7 @@ class Unblock:
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._metadata_topic = MetadataTopic.of(self.cluster)
+        self.cluster, self.metadata_topic = self.place.cluster, self.place.metadata_topic
         self._records = Records(self.host.store)
 
     def run(self) -> Unblocked:
@@ -86,6 +90,7 @@ class Unblock:
 
         Raises:
             UsageError: a stuck partition is in more than one of the directories.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another place.
             StillStuckError: copiers go on failing at what is published; the records of their topics stay.
             UnblockHeldError: another run was at a topic for longer than it should take.
             SettingsAsideError: a broker refuses what a topic had set; the record of that topic stays.
@@ -99,17 +104,16 @@ class Unblock:
             if topic in topics and topics[topic].leaders.get(number, -1) >= 0
         }
         log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
-        with self._metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
+        with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, resumed, self.talk)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
             if not stuck:
                 return Unblocked(len(candidates), refusals=tuple(self._refusals.values()))
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
+            proof = self.place.prove(self.host.layout)
             tiered = self._free(reader, lineage)
-        return Unblocked(
-            len(candidates), tuple(self._freeings.values()), tiered, refusals=tuple(self._refusals.values())
-        )
+        return Unblocked(len(candidates), tuple(self._freeings.values()), tiered, tuple(self._refusals.values()), proof)
 
     def _partitions_in_sources(self) -> list[TopicPartition]:
         folders = [split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders]
@@ -164,7 +168,7 @@ class Unblock:
         finished = finished_of_each(host.store, host.layout, [each.stuck.partition for each in self._freeings.values()])
         release = ReleaseTopics(
             self.cluster,
-            self._metadata_topic,
+            self.metadata_topic,
             reader,
             lineage,
             self._records,

@@ -25,6 +25,7 @@ class MetadataCache:
     Attributes:
         dropped: records that a broker drops as well.
         doubtful: segment ids of dropped records of which nothing else is known.
+        ours: segment ids of records that tiersnap published; the brokers uploaded all others themselves.
     """
 
     def __init__(self) -> None:
@@ -34,13 +35,16 @@ class MetadataCache:
         self._applied = 0
         self.dropped = 0
         self.doubtful: set[str] = set()
+        self.ours: set[str] = set()
 
-    def apply(self, record: MetadataRecord) -> bool:
-        """Take one record; returns whether it changed anything."""
+    def apply(self, record: MetadataRecord, *, is_ours: bool = False) -> bool:
+        """Take one record, which tiersnap published if it `is_ours`; returns whether it changed anything."""
         if isinstance(record, PartitionDelete):
             return False  # no broker reads it either
         named = record.metadata.id if isinstance(record, SegmentRecord) else record.id
         partition, segment_id = named.topic_id_partition, named.segment_id
+        if is_ours:
+            self.ours.add(segment_id)
         segment = self._indexes[partition].apply(record)
         if segment is None:
             self.dropped += 1
@@ -60,6 +64,10 @@ class MetadataCache:
     def index(self, partition: TopicIdPartition) -> RemoteIndex:
         """What brokers find of a partition."""
         return self._indexes[partition]
+
+    def partitions(self) -> list[TopicIdPartition]:
+        """Partitions of which a segment is known, in order."""
+        return sorted(partition for partition, known in self._segments.items() if known)
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
         """Segments of a partition that are in `state` now."""

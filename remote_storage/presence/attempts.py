@@ -13,6 +13,11 @@ _AIVEN = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 _LOCAL = tuple(kind for kind in KeyKind if kind.is_local and kind is not KeyKind.LOCAL_TRANSACTION_INDEX)
 
 
+def mandatory(*, local: bool) -> tuple[str, ...]:
+    """Return the suffixes of the objects that every complete remote segment has."""
+    return tuple(kind.suffix for kind in (_LOCAL if local else _AIVEN))
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptObjects:
     """What there is of one attempt, as it was listed."""

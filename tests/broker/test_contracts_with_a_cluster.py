@@ -38,6 +38,7 @@ SEGMENTS = 4
 CALLS: Calls = {
     "publish": lambda at: [*LAYOUT, "--remote", at["remote"]],
     "unblock": lambda at: [*LAYOUT, "--remote", at["remote"], "--source", at["log"]],
+    "mend": lambda at: ["--remote", at["remote"], "--from", at["remote"], "--from-layout", "aiven"],
     "maintain remove-orphans": lambda at: ["--remote", at["remote"]],
 }
 

@@ -6,7 +6,14 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.broker.harness.broker import Broker
 from tests.broker.harness.disks import kraft_disks
@@ -126,6 +133,34 @@ def test_copying_that_is_switched_on_while_records_are_written_is_said(broker, c
     assert "others: copying was switched on" not in said
     assert "remote.log.copy.disable=true" in said
     assert states(broker, "others") == TOLD
+
+
+def test_publish_finds_layout_and_place_when_broker_settings_are_hidden(broker, capsys):
+    """Of the storage manager's class nothing is told then, nor of the broker's log directories."""
+    tiered_topics(broker, "hidden")
+    what = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:*", "*")
+    denied = (AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+    admin = admin_client(broker)
+    rules = [
+        AclBinding(*what, AclOperation.ALL, AclPermissionType.ALLOW),
+        AclBinding(*what, *denied),
+    ]
+    for created in admin.create_acls(rules).values():
+        created.result(10)
+    try:
+        remote = remote_options(broker, "hidden")
+        del remote[remote.index("--layout") :][:2]
+        command = ["--output", "json", "publish", "--bootstrap-server", broker.bootstrap, *remote]
+        found = []
+        for more in ([], ["--log-dir", str(broker.disks.log_dir)]):
+            capsys.readouterr()
+            assert tiersnap([*command, *more]) == 0, capsys.readouterr().err
+            found.append(json.loads(capsys.readouterr().out)["result"]["place"])
+        assert all("uploaded" in place for place in found), "of the topic that a copier copied"
+        assert ["of the running broker" in place for place in found] == [False, True]
+    finally:
+        for deleted in admin.delete_acls([AclBindingFilter(*what, *denied)]).values():
+            deleted.result(10)
 
 
 def test_beside_a_copier_that_was_switched_on_after_the_plan_nothing_of_its_topic_is_published(

@@ -26,6 +26,7 @@ from tests.broker.harness.topics import alter_topic, wait_for_leader
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
+from tiersnap.jobs.command_line.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord
@@ -60,6 +61,13 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         make_stick(broker)
         assert tier.complete_bases(TOPIC) == tuple(bases[:4])
         before = digests(folder)
+
+        wrong = tmp_path / "wrong"
+        for more in (("--remote", str(wrong)), ("--layout", "aiven", "--unproven")):
+            assert tiersnap(["unblock", *options(broker), *more, "--apply"]) == 4
+            assert "not what brokers read" in (said := capsys.readouterr().err) or f"this is {wrong}/" in said
+            assert not list(wrong.rglob("*.log")), "nothing is tiered to a wrong place"
+            assert "remote.log.copy.disable" not in own_settings(broker)
 
         code, rows = unblock(broker, capsys)
         assert (code, [row["outcome"] for row in rows]) == (0, ["PLANNED"]), rows

@@ -34,6 +34,7 @@ from tiersnap.snapshot.formats import (
     checkpoints,
     compression,
     indexes,
+    java_properties,
     meta_properties,
     transaction_index,
     transaction_state,
@@ -99,6 +100,12 @@ def parsers() -> list[Parser]:
         Parser("leader epochs", files("leader-epoch-checkpoint", 500), _text(checkpoints.parse_leader_epochs)),
         Parser("partition.metadata", files("partition.metadata", 200), _text(checkpoints.parse_topic_id)),
         Parser("meta.properties", files("meta.properties", 500), _text(meta_properties.parse)),
+        Parser(
+            "server.properties",
+            [*files("meta.properties", 500), b"rsm.config.key.prefix : a\\u0041\\\n b/\r\n!x\rlog.dirs=/a,/b"],
+            lambda data: java_properties.parse(data.decode("utf-8", "replace")),
+            (),
+        ),
         Parser("transaction state key", [ts.key("my-id"), ts.key("")], transaction_state.decode_key),
         Parser(
             "transaction state value",

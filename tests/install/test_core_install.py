@@ -119,6 +119,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         (("runs", "list"), "spark"),
         (("unblock", "--source", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
+        (("mend", "--remote", "/tmp/x", "--from", "/tmp/y", "--bootstrap-server", "localhost:1"), "kafka"),
         (("install", "--remote", "s3://bucket/x", "--to", LOGS), "s3"),
         (("restore", "--remote", "s3://bucket/x", "--to", LOGS, "--topic", "t"), "s3"),
         (("fetch", "--remote", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0"), "s3"),

@@ -23,6 +23,8 @@ def remote_segment(
     end: int,
     leader_epochs: Sequence[tuple[int, int]],
     state: SegmentState = SegmentState.COPY_SEGMENT_FINISHED,
+    *,
+    event_timestamp: int = 8,
 ) -> RemoteLogSegmentMetadata:
     """A new segment with offsets `start` to `end`, both inclusive, written under these (epoch, start offset)."""
     return RemoteLogSegmentMetadata(
@@ -31,7 +33,7 @@ def remote_segment(
         end_offset=end,
         broker_id=1,
         max_timestamp=7,
-        event_timestamp=8,
+        event_timestamp=event_timestamp,
         segment_leader_epochs=tuple(leader_epochs),
         segment_size=9,
         state=state,

@@ -79,6 +79,7 @@ ELSEWHERE = {
     "maintain tables": "tests.spark.test_contracts_of_jobs",
     "publish": "tests.broker.test_contracts_with_a_cluster",
     "unblock": "tests.broker.test_contracts_with_a_cluster",
+    "mend": "tests.broker.test_contracts_with_a_cluster",
     "maintain remove-orphans": "tests.broker.test_contracts_with_a_cluster",
 }
 

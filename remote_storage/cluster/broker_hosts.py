@@ -1,0 +1,133 @@
+"""What a cluster's brokers say of their storage manager, and what those that run on this host were started with.
+
+DescribeConfigs shows the class of the storage manager and the log directories of every broker; the settings of the
+storage manager itself it hides. A broker that runs on this host holds `.lock` of its log directories: its command line
+names its server.properties.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.cluster.storage_place import CLASS_NAME, StoragePlace, endpoint_of, place_of_broker
+from tiersnap.remote_storage.cluster.topic_checks import value_of
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.paced_store import PacedStore
+from tiersnap.snapshot.errors import CorruptCheckpointError
+from tiersnap.snapshot.formats import meta_properties
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.host.broker_settings import BrokerSettings, broker_settings
+from tiersnap.snapshot.host.running import lock_holder
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+_KIND = EvidenceKind.SERVER_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer:
+    """What DescribeConfigs says of one broker; `class_name` is "" where it has no storage manager."""
+
+    broker: int
+    class_name: str
+    log_dirs: tuple[str, ...]
+
+
+def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
+    """Ask every broker; those that refuse or do not answer are left out."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = pool.map(lambda broker: _ask(cluster, broker), sorted(cluster.brokers()))
+        return [each for each in answers if each is not None]
+
+
+def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:
+    try:
+        settings = cluster.broker_settings(broker)
+    except (ClusterRefusedError, BrokerUnavailableError) as error:
+        _log.debug("broker %d does not say its settings: %s", broker, error.message)
+        return None
+    log_dirs = value_of(settings, "log.dirs", "") or value_of(settings, "log.dir", "")
+    paths = tuple(filter(None, (each.strip() for each in log_dirs.split(","))))
+    return BrokerAnswer(broker, value_of(settings, CLASS_NAME, ""), paths)
+
+
+def brokers_here(cluster_id: str, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
+    """Yield the settings of each broker of a cluster that holds one of `log_dirs` here, or why they are not known.
+
+    A directory that is not here, or that no process of this host holds, says nothing.
+    """
+    seen: set[int] = set()
+    for name in dict.fromkeys(log_dirs):
+        log_dir = Path(name)
+        try:
+            holder = lock_holder(log_dir)
+            if holder is None or holder.pid in seen or _cluster_of(log_dir) != cluster_id:
+                continue
+            if not holder.pid:
+                yield f"the broker at {log_dir} runs in another container"
+                continue
+            seen.add(holder.pid)
+            yield broker_settings(holder.pid)
+        except (OSError, CorruptCheckpointError) as error:
+            why = error.message if isinstance(error, CorruptCheckpointError) else error.strerror or str(error)
+            yield f"the settings of the broker at {log_dir} cannot be read: {why}"
+
+
+def _cluster_of(log_dir: Path) -> str:
+    path = log_dir / META_PROPERTIES
+    return meta_properties.parse(path.read_text("utf-8", "replace"), name=str(path)).cluster_id
+
+
+def settings_evidence(found: Sequence[BrokerSettings | str], store: ObjectStore, layout: str) -> Evidence:
+    """Return what the settings of brokers on this host say of a store."""
+    if not found:
+        return Evidence(_KIND, Outcome.SILENT, "no broker of the cluster runs on this host")
+    each = [_one(broker, store, layout) if isinstance(broker, BrokerSettings) else broker for broker in found]
+    compared = [evidence for evidence in each if isinstance(evidence, Evidence)]
+    against = [evidence for evidence in compared if evidence.outcome is Outcome.CONTRADICTS]
+    if compared:
+        return (against or compared)[0]
+    return Evidence(_KIND, Outcome.SILENT, "; ".join(str(why) for why in each))
+
+
+def _one(broker: BrokerSettings, store: ObjectStore, layout: str) -> Evidence | str:
+    try:
+        theirs = place_of_broker(broker.values)
+    except ValueError as error:
+        return f"{broker.path} of the running broker: {error}"
+    ours = place_of_store(store, layout)
+    said = f"{broker.path} of the running broker (process {broker.pid}) names {theirs}"
+    if _is_same(broker, theirs, ours):
+        return Evidence(_KIND, Outcome.HOLDS, said)
+    return Evidence(_KIND, Outcome.CONTRADICTS, f"{said}, and this is {ours}")
+
+
+def place_of_store(store: ObjectStore, layout: str) -> StoragePlace:
+    """Return where a store is, as the settings of a storage manager would name it."""
+    inner = store.inner if isinstance(store, PacedStore) else store
+    if isinstance(inner, DirectoryStore):
+        return StoragePlace(layout, "", f"{inner.root}/")
+    from tiersnap.remote_storage.stores.s3_store import S3Store
+
+    assert isinstance(inner, S3Store)
+    return StoragePlace(layout, inner.bucket, inner.prefix, endpoint_of(inner.client.meta.endpoint_url))
+
+
+def _is_same(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> bool:
+    if theirs.bucket or ours.bucket or theirs.layout != ours.layout:
+        return theirs == ours
+    folder, rest = posixpath.split(theirs.prefix)
+    try:
+        return not rest and broker.located(folder).samefile(ours.prefix)
+    except OSError:
+        return False

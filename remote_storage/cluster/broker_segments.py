@@ -1,0 +1,157 @@
+"""The newest segments that a cluster's brokers uploaded themselves, looked for in a store.
+
+Which segments tiersnap published is known by the header of their records, and by the claims in the store. The newest
+one counts: an older one may lie where brokers kept segments before their settings were changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tiersnap.remote_storage.claims import ClaimedSegment, read_claim
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+
+_log = logging.getLogger(__name__)
+
+NEWEST_RECORDS = 1000
+MOST_TRIED = 5
+_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+
+
+def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
+    """Return the finished segments that no record of tiersnap names, newest first by their newest record."""
+    finished = (each for partition in cache.partitions() for each in cache.in_state(partition, _FINISHED))
+    theirs = (each for each in finished if each.id.segment_id not in cache.ours)
+    return sorted(theirs, key=lambda each: (each.event_timestamp, each.id), reverse=True)
+
+
+@dataclass
+class Looked:
+    """What was looked for in a store, newest first.
+
+    Attributes:
+        found: the first segment that is complete there.
+        missing: segments before it that are not, and that no broker is deleting.
+    """
+
+    found: RemoteLogSegmentMetadata | None = None
+    missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+
+    def evidence(self, layout: Layout, uri: str) -> Evidence:
+        """Return what this says of the place."""
+        kind = EvidenceKind.BROKER_SEGMENT
+        keys = ", ".join(uri + layout.log_key(each) for each in self.missing)
+        if self.found is None and self.missing:
+            return Evidence(
+                kind, Outcome.CONTRADICTS, f"the newest segments that brokers uploaded themselves are not there: {keys}"
+            )
+        if self.found is None:
+            return Evidence(kind, Outcome.SILENT, "no segment is left that brokers uploaded themselves")
+        if self.missing:
+            told = f"the newest segment that brokers uploaded themselves is not there ({keys}), and an older one is"
+            return Evidence(kind, Outcome.SILENT, f"{told}: objects were lost, or brokers have another place since")
+        key, when = uri + layout.log_key(self.found), _utc(self.found.event_timestamp)
+        return Evidence(kind, Outcome.HOLDS, f"they uploaded {key} themselves, at {when}")
+
+
+@dataclass(frozen=True)
+class BrokerSegments:
+    """The look for them in one store; `talk` is told what takes a while."""
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    store: ObjectStore
+    talk: Callable[[str], None]
+
+    def look(self, layouts: Sequence[Layout]) -> tuple[Layout, Looked]:
+        """Look for the newest segments; returns the layout in which one was found, else the first, and what was.
+
+        Reads the end of each partition of the metadata topic. Where that tells of no such segment, as where copiers
+        have failed for days, all of the topic is read.
+
+        Raises:
+            TransientError: brokers or the store do not answer.
+        """
+        with self.metadata_topic.read_all(newest=NEWEST_RECORDS) as reader:
+            looked = self._look(reader, layouts)
+            is_all = reader.is_whole or looked[1].found is not None or looked[1].missing
+        if not is_all:
+            self.talk("reading all records of remote segments: the newest name none that brokers uploaded themselves")
+            with self.metadata_topic.read_all() as reader:
+                looked = self._look(reader, layouts)
+        return looked
+
+    def _look(self, reader: MetadataReader, layouts: Sequence[Layout]) -> tuple[Layout, Looked]:
+        living = self._living(reader.read_to_end())
+        return look_for(living, self.store, layouts, lambda each: _is_finished(reader.read_to_end(), each))
+
+    def _living(self, cache: MetadataCache) -> Iterator[RemoteLogSegmentMetadata]:
+        """Segments of topics that there are, as long as `cache` has them finished."""
+        theirs = uploaded_by_brokers(cache)
+        topics = self.cluster.topics({each.id.topic for each in theirs})
+        for each in theirs:
+            topic = topics.get(each.id.topic)
+            if topic is not None and topic.topic_id == each.id.topic_id and _is_finished(cache, each):
+                yield each
+
+
+def look_for(
+    newest_first: Iterable[RemoteLogSegmentMetadata],
+    store: ObjectStore,
+    layouts: Sequence[Layout],
+    is_finished: Callable[[RemoteLogSegmentMetadata], bool],
+) -> tuple[Layout, Looked]:
+    """Look for segments that brokers uploaded, until one is complete or several are not.
+
+    What claims in the store name is left out: tiersnap uploaded it.
+
+    Args:
+        is_finished: whether brokers have a segment finished now. Who deletes one publishes that before the deletion.
+    """
+    looked = Looked()
+    for segment in newest_first:
+        if _is_claimed(store, segment):
+            continue
+        for layout in layouts:
+            if layout.inspect(store, segment) is CopyState.COMPLETE:
+                looked.found = segment
+                return layout, looked
+        if is_finished(segment):
+            looked.missing.append(segment)
+        if len(looked.missing) == MOST_TRIED:
+            break
+    return layouts[0], looked
+
+
+def _is_claimed(store: ObjectStore, segment: RemoteLogSegmentMetadata) -> bool:
+    epoch = segment.segment_leader_epochs[-1][0]
+    claimed = ClaimedSegment(segment.id.topic_id_partition, segment.start_offset, epoch)
+    try:
+        claim = read_claim(store, ObjectKeys(), claimed)
+    except CorruptDataError as error:
+        _log.debug("left out, its claim cannot be read: %s: %s", claimed, error.message)
+        return True
+    return claim is not None and segment.id.segment_id in {each.segment_id for each in claim.attempts}
+
+
+def _is_finished(cache: MetadataCache, segment: RemoteLogSegmentMetadata) -> bool:
+    known = cache.segments(segment.id.topic_id_partition).get(segment.id.segment_id)
+    return known is not None and known.state is _FINISHED
+
+
+def _utc(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError):  # whatever the record says
+        return f"{milliseconds} ms"

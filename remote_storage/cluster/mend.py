@@ -1,0 +1,114 @@
+"""Missing segments that lie in another place, where they were uploaded by mistake: found there, and how each ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
+
+_KEYS = ObjectKeys()
+
+
+class MendAction(StrEnum):
+    """How a missing segment comes back."""
+
+    COPY = "COPY"  # its objects as they are
+    REBUILD = "REBUILD"  # in another layout, built again from the segment
+    NONE = "NONE"  # it is not there, or is another segment
+
+
+class MendOutcome(StrEnum):
+    """What became of it."""
+
+    PLANNED = "PLANNED"
+    MENDED = "MENDED"
+    DELETED = "DELETED"  # by brokers, meanwhile
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """One missing segment, and how it ends.
+
+    Attributes:
+        attempt, copy: what is there of it in the other place; None where it is not complete.
+        error: why it failed.
+    """
+
+    missing: MissingSegment
+    action: MendAction
+    outcome: MendOutcome
+    attempt: AttemptObjects | None = None
+    copy: RemoteCopy | None = None
+    error: TiersnapError | None = None
+
+    @property
+    def metadata(self) -> RemoteLogSegmentMetadata:
+        """As brokers know it."""
+        return self.missing.metadata
+
+
+def plan_mending(
+    source: ObjectStore, missing: Sequence[MissingSegment], source_layout: Layout, layout: Layout
+) -> list[Mending]:
+    """Look for missing segments in `source`, where they lie in `source_layout`; brokers read `layout`.
+
+    One listing a partition, and a look into each copy.
+    """
+    local = isinstance(source_layout, LocalTieredStorageLayout)
+    action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
+    attempts: dict[str, AttemptObjects] = {}
+    for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
+        listed = group(_KEYS, source.list(_KEYS.partition_segments(partition, local=local)), local=local)
+        attempts.update((each.segment_id, each) for each in listed.get(partition, ()))
+    return [_planned(source, each, attempts.get(each.metadata.id.segment_id), action) for each in missing]
+
+
+def _planned(
+    source: ObjectStore, missing: MissingSegment, attempt: AttemptObjects | None, action: MendAction
+) -> Mending:
+    metadata = missing.metadata
+    found = None if attempt is None else read_copy(source, metadata.id.topic_id_partition, attempt)
+    why = _why_not(metadata, found, action)
+    if isinstance(found, RemoteCopy) and not why:
+        return Mending(missing, action, MendOutcome.PLANNED, attempt, found)
+    error = CorruptDataError(
+        f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
+        hint="find its objects, in older versions of the bucket say, and name that place by --from",
+    )
+    return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
+
+
+def _why_not(metadata: RemoteLogSegmentMetadata, found: RemoteCopy | UnusableCopy | None, action: MendAction) -> str:
+    """Why what was found does not bring a segment back, "" if it does."""
+    if found is None:
+        return "no object of it"
+    if isinstance(found, UnusableCopy):
+        return found.problem
+    if action is MendAction.REBUILD and found.is_encrypted:
+        return "it is encrypted, and tiersnap has no key: only the same layout will do"
+    theirs = found.metadata
+    told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
+    there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
+    return "" if told == there else "it is not the segment of which the record tells"
+
+
+def exit_code_of(done: Iterable[Mending]) -> ExitCode:
+    """OK, also of a plan; PARTIAL where some failed; where all did TRANSIENT if all may pass, else DATA_CORRUPT."""
+    found = list(done)
+    errors = [each.error for each in found if each.error is not None]
+    if not errors:
+        return ExitCode.OK
+    if len(errors) < len(found):
+        return ExitCode.PARTIAL
+    return ExitCode.TRANSIENT if all(isinstance(each, TransientError) for each in errors) else ExitCode.DATA_CORRUPT

@@ -1,0 +1,177 @@
+"""Finished segments that a cluster's brokers know and whose objects are not all in a store.
+
+Where local files are deleted, consumers read nothing of these. One listing a partition; no object is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import CopyState, Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.presence.attempts import AttemptObjects, group, mandatory
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
+
+_FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+_AT_ONCE = 8
+_KEYS = ObjectKeys()
+Known = Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]]
+"""Segments that brokers read, by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingSegment:
+    """A segment that brokers know and that is not complete.
+
+    Attributes:
+        is_ours: whether tiersnap published it.
+        lacking: suffixes of the mandatory objects that are not there.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    is_ours: bool
+    lacking: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """All that is missing in one place, of the partition with the most missing segments first.
+
+    Attributes:
+        uri: of the place.
+        known: number of segments that brokers know and read.
+        elsewhere: name of another layout in which the first one is complete in the same place; None where it is not.
+    """
+
+    uri: str
+    known: int
+    segments: tuple[MissingSegment, ...] = ()
+    elsewhere: str | None = None
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions that lack something."""
+        return len({each.metadata.id.topic_id_partition for each in self.segments})
+
+    @property
+    def sentence(self) -> str:
+        """Return what this means, and where it is worst."""
+        if not self.segments:
+            return f"all {count_of(self.known, 'segment')} that brokers know are at {self.uri}"
+        worst = self.segments[0].metadata.id.topic_id_partition
+        of_worst = [each.metadata for each in self.segments if each.metadata.id.topic_id_partition == worst]
+        first, last = of_worst[0].start_offset, of_worst[-1].end_offset
+        return (
+            f"{len(self.segments)} of {count_of(self.known, 'segment')} that brokers know "
+            f"{'is' if len(self.segments) == 1 else 'are'} not at {self.uri}, in "
+            f"{count_of(self.partitions, 'partition')}: once local files are deleted consumers read nothing of them; "
+            f"{worst} lacks {count_of(len(of_worst), 'segment')} between offsets {first} and {last}"
+        )
+
+
+def find_missing(ask: Callable[[], Known], ours: Collection[str], store: ObjectStore, layout: Layout) -> Missing:
+    """Find the segments that brokers read and that are not complete in a store.
+
+    Args:
+        ask: what brokers read now; asked again where something is missing.
+        ours: ids of the segments that tiersnap published.
+
+    Raises:
+        TransientError: brokers or the store do not answer.
+    """
+    local = isinstance(layout, LocalTieredStorageLayout)
+    known = ask()
+    missing = dict(_missing(known, _listed(store, known, local=local), local=local))
+    if missing:
+        # Brokers may have deleted some since: they publish that before they delete an object.
+        still = {each for segments in ask().values() for each in segments}
+        missing = {each: lacking for each, lacking in missing.items() if each in still}
+    _log.debug("%d segments are missing in %s", len(missing), store.uri)
+    found = worst_first(MissingSegment(each, each.id.segment_id in ours, lacking) for each, lacking in missing.items())
+    elsewhere = _other_layout(store, found[0].metadata, layout) if found else None
+    return Missing(store.uri, sum(map(len, known.values())), tuple(found), elsewhere)
+
+
+def _other_layout(store: ObjectStore, segment: RemoteLogSegmentMetadata, layout: Layout) -> str | None:
+    others = (open_layout(name) for name in LAYOUTS if name != layout.name)
+    return next((each.name for each in others if each.inspect(store, segment) is CopyState.COMPLETE), None)
+
+
+def read_by_brokers(
+    cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]
+) -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+    """Return the finished segments that brokers read now, ascending, by partition of the topics that there are.
+
+    Segments below the log start are left out. `reader` reads all of the metadata topic.
+    """
+    cache = reader.read_to_end()
+    wanted = [each for each in cache.partitions() if is_wanted(each.topic)]
+    topics = cluster.topics({each.topic for each in wanted})
+    live = {
+        each: topics[each.topic].leaders.get(each.partition, -1)
+        for each in wanted
+        if each.topic in topics and topics[each.topic].topic_id == each.topic_id
+    }
+    # Without a leader nobody says where the log starts: all counts.
+    offsets = cluster.log_offsets((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
+    found = {}
+    for each in live:
+        start, _ = offsets.get((each.topic, each.partition), (0, 0))
+        segments = [segment for segment in cache.in_state(each, _FINISHED) if segment.end_offset >= start]
+        if segments:
+            found[each] = sorted(segments, key=lambda segment: (segment.start_offset, segment.id.segment_id))
+    return found
+
+
+def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
+    """Sort by partition, those with the most missing segments first, and within one by offset."""
+    by_partition: dict[TopicIdPartition, list[MissingSegment]] = {}
+    for each in missing:
+        by_partition.setdefault(each.metadata.id.topic_id_partition, []).append(each)
+    order = sorted(by_partition, key=lambda partition: (-len(by_partition[partition]), partition))
+    return [
+        each
+        for partition in order
+        for each in sorted(by_partition[partition], key=lambda each: (each.metadata.start_offset, each.metadata.id))
+    ]
+
+
+def _listed(
+    store: ObjectStore, partitions: Iterable[TopicIdPartition], *, local: bool
+) -> Mapping[TopicIdPartition, Mapping[str, AttemptObjects]]:
+    def of_one(partition: TopicIdPartition) -> dict[str, AttemptObjects]:
+        listed = store.list(_KEYS.partition_segments(partition, local=local))
+        return {each.segment_id: each for each in group(_KEYS, listed, local=local).get(partition, ())}
+
+    wanted = list(partitions)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(wanted, pool.map(of_one, wanted), strict=True))
+
+
+def _missing(
+    known: Known,
+    listed: Mapping[TopicIdPartition, Mapping[str, AttemptObjects]],
+    *,
+    local: bool,
+) -> Iterable[tuple[RemoteLogSegmentMetadata, tuple[str, ...]]]:
+    for partition, segments in known.items():
+        for segment in segments:
+            there = listed[partition].get(segment.id.segment_id)
+            lacking = mandatory(local=local) if there is None else there.missing
+            if lacking:
+                yield segment, lacking

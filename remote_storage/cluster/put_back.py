@@ -1,0 +1,201 @@
+"""Objects of segments that brokers know, put back under the brokers' keys.
+
+Segment ids stay, and no record changes: brokers find the objects as soon as they are there. In the same layout objects
+are copied as they are; in another one they are built again from the segment, by the uploader. Nothing is overwritten.
+What readers look for comes last, and only if brokers still know the segment: what they deleted meanwhile is taken back.
+What a run that failed or was killed has put there stays: the next one finds it and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyarrow import fs
+
+from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
+from tiersnap.remote_storage.errors import DeletedByClusterError
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
+from tiersnap.remote_storage.presence.attempts import AttemptObjects
+from tiersnap.remote_storage.presence.copies import RemoteCopy
+from tiersnap.remote_storage.presence.segment_bytes import fetch_log
+from tiersnap.remote_storage.restore.remote_copies import read_indexes, read_lineage
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.ready_segment import ReadySegment
+from tiersnap.remote_storage.upload.source_file import SourceFile
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.remote_storage.upload.uploader import copy_segment
+from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.state.trust import Provenance
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """From one place to that of the brokers.
+
+    Attributes:
+        layout: of the brokers.
+        read: the records of the metadata topic as they are now.
+    """
+
+    source: ObjectStore
+    target: ObjectStore
+    layout: Layout
+    read: Callable[[], MetadataCache]
+
+    def each(self, planned: Iterable[Mending]) -> Iterator[Mending]:
+        """Put back what was planned, one segment after the other; what fails keeps no other from coming back."""
+        for each in planned:
+            if each.outcome is not MendOutcome.PLANNED:
+                yield each
+                continue
+            try:
+                self._put_back(each)
+            except DeletedByClusterError:
+                yield replace(each, outcome=MendOutcome.DELETED)
+            except TiersnapError as error:
+                yield replace(each, outcome=MendOutcome.FAILED, error=error)
+            else:
+                _log.info("put back %s at offset %d", each.metadata.id, each.metadata.start_offset)
+                yield replace(each, outcome=MendOutcome.MENDED)
+
+    def _put_back(self, planned: Mending) -> None:
+        assert planned.attempt is not None
+        assert planned.copy is not None
+        made: list[str] = []
+        try:
+            if planned.action is MendAction.REBUILD:
+                self._rebuild(planned.metadata, planned.copy, made)
+            else:
+                self._copy_all(planned.metadata, planned.attempt, made)
+            self._check_known(planned.metadata)
+        except DeletedByClusterError:
+            self._delete(made)
+            raise
+
+    def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: AttemptObjects, made: list[str]) -> None:
+        sizes = {info.key: info.size for info in attempt.objects.values()}
+        last, *others = attempt.keys  # what makes it visible comes first there
+        for key in reversed(others):
+            self._copy(key, sizes[key], made)
+        self._check_known(metadata)
+        self._copy(last, sizes[last], made)
+
+    def _copy(self, key: str, size: int, made: list[str]) -> None:
+        """Copy one object, and note its key if this call made it.
+
+        Raises:
+            CorruptDataError: the source gave other bytes than were stored with it.
+            ObjectExistsError: there is an object with other content.
+            TransientError: the store has not kept what it was sent.
+        """
+        found = self.source.head(key)
+        metadata = {} if found is None else found.metadata
+        put = self.target.put_file_if_absent(key, _ObjectSource(self.source, key, size), size, metadata=metadata)
+        there = self.target.head(key)
+        try:
+            if found is not None and found.crc32c not in (None, put.crc32c):
+                raise CorruptDataError(
+                    f"{self.source.uri}{key}: content has CRC {put.crc32c:08x}, {found.crc32c:08x} was stored with it",
+                    hint="run the same command again; if it recurs the object is damaged",
+                    key=key,
+                )
+            if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
+                raise TransientError(
+                    f"{self.target.uri}{key}: the store has other content than it was sent, or lost it",
+                    hint="run the same command again; if it recurs, the store is not to be trusted with this",
+                    key=key,
+                )
+        except TiersnapError:
+            # The next run could not put the right content in its place.
+            self._delete([key] if put.outcome.is_ours else [])
+            raise
+        made += [key] if put.outcome.is_ours else []
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        for failure in self.target.delete(reversed(keys)):
+            _log.warning("could not delete %s%s: %s", self.target.uri, failure.key, failure.reason)
+
+    def _rebuild(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, made: list[str]) -> None:
+        """Upload a segment again in the brokers' layout, which takes back what it made where it fails."""
+        started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
+        with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
+            try:
+                ready = self._fetched(metadata, copy, Path(scratch))
+            except OSError as error:
+                raise cannot_write(Path(scratch), error) from error
+            done = copy_segment(
+                self.target, self.layout, ready, started, before_visible=lambda: self._check_known(metadata)
+            )
+        made += [each.key for each in done.objects if each.outcome.is_ours]
+
+    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, folder: Path) -> ReadySegment:
+        """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""
+        with (folder / "log").open("wb") as log:
+            fetch_log(self.source, copy, log)
+        indexes = read_indexes(self.source, copy)
+
+        def file(index: IndexType) -> SourceFile | None:
+            data = indexes[index]
+            if data is None:
+                return None
+            (folder / index).write_bytes(data)
+            return _source_file(folder / index)
+
+        end = metadata.end_offset + 1
+        return ReadySegment(
+            base_offset=metadata.start_offset,
+            next_base_offset=end,
+            max_timestamp=metadata.max_timestamp,
+            log=_source_file(folder / "log"),
+            leader_epochs=read_lineage(self.source, copy),
+            offset_index=file(IndexType.OFFSET),
+            time_index=file(IndexType.TIMESTAMP),
+            transaction_index=file(IndexType.TRANSACTION),
+            # The gate let it pass when it was uploaded, to the wrong place.
+            producer_snapshot=TrustedSnapshot(end, indexes[IndexType.PRODUCER_SNAPSHOT] or b"", Provenance.COMPUTED),
+        )
+
+    def _check_known(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """See that brokers still know a segment.
+
+        Raises:
+            DeletedByClusterError: they have deleted it, or begun to.
+        """
+        known = self.read().segments(metadata.id.topic_id_partition).get(metadata.id.segment_id)
+        if known is None or known.state is not SegmentState.COPY_SEGMENT_FINISHED:
+            raise DeletedByClusterError(f"{metadata.id}: brokers have deleted it")
+
+
+@dataclass
+class _ObjectSource:
+    """An object as a file to be read."""
+
+    store: ObjectStore
+    key: str
+    size: int
+    position: int = field(default=0)
+
+    def read(self, nbytes: int, /) -> bytes:
+        """See ByteSource."""
+        wanted = min(nbytes, self.size - self.position)
+        data = self.store.get_range(self.key, self.position, wanted) if wanted > 0 else b""
+        self.position += len(data)
+        return data
+
+    def seek(self, position: int, /) -> int:
+        """See ByteSource."""
+        self.position = position
+        return position
+
+
+def _source_file(path: Path) -> SourceFile:
+    return SourceFile(fs.LocalFileSystem(), str(path), path.stat().st_size)

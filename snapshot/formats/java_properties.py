@@ -1,0 +1,51 @@
+r"""A Java properties file, such as `server.properties`, as java.util.Properties.load reads it.
+
+    # or ! begins a comment; blank lines say nothing
+    key=value       also `key: value` and `key value`; blanks around the separator are no part of either
+    a\              a line that ends in an odd number of backslashes goes on in the next, whose first blanks are dropped
+    \t \n \r \f \uXXXX, and a backslash before any other character stands for that character
+
+If a key occurs more than once, the last value wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_BLANK = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+# A separator is the first `=`, `:` or blank that no backslash precedes.
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.?))", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the properties of a file's text; nothing in a text is refused."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key = _KEY.match(line)
+        assert key is not None  # it matches nothing, too
+        found[_unescaped(key[1])] = _unescaped(line[key.end() :])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    begun = ""
+    for natural in _LINE_END.split(text):
+        line = natural.lstrip(_BLANK)
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        begun += line
+        if (len(begun) - len(begun.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+            continue
+        yield begun
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2]), text)

@@ -1,0 +1,123 @@
+"""Topics that are tiered to right and wrong places, published, and read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import segment_bases
+from tests.broker.harness.reading import Record, read_all
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import admin_client, alter_topic, create_topic
+from tests.broker.harness.waiting import wait_until
+from tests.broker.harness.writing import write_segments
+from tests.reference.command import Ran, tiersnap
+
+COPYING_OFF = {**TOPIC_SETTINGS, "remote.log.copy.disable": "true"}
+# Checkpoints, and looks for segments to delete, twice a second.
+QUICK = {
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+}
+CLOSED = 3
+
+
+@dataclass(frozen=True)
+class AivenTier(LocalTier):
+    """The Aiven plugin on a file system; `directory` is the place, whose last part is the plugin's key.prefix."""
+
+    jars: str = ""
+
+    def broker_settings(self) -> dict[str, str]:
+        return {
+            **super().broker_settings(),
+            "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+            "remote.log.storage.manager.class.path": self.jars,
+            "rsm.config.chunk.size": "16384",
+            "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
+            "rsm.config.storage.root": str(self.directory.parent),
+            "rsm.config.key.prefix": f"{self.directory.name}/",
+        }
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running broker, where its segments belong, and the layout in which it reads them."""
+
+    broker: Broker
+    root: Path
+    layout: str = "local-tiered-storage"
+
+    @property
+    def right(self) -> Path:
+        assert self.broker.tier is not None
+        return self.broker.tier.directory
+
+    @property
+    def other_layout(self) -> str:
+        (other,) = {"aiven", "local-tiered-storage"} - {self.layout}
+        return other
+
+    def write(self, topic: str) -> list[Record]:
+        """A topic with three closed segments whose copier rests; returns its records."""
+        create_topic(self.broker, topic, configs=COPYING_OFF)
+        write_segments(self.broker, topic, CLOSED + 1, name=f"{topic}-")
+        return read_all(self.broker, topic)
+
+    def tier(self, topic: str, remote: Path, layout: str) -> None:
+        """Tier it, as soon as the broker has checkpointed the high watermark."""
+        words = ("--remote", remote, "--layout", layout, "--topic", topic, "--apply")
+
+        def is_done() -> bool:
+            ran = tiersnap("tier", self.broker.disks.log_dir, *words)
+            assert ran.exit_code == 0, ran.err
+            return ran.row(partition=f"{topic}-0")["verdicts"].get("ALREADY_TIERED") == CLOSED
+
+        wait_until(is_done, f"{topic} is tiered", seconds=30, every=1)
+
+    def publish(self, topic: str, remote: Path, *words: str) -> Ran:
+        server = ("--bootstrap-server", self.broker.bootstrap)
+        return tiersnap("publish", *server, "--remote", remote, "--topic", topic, *words)
+
+    def topics(self) -> set[str]:
+        return {name for name in admin_client(self.broker).list_topics(timeout=10).topics if "probe" in name}
+
+
+def place_of(ran: Ran) -> tuple[str, str]:
+    result = json.loads(ran.out)["result"]
+    return result["place_evidence"], result["place"]
+
+
+def refused(ran: Ran) -> str:
+    """The class of the error with which a command was refused."""
+    assert ran.exit_code == 4, ran.err
+    return json.loads(ran.out)["errors"][0]["type"]
+
+
+def is_readable(broker: Broker, topic: str) -> bool:
+    """Whether a consumer that begins at offset 0 gets a record within three seconds."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "nobody", "log_level": 0}
+    consumer = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "error"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(3)
+        return message is not None and message.error() is None
+    finally:
+        consumer.close()
+
+
+def delete_local_files(site: Site, *topics: str) -> None:
+    for topic in topics:
+        alter_topic(site.broker, topic, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
+    for topic in topics:
+        folder = site.broker.disks.partition(topic)
+        wait_until(lambda at=folder: len(segment_bases(at)) == 1, f"local segments of {topic} are deleted", seconds=30)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}

@@ -1,0 +1,185 @@
+"""The settings of a broker that runs on this host: by its command line, and beside the place that is named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.reference.broker_process import started_broker
+from tiersnap.remote_storage.cluster.broker_hosts import brokers_here, place_of_store, settings_evidence
+from tiersnap.remote_storage.cluster.place_proof import Outcome
+from tiersnap.remote_storage.cluster.storage_place import StoragePlace
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.paced_store import paced
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.snapshot.formats.java_properties import parse
+from tiersnap.snapshot.host.broker_settings import arguments, broker_settings
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who holds a lock"),
+]
+
+CLUSTER = "8ocGbyB_RSCBc6V9xA_tOw"
+CLASS = "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+LAYOUT = "local-tiered-storage"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id=7\n")
+    return folder
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    (tmp_path / "tier").mkdir()
+    return tmp_path / "tier"
+
+
+@pytest.fixture
+def properties(tmp_path: Path, tier: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(f"log.dirs={tmp_path}/data\n{CLASS}\nrsm.config.dir={tier}\n")
+    return path
+
+
+def evidence(log_dir: Path, place: Path, layout: str = LAYOUT) -> tuple[Outcome, str]:
+    found = settings_evidence(list(brokers_here(CLUSTER, [str(log_dir)])), DirectoryStore(place), layout)
+    return found.outcome, found.says
+
+
+def test_settings_evidence_holds_for_the_place_of_the_running_broker(log_dir, tier, properties):
+    with started_broker(log_dir, properties) as pid:
+        outcome, says = evidence(log_dir, tier)
+    assert outcome is Outcome.HOLDS
+    assert str(properties) in says and f"(process {pid})" in says and f"{tier}/ ({LAYOUT})" in says
+
+
+@pytest.mark.parametrize("layout", [LAYOUT, "aiven"])
+def test_settings_evidence_names_both_places_when_they_differ(layout, log_dir, tier, properties, tmp_path):
+    place = tier if layout == "aiven" else tmp_path
+    with started_broker(log_dir, properties):
+        outcome, says = evidence(log_dir, place, layout)
+    assert outcome is Outcome.CONTRADICTS
+    assert f"names {tier}/ ({LAYOUT}), and this is {place}/ ({layout})" in says
+
+
+def test_settings_evidence_takes_overrides_links_and_relative_paths(log_dir, tier, properties, tmp_path):
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    (folder / "server.properties").symlink_to("../server.properties")
+    (tmp_path / "absolute").symlink_to(folder)
+    (tmp_path / "mounted").symlink_to(tier)
+    properties.write_text(f"{CLASS}\nrsm.config.dir=/nowhere\n")
+    for name, override in (
+        ("conf/server.properties", f"rsm.config.dir={tier}"),
+        ("absolute/server.properties", "rsm.config.dir=tier"),
+        (f"{tmp_path}/absolute/server.properties", "rsm.config.dir=conf/../mounted"),
+    ):
+        with started_broker(log_dir, name, "--override", override, directory=tmp_path):
+            assert evidence(log_dir, tier)[0] is Outcome.HOLDS, name
+        with started_broker(log_dir, name, f"--override={override}", directory=tmp_path):
+            assert evidence(log_dir, tier)[0] is Outcome.HOLDS, name
+
+
+def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, tier, properties):
+    with started_broker(log_dir, properties) as pid:
+        later = broker_settings(pid).values
+        assert later["rsm.config.dir"] == str(tier)
+        # A file is made now; what is compared is the time of its last change, which nobody can set.
+        while evidence(log_dir, tier)[0] is Outcome.HOLDS:
+            properties.write_text(properties.read_text())
+        outcome, says = evidence(log_dir, tier)
+    why = f"{properties} was changed after the broker had started"
+    assert (outcome, says) == (Outcome.SILENT, f"the settings of the broker at {log_dir} cannot be read: {why}")
+
+
+def test_settings_evidence_is_silent_without_a_broker_of_the_cluster(log_dir, tier, properties):
+    nobody = (Outcome.SILENT, "no broker of the cluster runs on this host")
+    assert evidence(log_dir, tier) == nobody
+    with started_broker(log_dir, properties):
+        (log_dir / "meta.properties").write_text("cluster.id=another-cluster-AAAAAA\n")
+        assert evidence(log_dir, tier) == nobody
+    assert evidence(log_dir / "absent", tier) == nobody
+
+
+def test_settings_evidence_says_why_the_settings_do_not_tell(log_dir, tier, tmp_path):
+    path = tmp_path / "server.properties"
+    for text, why in (
+        ("", "no remote.log.storage.manager.class.name"),
+        (f"{CLASS}\nrsm.config.dir=${{env:TIER}}\n", "dir comes from a config provider"),
+    ):
+        path.write_text(text)
+        with started_broker(log_dir, path):
+            outcome, says = evidence(log_dir, tier)
+        assert outcome is Outcome.SILENT
+        assert why in says
+    with started_broker(log_dir):
+        assert "names no server.properties" in evidence(log_dir, tier)[1]
+    with started_broker(log_dir, "/nowhere/server.properties"):
+        assert "No such file or directory" in evidence(log_dir, tier)[1]
+
+
+def test_a_circle_of_links_is_no_settings_file(log_dir, tier, tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with started_broker(log_dir, tmp_path / "a" / "server.properties"):
+        assert os.strerror(40) in evidence(log_dir, tier)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["java", "-Xmx1g", "-cp", "/a:/b", "kafka.Kafka", "s.properties"], ("s.properties", {})),
+        (
+            ["java", "@args", "-classpath", "x", "-Da=b", "io.Main", "/etc/s", "--override", "a=b=c"],
+            ("/etc/s", {"a": "b=c"}),
+        ),
+        (["java", "--module-path", "m", "kafka.Kafka", "--override=a= b", "s"], ("s", {"a": "b"})),
+    ],
+)
+def test_arguments_are_those_of_kafka(words, found):
+    assert arguments([*words, ""]) == found
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["java"], ["java", "-jar"], ["java", "-cp", "x", "kafka.Kafka"], ["python", "x", ""]]
+)
+def test_arguments_refuses_what_names_no_file(words):
+    with pytest.raises(OSError, match=r"names no server\.properties"):
+        arguments(words)
+
+
+def test_place_of_store_is_that_which_brokers_would_name(tmp_path):
+    assert place_of_store(DirectoryStore(tmp_path), "aiven") == StoragePlace("aiven", "", f"{tmp_path}/")
+    minio = S3Store("tiers", "prod/", S3Settings(endpoint_url="http://minio:9000", region="x"))
+    assert place_of_store(paced(minio, 8 << 20), "aiven") == StoragePlace("aiven", "tiers", "prod/", "minio:9000")
+    aws = S3Store("tiers", "", S3Settings(region="eu-central-1"))
+    assert place_of_store(aws, "aiven") == StoragePlace("aiven", "tiers", "", "AWS")
+
+
+def test_parse_reads_properties_as_java_does():
+    text = (
+        "a=b\r\n#c=d\n  ! e=f\n\nk : v \nx\\=y=z\nlong=a,\\\n   b,\\\n\t c\nempty\nsp  ace\nu=\\u00e4\\t!\n"
+        "w=C\\:\\\\x\na=2\neven=x\\\\\nafter=y\nlast=q\\"
+    )
+    assert parse(text) == {
+        "a": "2",
+        "k": "v ",
+        "x=y": "z",
+        "long": "a,b,c",
+        "empty": "",
+        "sp": "ace",
+        "u": "ä\t!",
+        "w": "C:\\x",
+        "even": "x\\",
+        "after": "y",
+        "last": "q",
+    }

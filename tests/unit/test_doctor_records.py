@@ -1,0 +1,58 @@
+"""What `doctor` says of segments that brokers know and whose objects are missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+import pytest
+
+from tests.reference.remote_segments import remote_segment
+from tiersnap.jobs.doctor import doctor
+from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.jobs.tell.missing_objects import MOST_TOLD, as_records, lines_of, next_step
+from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
+from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
+
+pytestmark = pytest.mark.unit
+
+SEGMENTS = tuple(
+    MissingSegment(remote_segment(at * 10, at * 10 + 9, ((0, at * 10),)), is_ours=at > 0, lacking=(".log",))
+    for at in range(MOST_TOLD + 2)
+)
+MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", "brokers read s3://b/: so")
+
+
+def steps(compared: Compared, *words: str) -> list[str]:
+    """What is to be typed after a `doctor` with these words."""
+    with click.Context(doctor, info_name="doctor") as ctx:
+        doctor.parse_args(ctx, list(words))
+        return list(next_step(compared))
+
+
+def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
+    lines = list(lines_of(MISSING))
+    assert "7 of 9 segments that brokers know are not at s3://b/, in 1 partition" in lines[0]
+    assert "orders-3 lacks 7 segments between offsets 0 and 69" in lines[0]
+    assert f"orders-3 offsets 0 to 9: segment {SEGMENTS[0].metadata.id.segment_id}, uploaded by a broker" in lines[1]
+    assert "published by tiersnap, lacks .log" in lines[2]
+    assert lines[-2:] == ["… and 2 segments more: --output json has all of them", "brokers read s3://b/: so"]
+    assert len(as_records(MISSING)["missing"]) == len(SEGMENTS)
+
+
+def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
+    words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
+    given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
+    (line,) = steps(MISSING, *words)
+    assert line == f"tiersnap mend {given} --from URI   with the place to which they were uploaded"
+    elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
+    assert steps(elsewhere, *words) == [f"tiersnap mend {given} --from s3://b --from-layout aiven"]
+    unproven = replace(MISSING, doubt=UnprovenPlaceError("x"))
+    assert steps(unproven, *words) == [line], "mend asks for the proof itself"
+
+
+def test_next_step_is_another_place_when_brokers_do_not_read_this_one():
+    wrong = replace(MISSING, doubt=WrongPlaceError("not where brokers read"))
+    (line,) = steps(wrong, "--bootstrap-server", "h:1", "--remote", "s3://b")
+    assert line.startswith("brokers do not read here: give the place")
+    assert steps(replace(MISSING, missing=Missing("s3://b/", 9)), "--remote", "s3://b") == []

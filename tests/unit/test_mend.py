@@ -1,0 +1,289 @@
+"""Objects that brokers look for and do not find: named, and put back from where they were uploaded by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.planned import PARTITION, write_log
+from tests.reference.remote_segments import remote_segment
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome, exit_code_of, plan_mending
+from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
+from tiersnap.remote_storage.cluster.put_back import PutBack
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.presence.copies import RemoteCopy
+from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies, read_indexes
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import PutResult
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
+
+pytestmark = pytest.mark.unit
+
+AIVEN, LOCAL = AivenLayout(), LocalTieredStorageLayout()
+LAYOUTS = pytest.mark.parametrize(
+    ("lies_as", "layout"),
+    [(AIVEN, AIVEN), (LOCAL, LOCAL), (AIVEN, LOCAL), (LOCAL, AIVEN)],
+    ids=["aiven", "local", "aiven-local", "local-aiven"],
+)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return write_log(tmp_path / "logs", epoch=3)
+
+
+@pytest.fixture
+def wrong(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "wrong")
+
+
+@pytest.fixture
+def right(tmp_path) -> DirectoryStore:
+    (tmp_path / "right").mkdir()
+    return DirectoryStore(tmp_path / "right")
+
+
+class Brokers:
+    """What brokers were told: all records of a partition."""
+
+    def __init__(self, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
+        self.cache = MetadataCache()
+        self.reads = 0
+        for each in segments:
+            self.cache.apply(SegmentRecord(each), is_ours=True)
+            self.tell(each, SegmentState.COPY_SEGMENT_FINISHED)
+
+    def tell(self, segment: RemoteLogSegmentMetadata, state: SegmentState) -> None:
+        assert self.cache.apply(SegmentUpdate(segment.id, 1, 2, state), is_ours=True)
+
+    def known(self) -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+        found = list(self.cache.in_state(PARTITION, SegmentState.COPY_SEGMENT_FINISHED))
+        return {PARTITION: found} if found else {}
+
+    def read(self) -> MetadataCache:
+        self.reads += 1
+        return self.cache
+
+    def missing(self, store: DirectoryStore, layout: Layout) -> Missing:
+        return find_missing(self.known, self.cache.ours, store, layout)
+
+
+def mended(
+    brokers: Brokers, wrong: DirectoryStore, right: DirectoryStore, lies_as: Layout, layout: Layout
+) -> list[Mending]:
+    planned = plan_mending(wrong, brokers.missing(right, layout).segments, lies_as, layout)
+    return list(PutBack(wrong, right, layout, brokers.read).each(planned))
+
+
+def objects(store: DirectoryStore) -> dict[str, bytes]:
+    return {info.key: store.get(info.key) for info in store.list()}
+
+
+@LAYOUTS
+def test_mend_makes_the_objects_that_an_upload_there_would_have_made(lies_as, layout, folder, wrong, right, tmp_path):
+    segments = tier(folder, wrong, layout=lies_as)
+    brokers = Brokers(segments)
+    before = objects(wrong)
+    missing = brokers.missing(right, layout)
+    assert [each.metadata.start_offset for each in missing.segments] == [0, 5, 10]
+    assert (missing.known, missing.elsewhere) == (3, None)
+
+    planned = plan_mending(wrong, missing.segments, lies_as, layout)
+    action = MendAction.COPY if lies_as is layout else MendAction.REBUILD
+    assert {(each.action, each.outcome) for each in planned} == {(action, MendOutcome.PLANNED)}
+    assert (objects(right), exit_code_of(planned)) == ({}, ExitCode.OK), "a plan"
+    done = mended(brokers, wrong, right, lies_as, layout)
+
+    assert [each.outcome for each in done] == [MendOutcome.MENDED] * 3, [each.error for each in done]
+    finished = [replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for each in segments]
+    assert [layout.inspect(right, each) for each in finished] == [CopyState.COMPLETE] * 3
+    assert contents(right) == contents(wrong) == expected(folder)
+    assert brokers.missing(right, layout).segments == ()
+    assert objects(wrong) == before
+    if lies_as is layout:
+        assert objects(right) == before
+    assert mended(brokers, wrong, right, lies_as, layout) == []
+
+
+def contents(store: DirectoryStore) -> list[tuple[int, bytes, dict[IndexType, bytes | None]]]:
+    """Of each segment its log and indexes, whatever the layout."""
+    found = []
+    for listed in list_partitions(store, PARTITION.topic):
+        for copy in read_copies(store, listed).copies:
+            assert isinstance(copy, RemoteCopy)
+            found.append((copy.start_offset, store.get(copy.layout.log_key(copy.metadata)), read_indexes(store, copy)))
+    return found
+
+
+def expected(folder: Path) -> list[tuple[int, bytes, object]]:
+    """Logs as they are on the disk; indexes and snapshots are those of an upload to a third place."""
+    other = DirectoryStore(folder.parent.parent / "other")
+    tier(folder, other)
+    logs = {int(path.stem): path.read_bytes() for path in folder.glob("*.log")}
+    return [(start, logs[start], indexes) for start, _, indexes in contents(other)]
+
+
+@LAYOUTS
+def test_mend_takes_back_what_brokers_deleted_meanwhile(lies_as, layout, folder, wrong, right):
+    segments = tier(folder, wrong, layout=lies_as)
+    for reads in (1, 2):
+        brokers = Brokers(segments)
+        read, left = brokers.read, [reads]
+
+        def and_delete(brokers=brokers, read=read, left=left) -> MetadataCache:
+            left[0] -= 1
+            if left[0] == 0:
+                brokers.tell(segments[0], SegmentState.DELETE_SEGMENT_STARTED)
+            return read()
+
+        planned = plan_mending(wrong, brokers.missing(right, layout).segments[:1], lies_as, layout)
+        (done,) = PutBack(wrong, right, layout, and_delete).each(planned)
+        assert (done.outcome, objects(right)) == (MendOutcome.DELETED, {}), reads
+        assert exit_code_of([done]) is ExitCode.OK
+
+
+def test_mend_overwrites_nothing_and_goes_on_with_the_next(folder, wrong, right):
+    brokers = Brokers(segments := tier(folder, wrong))
+    key = AIVEN.object_keys(segments[0])[1]
+    right.put_if_absent(key, b"somebody else's")
+    right.put_if_absent(AIVEN.log_key(segments[1]), wrong.get(AIVEN.log_key(segments[1])))
+    done = mended(brokers, wrong, right, AIVEN, AIVEN)
+    assert [each.outcome for each in done] == [MendOutcome.FAILED, MendOutcome.MENDED, MendOutcome.MENDED]
+    assert key in str(done[0].error)
+    assert exit_code_of(done) is ExitCode.PARTIAL
+    assert AIVEN.object_keys(segments[0])[-1] not in objects(right), "what readers look for comes last"
+    assert right.get(key) == b"somebody else's"
+
+
+def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
+    brokers = Brokers(segments := tier(folder, wrong))
+    wrong.delete([AIVEN.object_keys(segments[0])[1]])
+    log = wrong.root / AIVEN.log_key(segments[1])
+    log.write_bytes(log.read_bytes()[:-1])
+    others = [*brokers.missing(right, AIVEN).segments]
+    others[2] = replace(others[2], metadata=replace(segments[2], segment_leader_epochs=((7, 10),)))
+    planned = plan_mending(wrong, others, AIVEN, AIVEN)
+    assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
+    said = [str(each.error) for each in planned]
+    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "not the segment" in said[2]
+    done = list(PutBack(wrong, right, AIVEN, brokers.read).each(planned))
+    assert (done, objects(right), exit_code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
+    absent = plan_mending(right, others[:1], AIVEN, AIVEN)
+    assert "no object of it" in str(absent[0].error)
+
+
+@LAYOUTS
+def test_mend_that_is_killed_anywhere_is_finished_by_the_next_run(lies_as, layout, folder, wrong, right):
+    brokers = Brokers(tier(folder, wrong, layout=lies_as))
+    calls = 0
+    for at in range(1, 100):
+        calls, store = at, FlakyStore(right, {at: Fault.CRASH_AFTER})
+        planned = plan_mending(wrong, brokers.missing(right, layout).segments, lies_as, layout)
+        try:
+            done = list(PutBack(wrong, store, layout, brokers.read).each(planned))
+        except Crash:
+            continue
+        assert all(each.outcome is MendOutcome.MENDED for each in done)
+        break
+    assert calls > 3
+    assert contents(right) == contents(wrong)
+
+
+class Damaging(DirectoryStore):
+    """A directory whose disk flips a bit of each new file."""
+
+    def put_file_if_absent(self, key: str, *given: Any, **more: Any) -> PutResult:
+        put = super().put_file_if_absent(key, *given, **more)
+        path = self.root / key
+        path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+        return put
+
+
+def test_mend_sees_that_the_store_has_other_content(folder, wrong, right):
+    brokers = Brokers(tier(folder, wrong))
+    done = mended(brokers, wrong, Damaging(right.root), AIVEN, AIVEN)
+    assert {each.outcome for each in done} == {MendOutcome.FAILED}
+    assert "has other content than it was sent" in str(done[0].error)
+    assert objects(right) == {}
+    assert exit_code_of(done) is ExitCode.TRANSIENT
+    assert {each.outcome for each in mended(brokers, wrong, right, AIVEN, AIVEN)} == {MendOutcome.MENDED}
+
+
+def test_a_rebuilt_segment_with_a_damaged_batch_is_not_put_back(folder, wrong, right):
+    brokers = Brokers(segments := tier(folder, wrong))
+    log = wrong.root / AIVEN.log_key(segments[0])
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    done = mended(brokers, wrong, right, AIVEN, LOCAL)
+    assert [each.outcome for each in done] == [MendOutcome.FAILED, MendOutcome.MENDED, MendOutcome.MENDED]
+    assert not [name for name in objects(right) if segments[0].id.segment_id in name]
+
+
+def test_find_missing_names_the_other_layout_of_the_same_place(folder, right):
+    segments = tier(folder, right, layout=AIVEN)
+    missing = Brokers(segments).missing(right, LOCAL)
+    assert missing.elsewhere == "aiven"
+    assert {each.lacking for each in missing.segments} == {
+        (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")
+    }
+    assert all(each.is_ours for each in missing.segments)
+    assert "3 of 3 segments that brokers know are not at" in missing.sentence
+    assert "orders-0 lacks 3 segments between offsets 0 and 14" in missing.sentence
+
+
+def test_find_missing_leaves_out_what_brokers_deleted_since(folder, right):
+    brokers = Brokers(segments := tier(folder, right, layout=AIVEN))
+    for key in AIVEN.object_keys(segments[0])[:2] + AIVEN.object_keys(segments[1])[2:]:
+        right.delete([key])
+    missing = brokers.missing(right, AIVEN)
+    assert [each.lacking for each in missing.segments] == [(".log", ".indexes"), (".rsm-manifest",)]
+    answers = [brokers.known(), brokers.known()]
+    answers[1] = {PARTITION: answers[1][PARTITION][1:]}
+    missing = find_missing(partial(answers.pop, 0), (), right, AIVEN)
+    assert [each.metadata.start_offset for each in missing.segments] == [5]
+    assert not missing.segments[0].is_ours
+
+
+def test_find_missing_says_that_all_is_there(folder, right):
+    missing = Brokers(tier(folder, right)).missing(right, AIVEN)
+    assert missing.sentence == f"all 3 segments that brokers know are at {right.uri}"
+
+
+def test_worst_first_begins_with_the_partition_that_lacks_most():
+    few = [remote_segment(at, at, ((0, at),)) for at in (3, 1)]
+    many = [
+        replace(each, id=replace(each.id, partition=7))
+        for each in (remote_segment(at, at, ((0, at),)) for at in (9, 5, 2))
+    ]
+    found = worst_first(MissingSegment(each, False, ()) for each in (*few, *many))
+    assert [(each.metadata.id.partition, each.metadata.start_offset) for each in found] == [
+        *((7, at) for at in (2, 5, 9)),
+        *((3, at) for at in (1, 3)),
+    ]
+    assert all(one.metadata.id != other.metadata.id for one, other in pairwise(found))
+
+
+def test_exit_code_of_a_mending_is_that_of_its_failures():
+    missing = MissingSegment(remote_segment(0, 9, ((0, 0),)), True, ())
+    done = Mending(missing, MendAction.COPY, MendOutcome.MENDED)
+    damaged = Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=CorruptDataError("x"))
+    passing = Mending(missing, MendAction.COPY, MendOutcome.FAILED, error=TransientError("x"))
+    assert exit_code_of([]) is ExitCode.OK
+    assert exit_code_of([done]) is ExitCode.OK
+    assert exit_code_of([done, passing]) is ExitCode.PARTIAL
+    assert exit_code_of([passing]) is ExitCode.TRANSIENT
+    assert exit_code_of([passing, damaged]) is ExitCode.DATA_CORRUPT

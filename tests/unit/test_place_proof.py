@@ -1,0 +1,277 @@
+"""Is a place where brokers read? What follows from each combination of evidence, and what each look makes of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.reference.planned import PARTITION, write_log
+from tests.reference.remote_segments import remote_segment
+from tests.reference.tiered import tier
+from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
+from tiersnap.remote_storage.cluster.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
+from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome, decide
+from tiersnap.remote_storage.cluster.storage_place import (
+    StoragePlace,
+    endpoint_of,
+    layout_of_classes,
+    place_of_broker,
+)
+from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
+from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.snapshot.errors import ExitCode, UsageError
+
+pytestmark = pytest.mark.unit
+
+HOLDS, AGAINST, SILENT = Outcome.HOLDS, Outcome.CONTRADICTS, Outcome.SILENT
+SEGMENT, SETTINGS, PROBE = (
+    EvidenceKind.BROKER_SEGMENT,
+    EvidenceKind.SERVER_PROPERTIES,
+    EvidenceKind.PROBE_TOPIC,
+)
+# What (segment, settings, probe) say together, whoever may override it.
+WRONG = {
+    *((segment, AGAINST, probe) for segment, probe in product(Outcome, Outcome)),
+    *((segment, settings, AGAINST) for segment, settings in product(Outcome, Outcome)),
+    *((AGAINST, settings, SILENT) for settings in Outcome),
+}
+NOTHING = {(SILENT, SILENT, SILENT)}
+# What a probe that is still to come can turn.
+OPEN = NOTHING | {(AGAINST, settings, SILENT) for settings in (HOLDS, SILENT)}
+
+
+@pytest.mark.parametrize("found", list(product(Outcome, repeat=3)), ids="-".join)
+@pytest.mark.parametrize(("unproven", "planned"), list(product((False, True), repeat=2)))
+def test_decide_follows_the_table(found, unproven, planned):
+    evidence = [Evidence(*each) for each in zip((SEGMENT, SETTINGS, PROBE), found, ("a", "b", "c"), strict=True)]
+    if found in WRONG | NOTHING and unproven:
+        proof = decide("s3://b/", evidence, is_unproven_allowed=True, is_probe_planned=planned)
+        assert proof.evidence is EvidenceKind.UNPROVEN
+        assert "consumers read nothing" in proof.sentence
+    elif found in OPEN and planned:
+        proof = decide("s3://b/", evidence, is_probe_planned=True)
+        assert proof.evidence is EvidenceKind.PROBE_PLANNED
+    elif found in WRONG | NOTHING:
+        kind = WrongPlaceError if found in WRONG else UnprovenPlaceError
+        with pytest.raises(kind, match="s3://b/") as caught:
+            decide("s3://b/", evidence, is_probe_planned=planned)
+        assert caught.value.exit_code is ExitCode.GATE_REFUSED
+        assert "--unproven" in caught.value.hint
+    else:
+        proof = decide("s3://b/", evidence, is_unproven_allowed=unproven, is_probe_planned=planned)
+        assert proof.evidence is evidence[found.index(HOLDS)].kind
+        assert ("however, a" in proof.sentence) == (found[0] is AGAINST), "a probe says where brokers write now"
+
+
+def test_decide_names_all_that_contradicts_and_nothing_else():
+    evidence = [Evidence(SEGMENT, HOLDS, "found"), Evidence(SETTINGS, AGAINST, "names another bucket")]
+    with pytest.raises(WrongPlaceError, match=r"^s3://b/: not where brokers read: names another bucket$"):
+        decide("s3://b/", evidence)
+
+
+def test_uploaded_by_brokers_leaves_out_ours_and_gives_the_newest_first():
+    cache = MetadataCache()
+    old, ours, newest, begun, deleted, finished_by_us = (
+        remote_segment(at * 10, at * 10 + 9, ((0, at * 10),), SegmentState.COPY_SEGMENT_STARTED) for at in range(6)
+    )
+    for number, segment in enumerate((newest, old, ours, begun, deleted, finished_by_us)):
+        cache.apply(SegmentRecord(segment), is_ours=segment is ours)
+        if segment is not begun:
+            time = 1000 - number
+            update = SegmentUpdate(segment.id, 1, time, SegmentState.COPY_SEGMENT_FINISHED)
+            cache.apply(update, is_ours=segment in (ours, finished_by_us))
+    cache.apply(SegmentUpdate(deleted.id, 1, 2000, SegmentState.DELETE_SEGMENT_STARTED))
+    assert [each.id for each in uploaded_by_brokers(cache)] == [newest.id, old.id]
+
+
+@pytest.fixture
+def store(tmp_path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def tiered(tmp_path, store):
+    """Three segments of an Aiven tier, newest first."""
+    return list(reversed(tier(write_log(tmp_path / "logs"), store)))
+
+
+AIVEN, LOCAL = AivenLayout(), LocalTieredStorageLayout()
+
+
+def delete(store: DirectoryStore, *segments, layout=AIVEN) -> None:
+    store.delete([key for each in segments for key in layout.object_keys(each)[:1]])
+
+
+def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
+    layout, looked = look_for(tiered, store, [LOCAL, AIVEN], lambda _: True)
+    assert (layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
+    evidence = looked.evidence(layout, store.uri)
+    assert evidence.outcome is HOLDS
+    assert AIVEN.log_key(tiered[0]) in evidence.says and "2023-11-14T22:13:20+00:00" in evidence.says
+
+
+def test_look_for_is_silent_when_an_older_segment_alone_is_there(store, tiered):
+    """Brokers may have had another place since; or the newest was lost."""
+    delete(store, tiered[0])
+    _, looked = look_for(tiered, store, [AIVEN], lambda _: True)
+    assert (looked.found, looked.missing) == (tiered[1], tiered[:1])
+    assert looked.evidence(AIVEN, store.uri).outcome is SILENT
+
+
+def test_look_for_passes_by_what_brokers_delete_meanwhile(store, tiered):
+    delete(store, tiered[0])
+    _, looked = look_for(tiered, store, [AIVEN], lambda each: each is not tiered[0])
+    assert (looked.found, looked.missing) == (tiered[1], [])
+
+
+def test_look_for_contradicts_when_several_are_missing(store, tiered):
+    others = [remote_segment(at, at, ((0, at),)) for at in range(MOST_TRIED)]
+    _, looked = look_for([*others, *tiered], store, [AIVEN], lambda _: True)
+    assert (looked.found, looked.missing) == (None, others)
+    evidence = looked.evidence(AIVEN, store.uri)
+    assert evidence.outcome is AGAINST
+    assert all(store.uri + AIVEN.log_key(each) in evidence.says for each in others)
+    assert look_for(tiered, store, [LOCAL], lambda _: True)[1].evidence(LOCAL, store.uri).outcome is AGAINST
+
+
+def test_look_for_is_silent_without_segments(store):
+    assert look_for([], store, [AIVEN], lambda _: True)[1].evidence(AIVEN, store.uri).outcome is SILENT
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_look_for_leaves_out_what_a_claim_names_or_may_name(store, tiered, damaged):
+    newest = tiered[0]
+    claimed = ClaimedSegment(PARTITION, newest.start_offset, 0)
+    if damaged:
+        store.put_if_absent(ObjectKeys().claim(PARTITION, newest.start_offset, 0), b"{")
+    else:
+        claim(store, ObjectKeys(), claimed, Attempt(newest.id.segment_id, "run-1"))
+    assert look_for(tiered, store, [AIVEN], lambda _: True)[1].found == tiered[1]
+
+
+LOCAL_CLASS = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+AIVEN_CLASS = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+
+
+@pytest.mark.parametrize(
+    ("classes", "given", "layout"),
+    [
+        ({LOCAL_CLASS}, None, "local-tiered-storage"),
+        ({AIVEN_CLASS, ""}, None, "aiven"),
+        ({AIVEN_CLASS}, "aiven", "aiven"),
+        ({AIVEN_CLASS, "com.example.Wrapped"}, None, "aiven"),
+        ({"com.example.Wrapped"}, "aiven", "aiven"),
+        ({""}, None, None),
+        (set(), "aiven", "aiven"),
+        (set(), None, None),
+    ],
+)
+def test_layout_of_classes_is_that_of_the_storage_manager(classes, given, layout):
+    assert layout_of_classes(classes, given) == layout
+
+
+@pytest.mark.parametrize(
+    ("classes", "given", "error"),
+    [
+        ({LOCAL_CLASS}, "aiven", WrongPlaceError),
+        ({AIVEN_CLASS}, "local-tiered-storage", WrongPlaceError),
+        ({AIVEN_CLASS, LOCAL_CLASS}, None, WrongPlaceError),
+        ({AIVEN_CLASS, LOCAL_CLASS}, "aiven", WrongPlaceError),
+        ({"com.example.Wrapped"}, None, UsageError),
+    ],
+)
+def test_layout_of_classes_refuses_what_brokers_do_not_read(classes, given, error):
+    with pytest.raises(error, match=r"remote\.log\.storage\.manager\.class\.name") as caught:
+        layout_of_classes(classes, given)
+    assert all(name in caught.value.message for name in classes)
+
+
+S3 = {
+    "remote.log.storage.manager.class.name": AIVEN_CLASS,
+    "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+    "rsm.config.storage.s3.bucket.name": "tiers",
+    "rsm.config.key.prefix": "prod/",
+    "rsm.config.storage.aws.secret.access.key": "hush",
+}
+FILES = {
+    "remote.log.storage.manager.class.name": AIVEN_CLASS,
+    "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage",
+    "rsm.config.storage.root": "/mnt/tier",
+}
+DIRECTORY = {"remote.log.storage.manager.class.name": LOCAL_CLASS, "rsm.config.dir": "/tier"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        (DIRECTORY, StoragePlace("local-tiered-storage", "", "/tier/")),
+        (S3, StoragePlace("aiven", "tiers", "prod/", "AWS")),
+        (
+            {**S3, "rsm.config.storage.s3.endpoint.url": "http://Minio:9000", "rsm.config.key.prefix": ""},
+            StoragePlace("aiven", "tiers", "", "minio:9000"),
+        ),
+        (FILES, StoragePlace("aiven", "", "/mnt/tier/")),
+        ({**FILES, "rsm.config.key.prefix": "a/"}, StoragePlace("aiven", "", "/mnt/tier/a/")),
+        (
+            {**DIRECTORY, "remote.log.storage.manager.impl.prefix": "x.", "x.dir": "/other"},
+            StoragePlace("local-tiered-storage", "", "/other/"),
+        ),
+    ],
+)
+def test_place_of_broker_is_where_its_storage_manager_writes(settings, place):
+    assert place_of_broker(settings) == place
+    assert "hush" not in str(place)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "no remote.log.storage.manager.class.name"),
+        ({"remote.log.storage.manager.class.name": "com.example.Own"}, "com.example.Own: tiersnap does not know"),
+        ({**DIRECTORY, "rsm.config.dir": ""}, "no dir"),
+        ({**DIRECTORY, "rsm.config.dir": "${env:TIER}"}, "dir comes from a config provider"),
+        ({**S3, "rsm.config.key.prefix": "${file:/x:prefix}"}, "key.prefix comes from a config provider"),
+        ({**S3, "rsm.config.storage.backend.class": "io.aiven.GcsStorage"}, "io.aiven.GcsStorage: tiersnap does not"),
+    ],
+)
+def test_place_of_broker_says_why_it_is_not_told(settings, why):
+    with pytest.raises(ValueError, match=re.escape(why)) as caught:
+        place_of_broker(settings)
+    assert "hush" not in str(caught.value)
+
+
+def test_endpoint_of_gives_one_server_one_name():
+    aws = (
+        None,
+        "",
+        "https://s3.amazonaws.com",
+        "https://s3.eu-central-1.amazonaws.com",
+        "https://s3.cn-north-1.amazonaws.com.cn",
+    )
+    assert {endpoint_of(url) for url in aws} == {"AWS"}
+    assert {endpoint_of(url) for url in ("http://h", "http://H:80/", "HTTP://h:80/x")} == {"h:80"}
+    assert endpoint_of("https://h") == "h:443"
+    assert endpoint_of("https://amazonaws.com.example.org") == "amazonaws.com.example.org:443"
+
+
+def test_a_prefix_without_a_slash_is_another_place():
+    """The plugin's `tiers` gives keys `tiersorders-…`, and `s3://bucket/tiers` is a folder."""
+    ours = StoragePlace("aiven", "tiers", "prod/", "AWS")
+    assert place_of_broker({**S3, "rsm.config.key.prefix": "prod"}) != ours
+    assert place_of_broker(S3) == ours
+    assert replace(ours, prefix="prod") == place_of_broker({**S3, "rsm.config.key.prefix": "prod"})
+
+
+def test_a_directory_is_asked_for_by_its_path(tmp_path: Path):
+    assert str(StoragePlace("aiven", "", f"{tmp_path}/")) == f"{tmp_path}/ (aiven)"
+    assert str(StoragePlace("aiven", "b", "p/", "h:80")) == "s3://b/p/ at h:80 (aiven)"
