@@ -111,7 +111,7 @@ def test_what_is_not_known_keeps_its_placeholder() -> None:
 
 def test_step_without_remote_storage_is_words_and_no_command() -> None:
     *_, replaced = steps(NEXT_STEP[Verdict.CORRUPT_SNAPSHOT], replace(SHORT, remote=""), PLACE)
-    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --from"
+    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --remote"
     assert replaced == Step(words, "", True)
     assert steps(NEXT_STEP[Verdict.READY], replace(SHORT, remote=""), PLACE) == (
         Step("tiersnap run --source /data --apply, given --remote", "", True),
