@@ -93,20 +93,24 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
         F.count_if(F.col("written_by") == run).alias("written"),
-        F.count_if(F.col("kind") == str(FactKind.FINDING)).alias("findings"),
         *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
     outcome.partitions_carried, outcome.counts.snapshots_written = counts.partitions, counts.written
-    outcome.finding_count += counts.findings
-    if not _count_failures(outcome, counts) and not counts.findings:
-        return
-    kinds = [str(FactKind.FINDING), str(FactKind.ERROR)]
-    few = facts.where(F.col("kind").isin(kinds)).orderBy(*PARTITION_KEY, "kind", "part").limit(2 * MOST_TOLD)
-    for row in few.select("kind", "finding_kind", "path", "position", "message", *RECORDED).collect():
-        if row.kind == FactKind.ERROR:
-            outcome.errors.append(_failure(row.message, row))
-        else:
-            outcome.findings.append(Finding(FindingKind(row.finding_kind), row.path, row.position, row.message))
+    if _count_failures(outcome, counts):
+        failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
+        outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]
+
+
+def count_findings(outcome: RunOutcome, facts: DataFrame) -> None:
+    """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended."""
+    rows = facts.where(F.col("kind") == str(FactKind.FINDING))
+    count = rows.count()
+    outcome.finding_count += count
+    if count:
+        few = rows.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
+        outcome.findings += [
+            Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()
+        ]
 
 
 def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) -> None:

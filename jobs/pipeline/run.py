@@ -122,6 +122,7 @@ class _Run:
             self._remember_gone(listed, found)
         facts = self._facts(listed)
         with self._timed("verdicts"):
+            counted.count_findings(self._outcome, facts)
             judged = self._keep(self._judge(facts))
             self._count_verdicts(judged)
         with self._timed("tier"):

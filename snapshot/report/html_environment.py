@@ -12,6 +12,7 @@ from markupsafe import Markup
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report import html_runs as runs
 from tiersnap.snapshot.report.beside import run_file
+from tiersnap.snapshot.report.next_step import by_segment
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.units import human_bytes
 
@@ -60,6 +61,7 @@ def _environment() -> Environment:
             "part_of": runs.part_of,
             "difference": parts.difference,
             "pages": PAGES,
+            "by_segment": by_segment,
         }
     )
     return environment

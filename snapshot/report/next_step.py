@@ -6,10 +6,11 @@
     |------command-----|  |--------words-------| |----------command-----------|
 
 A command is `tiersnap`, a subcommand (of `transactions` with its question), and then only options and UPPER CASE
-placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse; LOGDIR, SOURCE and FILE become the
-log directories, the source and the segment file, on the host that has the segments where only decodes were collected;
-and each command gets the other options that the run was given and that it has as well. If remote storage is not known,
-a command that needs it becomes words. Another placeholder that is not known stays, and the command is incomplete.
+placeholders. `tiersnap run` gets the run's own --source, --remote and --warehouse, and becomes `tiersnap tier` in a
+report of one host; LOGDIR, SOURCE and FILE become the log directories, the source and the segment file, on the host
+that has the segments where only decodes were collected; and each command gets the other options that the run was given
+and that it has as well. If remote storage is not known, a command that needs it becomes words. Another placeholder that
+is not known stays, and the command is incomplete.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from tiersnap.snapshot.gate.host_commands import OF_PLACE
 from tiersnap.snapshot.report.run_info import RunInfo
 
 _COMMAND = re.compile(r"tiersnap (?:transactions )?[a-z][a-z-]*(?: (?:--[a-z][a-z-]*|[A-Z]{2,}))*")
+# A report without a warehouse is of one host, where `tier` does what `run` does for a fleet.
+_OF_FLEET = "tiersnap run --source SOURCE --remote REMOTE --warehouse WAREHOUSE"
+_OF_HOST = "tiersnap tier SOURCES --remote REMOTE"
 _REMOTE = re.compile(r" (?P<option>--[a-z]+) REMOTE\b")
 _PLACEHOLDER = re.compile(r"(?:^| )(?P<name>[A-Z]{2,})(?= |$)")
 
@@ -82,12 +86,10 @@ def _split(next_step: str) -> tuple[tuple[str, str], ...]:
 def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
     if not command:
         return Step(words, "", True)
-    if command.startswith("tiersnap run"):
-        command = command.replace("tiersnap run", "tiersnap run --source SOURCE --remote REMOTE", 1)
-        if run.warehouse:
-            command = command.replace(" --remote REMOTE", " --remote REMOTE --warehouse WAREHOUSE", 1)
+    command = command.replace("tiersnap run", _OF_FLEET if run.warehouse else _OF_HOST)
     known = {
-        "SOURCE": run.sources or (run.source,),
+        "SOURCE": _sources(run),
+        "SOURCES": _sources(run),
         "REMOTE": (run.remote,),
         "WAREHOUSE": (run.warehouse,),
         "LOGDIR": place.log_dirs,
@@ -110,6 +112,17 @@ def _filled(words: str, command: str, run: RunInfo, place: Place) -> Step:
     if needs_remote:
         return Step(f"{words} {filled}, given {needs_remote['option']}".strip(), "", True)
     return Step(words, filled, is_complete)
+
+
+def _sources(run: RunInfo) -> tuple[str, ...]:
+    return run.sources or (run.source,)
+
+
+def by_segment(run: RunInfo) -> str:
+    """Return the command that lists every segment of a report."""
+    if run.warehouse:
+        return shlex.join(["tiersnap", "report", "--warehouse", run.warehouse, "--by", "segment"])
+    return shlex.join(["tiersnap", "scan", *_sources(run), "--segments"])
 
 
 def options_of(run: RunInfo, command: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.pipeline.command import exit_code
-from tiersnap.jobs.pipeline.counted import count_listed, count_tiered, count_unled
+from tiersnap.jobs.pipeline.counted import count_findings, count_listed, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -106,6 +106,10 @@ class Stages:
 
     def table(self, tables: Tables, name: str) -> DataFrame:
         return self.frame(getattr(tables, name), schemas.TABLES[name])
+
+    def newest_facts(self) -> DataFrame:
+        facts = newest(self.table(self.after, "partitions"), PARTITION_KEY)
+        return facts.join(self.listed.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
 
     def check_changes(self, place: str | None) -> DataFrame:
         tables = (self.table(self.before, name) for name in ("segments", "partitions", "remote_log_segments"))
@@ -352,6 +356,28 @@ def test_no_file_in_the_place_of_an_active_segment_is_damage_of_a_run(
     count_listed(outcome, listed)
     settings = RunSettings((str(tmp_path),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
     assert exit_code(outcome, settings) is (ExitCode.DATA_CORRUPT if is_odd else ExitCode.OK)
+
+
+def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, tmp_path: Path) -> None:
+    segments = {base: [data_batch(base, 10, 7, 0, base)] for base in (0, 10)}
+    damaged = write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20) / f"{0:020d}.log"
+    write_partition(tmp_path / "logs", "sound", 0, segments, high_watermark=20)
+    sound = damaged.read_bytes()
+    damaged.write_bytes(sound[:-1] + b"?")
+    runner = Runner(tmp_path, tmp_path / "logs")
+
+    def told() -> tuple[int, list[str]]:
+        ran = runner()
+        facts = Stages(spark, runner.tables, runner.tables, ran, runner.tables.next_run()).newest_facts()
+        outcome = RunOutcome()
+        count_findings(outcome, facts)
+        return outcome.finding_count, [each.path for each in outcome.findings]
+
+    first = told()
+    assert first == (1, [str(damaged)])
+    assert told() == first, "a run that carries nothing says it as well"
+    damaged.write_bytes(sound)
+    assert told() == (0, [])
 
 
 def test_listing_sees_folders_as_they_are_beside_a_cached_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def test_the_commands_of_a_report_keep_layout_topic_and_the_rest_of_the_run(tmp_
     ran = tiersnap("tier", tmp_path / "logs", *words, "--no-check-crc", "--report", tmp_path / "report")
     assert ran.exit_code == 0, ran.err
     found = commands(tmp_path / "report")
-    by_run = [command for command in found if command.startswith("tiersnap run")]
-    assert by_run
+    by_tier = [command for command in found if command.startswith("tiersnap tier")]
+    assert by_tier
     for option in ("--layout local-tiered-storage", "--topic 'ord.*'", "--expiration 9d", "--no-check-crc"):
-        assert all(option in command for command in by_run)
+        assert all(option in command for command in by_tier)
     (repair,) = [command for command in found if command.startswith("tiersnap repair")]
     assert "--topic 'ord.*'" in repair
     assert "--layout" not in repair

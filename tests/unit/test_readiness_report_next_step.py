@@ -9,13 +9,13 @@ import pytest
 
 from tests.reference.readiness_tables import RUN
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
-from tiersnap.snapshot.report.next_step import Place, Step, segment_file, steps, text
+from tiersnap.snapshot.report.next_step import Place, Step, by_segment, segment_file, steps, text
 
 pytestmark = pytest.mark.unit
 
-SHORT = replace(RUN, source="/data", remote="s3://tier/", warehouse="")
+SHORT = replace(RUN, source="/data", remote="s3://tier/", warehouse="/tables")
 PLACE = Place(("/data",), "/data/orders-0/00000000000000000042.log")
-RUN_IT = "tiersnap run --source /data --remote s3://tier/"
+RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_every_tiersnap_in_the_next_steps_is_taken_for_a_command_and_no_option_i
     for verdict, sentence in NEXT_STEP.items():
         commands = [step.command for step in steps(sentence, SHORT, PLACE) if step.command]
         assert len(commands) == sentence.count("tiersnap"), verdict
-        added = {"--source", "--remote"}
+        added = {"--source", "--remote", "--warehouse"}
         options = [word for word in sentence.replace(",", " ").split() if word[:2] == "--" and word not in added]
         assert [word for command in commands for word in command.split() if word[:2] == "--" and word not in added] == (
             options
@@ -111,10 +111,10 @@ def test_what_is_not_known_keeps_its_placeholder() -> None:
 
 def test_step_without_remote_storage_is_words_and_no_command() -> None:
     *_, replaced = steps(NEXT_STEP[Verdict.CORRUPT_SNAPSHOT], replace(SHORT, remote=""), PLACE)
-    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --from"
+    words = "or if its log begins in remote storage: tiersnap repair /data --replace --apply, given --remote"
     assert replaced == Step(words, "", True)
     assert steps(NEXT_STEP[Verdict.READY], replace(SHORT, remote=""), PLACE) == (
-        Step("tiersnap run --source /data --apply, given --remote", "", True),
+        Step("tiersnap run --source /data --warehouse /tables --apply, given --remote", "", True),
     )
 
 
@@ -150,3 +150,11 @@ def test_a_command_gets_those_options_of_the_run_that_it_has_and_says_none_twice
     assert on_host.command == "tiersnap repair /data --apply --topic 'a b'"
     (ids,) = [step for step in steps(NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN], kept, PLACE) if step.command]
     assert ids.command == f"{RUN_IT} --topic-ids FILE {layout} --path-style"
+
+
+def test_step_of_a_host_names_tier_and_all_its_log_directories() -> None:
+    host = replace(SHORT, warehouse="", sources=("/data/1", "/data 2"), options={"tier": ("--topic", "o.*")})
+    (tier,) = steps(NEXT_STEP[Verdict.READY], host, PLACE)
+    assert tier == Step("", "tiersnap tier /data/1 '/data 2' --remote s3://tier/ --apply --topic 'o.*'", True)
+    assert by_segment(host) == "tiersnap scan /data/1 '/data 2' --segments"
+    assert by_segment(RUN) == "tiersnap report --warehouse s3://lake/tiersnap --by segment"
