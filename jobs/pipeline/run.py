@@ -33,6 +33,7 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.discover import discover
@@ -153,6 +154,7 @@ class _Run:
         topics = {folder.rpartition("-")[0] for _, folder in found.folders}
         self._outcome.unknown_topics = unknown_topics(self._settings.topic_ids, topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
+        self._outcome.take_findings(exit_code_of(found.findings))
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
             ListPartitions(

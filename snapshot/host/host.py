@@ -13,11 +13,11 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.host_commands import HostCommands
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_failures
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.units import count_of
@@ -150,12 +150,8 @@ class Host:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
-        if code := exit_code_of(self.findings):
-            return code
-        if self.errors:
-            return exit_code_of_failures({each.exit_code for each in self.errors})
         waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start
-        return ExitCode.GATE_REFUSED if waits else ExitCode.OK
+        return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""

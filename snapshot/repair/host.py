@@ -10,10 +10,11 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
 from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.repair.undone import undone_at_start
@@ -48,7 +49,7 @@ class HostRepair:
     undone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
+        self.findings += findings_of(self.log_dirs)
 
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
@@ -73,14 +74,15 @@ class HostRepair:
 
     @property
     def exit_code(self) -> ExitCode:
-        """6 for partitions that were not ended, or what was met if that is all of them.
+        """5 for damage, 6 for partitions that were not ended or what was met if that is all of them.
 
-        Else 5 for damage, 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
+        Else 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
         """
-        if self.errors:
+        if self.errors and exit_code_of(self.findings) is not ExitCode.DATA_CORRUPT:
             return ExitCode.PARTIAL if self.actions else self.errors[0].exit_code
-        if code := exit_code_of(self.findings):
-            return code
+        return exit_code_of_all(self.findings, (), self._of_snapshots())
+
+    def _of_snapshots(self) -> ExitCode:
         if self.beginnings.may_pass:
             return ExitCode.TRANSIENT
         if self.actions[RepairAction.UNVERIFIED]:
