@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     DATA_CORRUPT = 5
     PARTIAL = 6
     INTERRUPTED = 130
+    BROKEN_PIPE = 141
 
 
 class TiersnapError(Exception):
