@@ -80,6 +80,10 @@ class TransientError(TiersnapError):
     exit_code = ExitCode.TRANSIENT
 
 
+class NoSpaceError(TransientError):
+    """Raised when a disk is full: the same command may succeed once some is freed."""
+
+
 class RemoteStorageError(TiersnapError):
     """Raised when remote storage refuses for good: no such bucket, access denied, a wrong checksum."""
 

@@ -57,9 +57,8 @@ def test_command_says_it_in_a_sentence(endpoint: str, tmp_path, monkeypatch, com
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     (tmp_path / "meta.properties").touch()
-    named = "--from" if command == "repair" else "--remote"
     apply = ["--apply"] if command == "tier" else []
-    words = [named, "s3://bucket/x", "--endpoint-url", endpoint, "--path-style", "--region", "us-east-1"]
+    words = ["--remote", "s3://bucket/x", "--endpoint-url", endpoint, "--path-style", "--region", "us-east-1"]
     ran = tiersnap(command, tmp_path, *words, *apply)
     assert_said(ran, 2, f"redirects to {LOCATION}")
     assert len(ran.err) < 2000
