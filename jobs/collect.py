@@ -18,7 +18,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, refuse_twice, selected_folders
+from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_folders
 
 
 @click.command()
@@ -60,7 +60,7 @@ def collect(
     stores = [open_store(place, s3, writes=apply) for place in places]
     if apply:
         check_conditions(stores[0], ObjectKeys())
-    selected, totals = selected_folders(opened, selection), CollectTotals()
+    selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
     disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
     collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
     progress = Progress(output, "collecting", count(opened, selection))

@@ -14,7 +14,7 @@ from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.transactions import as_of_option, partition_option
 from tiersnap.jobs.tell.producers import show
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count
+from tiersnap.snapshot.log.selection import Selection, count, findings_of
 from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of
 from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 
@@ -47,7 +47,7 @@ def producers(
     chosen = chosen_form(output, form)
     opened, selection = open_of_one_cluster(log_dirs), Selection(topic, number=partition)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
-    listing.findings.extend(finding for each in opened for finding in each.log_dir.findings)
+    listing.findings.extend(findings_of(opened))
     progress = Progress(output, "replaying", count(opened, selection))
     show(output, chosen, listing, progress.watch(partitions_of(opened, selection)))
     return exit_code_of(listing.findings)

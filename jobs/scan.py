@@ -19,7 +19,7 @@ from tiersnap.jobs.tell.scan import show
 from tiersnap.jobs.tell.scan_files import ScanFiles
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned, Scanner
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, selected_of
 
 
 @click.command()
@@ -59,7 +59,7 @@ def scan(
     """
     opened = open_log_dirs(log_dirs)
     scanner = Scanner(view.inventory(now, producer_expiration), now, producer_expiration, check_crc)
-    totals = ScanTotals((finding for each in opened for finding in each.log_dir.findings), scanner.errors)
+    totals = ScanTotals(findings_of(opened), scanner.errors)
     files = ScanFiles(report, sinks)
     progress = Progress(output, "scanning", count(opened, selection))
 

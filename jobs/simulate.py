@@ -15,7 +15,7 @@ from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.simulate import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, selected_of
 
 
 @click.command()
@@ -56,7 +56,7 @@ def simulate(
         return ExitCode.OK
     simulation = asked.of_host(view.beginnings(asked.now, asked.producer_expiration))
     opened, selection = open_log_dirs(log_dirs), Selection(asked.topic)
-    simulation.findings.extend(finding for each in opened for finding in each.log_dir.findings)
+    simulation.findings.extend(findings_of(opened))
     progress = Progress(output, "simulating", count(opened, selection))
     show_host(output, simulation, opened, progress.watch(selected_of(opened, selection)))
     return exit_code_of(simulation.findings) or simulation.beginnings.exit_code

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, refuse_twice, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
 from tiersnap.snapshot.report import summarise
 
 
@@ -54,11 +54,11 @@ def tier(
     host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
-    if host.apply:
-        # A bucket that is not there or refuses is better known before the work than after it.
+    if host.apply:  # a bucket that refuses is better known before the work than after it
         check_conditions(host.store, ObjectKeys())
     progress = Progress(output, "tiering", count(opened, selection))
-    done = HostOutcome(tuple(host.partitions(progress.watch(selected_of(opened, selection)))))
+    tiered = host.partitions(progress.watch(selected_of(opened, selection)))
+    done = HostOutcome(tuple(tiered), tuple(findings_of(opened)))
     places, now = places_of(log_dirs), host.tierer.now
     info = host_run(request.run_id, places, now=now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)

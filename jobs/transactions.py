@@ -11,6 +11,7 @@ from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.transactions import Question, TransactionsRequest, transactions_options
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
 from tiersnap.snapshot.log.findings import exit_code_of
+from tiersnap.snapshot.log.selection import findings_of
 from tiersnap.snapshot.transactions.chosen import described, with_partitions
 from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
 from tiersnap.snapshot.transactions.hanging_search import HangingSearch
@@ -46,8 +47,7 @@ def transactions(
     """Rows are those of snapshot.transactions.rows."""
     chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), log_dirs)
     named = open_of_one_cluster(log_dirs)
-    opened = [each.log_dir for each in named]
-    findings = [finding for each in opened for finding in each.findings]
+    opened, findings = [each.log_dir for each in named], [*findings_of(named)]
     as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc
     rules = {"check_crc": check_crc, "stops_at_unknown": asked.before_4_3}
     if question == Question.FIND_HANGING:

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import selected
@@ -61,6 +62,9 @@ class Installation:
     undone: list[str] = field(default_factory=list)
     other_ids: list[str] = field(default_factory=list)
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.findings += self.log_dir.findings
 
     @property
     def path(self) -> Path:
@@ -106,11 +110,12 @@ class Installation:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, 4 for what waits for a person, 0 otherwise."""
-        if self.findings or any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
+        """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
+        if any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
             return ExitCode.DATA_CORRUPT
         waits = any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.waits)
-        return ExitCode.GATE_REFUSED if waits or self.undone or self.other_ids else ExitCode.OK
+        waits = waits or bool(self.undone or self.other_ids)
+        return exit_code_of_all(self.findings, (), ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def _fold(self, partition: Partition, stored: StoredPartition, planner: InstallPlanner) -> str:
         """Give the planner the partition's boundaries; why some were not reached."""

@@ -8,7 +8,7 @@ import logging
 import os
 from pathlib import Path
 
-from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
+from tiersnap.snapshot.errors import NoSpaceError, TiersnapError, UsageError
 from tiersnap.snapshot.regular_file import NotRegularFileError, kind_of
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
 
     Raises:
         UsageError: this user may not write there.
-        TransientError: the disk is full.
+        NoSpaceError: the disk is full.
     """
     stage(path, data, like=like)
     if not publish(path, replace=replace):
@@ -102,7 +102,7 @@ def cannot_write(path: Path, error: OSError) -> TiersnapError:
     """What to raise for an error of the operating system while writing `path`."""
     message = f"cannot write {path}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return TransientError(message, hint="free some space and give the same command again; what is written is whole")
+        return NoSpaceError(message, hint="free some space and give the same command again; what is written is whole")
     return UsageError(message, hint="run it as the user that the broker runs as, or as root")
 
 

@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     DATA_CORRUPT = 5
     PARTIAL = 6
     INTERRUPTED = 130
+    BROKEN_PIPE = 141
 
 
 class TiersnapError(Exception):
@@ -77,6 +78,10 @@ class TransientError(TiersnapError):
     """Raised when the same command may succeed later: timeouts, throttling, a server that went away."""
 
     exit_code = ExitCode.TRANSIENT
+
+
+class NoSpaceError(TransientError):
+    """Raised when a disk is full: the same command may succeed once some is freed."""
 
 
 class RemoteStorageError(TiersnapError):

@@ -20,6 +20,7 @@ from tiersnap.jobs.command_line.lazy_group import LazyGroup
 from tiersnap.jobs.command_line.logs import LogFormat, configure
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.shown import masked
+from tiersnap.jobs.command_line.stdout import guarded
 from tiersnap.jobs.options.common import clock, output_option
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
@@ -29,7 +30,8 @@ _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and t
 
 \b
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
-to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted.
+to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
+nobody reads stdout any more.
 docs/runbook.md says what to do about each.
 """
 
@@ -84,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
 def run(argv: list[str]) -> int:
     """Run a command; returns its exit code."""
     started = time.monotonic()
-    code = _run(argv)
+    code = guarded(lambda: _run(argv))
     _log.info("%s ended with %d after %.1f s", words_of_command(argv), code, time.monotonic() - started)
     return code
 
@@ -116,10 +118,6 @@ def _run(argv: list[str]) -> int:
             raise
         output.error(words_of_command(argv), missing)
         return int(missing.exit_code)
-    except BrokenPipeError:
-        # `tiersnap … | head` closes our stdout; nobody is left to tell.
-        sys.stderr.close()
-        return int(ExitCode.OK)
     return int(result) if isinstance(result, int) else int(ExitCode.OK)
 
 

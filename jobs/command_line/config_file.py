@@ -26,6 +26,7 @@ from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
 NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
+_MOST_BITS = 64
 
 
 def variable_of(setting: str) -> str:
@@ -76,7 +77,9 @@ def _reason(error: Exception) -> str:
     """What is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
         return error.problem or "it cannot be read"
-    return "a value that begins with * or ! wants quotes" if isinstance(error, yaml.YAMLError) else "no text"
+    if isinstance(error, yaml.YAMLError):
+        return "a value that begins with * or ! wants quotes"
+    return "no text" if isinstance(error, UnicodeDecodeError) else "a number or a date that is none"
 
 
 def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
         found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--config names a YAML file") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         # Where, and not what: the file may hold a secret.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
@@ -126,7 +129,7 @@ def _value(value: object, option: click.Option, path: Path, key: str, *, section
     """A value as it is typed on a command line, so that its option says the same of it; YAML has made numbers of some.
 
     Raises:
-        UsageError: there is none, or a truth value for what is no flag.
+        UsageError: there is none, a truth value for what is no flag, or a number that no option takes.
     """
     where = f" of {section}" if section else ""
     if value is None:
@@ -135,6 +138,8 @@ def _value(value: object, option: click.Option, path: Path, key: str, *, section
         return [_value(each, option, path, key, section=section) for each in value]
     if isinstance(value, bool) and not option.is_flag:
         raise UsageError(f"{path}: {key}{where} is no flag", hint="a value that reads yes, no, on, off wants quotes")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise UsageError(f"{path}: {key}{where} is too large a number")
     return value if isinstance(value, (bool, dict)) else str(value)
 
 

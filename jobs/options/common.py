@@ -15,6 +15,8 @@ from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 _CLOCK = "tiersnap.clock"
+_LAST_MS = 253_402_300_799_999  # of the year 9999
+_MOST_SHOWN = 40
 
 
 def clock(ctx: click.Context | None) -> int:
@@ -34,12 +36,14 @@ def parse_time(text: str) -> int:
         ValueError: the text is neither.
     """
     text = text.strip()
-    if re.fullmatch("[0-9]+", text):
+    if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds") from error
+        raise ValueError(
+            f"{text[:_MOST_SHOWN]!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds"
+        ) from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -193,4 +193,6 @@ def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
         if outcome.refused_count == outcome.error_count:
             return ExitCode.GATE_REFUSED
         return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
+    if outcome.is_unread:
+        return ExitCode.PARTIAL
     return exit_code_of(outcome.verdicts, apply=settings.apply)

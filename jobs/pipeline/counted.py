@@ -15,8 +15,8 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
-from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.errors import RECORDED, ExitCode, TiersnapError, failure, names_of_damage, names_of_refusals
+from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -27,17 +27,26 @@ MOST_TOLD = 20
 def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
     """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
 
-    And say that it is damage where something that is no file lies in the place of a log: an active segment has its
-    verdict all the same.
+    And say where a folder's listing found damage, or what may not be read: it counts as it does for other commands.
     """
-    unreadable = str(FindingKind.UNREADABLE_FILE)
-    is_odd = F.exists("findings", lambda each: (each["kind"] == unreadable) & each["path"].endswith(".log"))
+    is_damaged, is_unread = F.exists("findings", _is_damage), F.exists("findings", _is_not_damaged)
     unanswered = F.col("remote_error").isNotNull()
-    counts = listed.agg(*_failures(unanswered), F.count_if(is_odd).alias("odd")).collect()[0]
-    outcome.is_damaged |= counts.odd > 0
+    of_folders = (F.count_if(is_damaged).alias("damaged_folders"), F.count_if(is_unread).alias("unread_folders"))
+    counts = listed.agg(*_failures(unanswered), *of_folders).collect()[0]
+    outcome.take_findings(ExitCode.DATA_CORRUPT if counts.damaged_folders else ExitCode.OK)
+    outcome.take_findings(ExitCode.PARTIAL if counts.unread_folders else ExitCode.OK)
     if _count_failures(outcome, counts):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
+
+
+def _is_not_damaged(finding: Column) -> Column:
+    return finding["kind"].isin(*sorted(map(str, NOT_DAMAGED)))
+
+
+def _is_damage(finding: Column) -> Column:
+    is_gone = (finding["kind"] == str(FindingKind.UNREADABLE_FILE)) & (finding["message"] == GONE)
+    return ~is_gone & ~_is_not_damaged(finding)
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:

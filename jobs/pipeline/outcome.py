@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.report import Report, RunCounts, RunInfo
@@ -24,7 +24,8 @@ class RunOutcome:
         unknown_topics: for which an id was given, and which are in no source.
         is_transient: all errors may pass, so that the same command may succeed later.
         refused_count: errors that are refusals.
-        is_damaged: an error is for damage, or what lies in the place of a log is no file.
+        is_damaged: an error is for damage, or something is found damaged.
+        is_unread: something is not here, or may not be read.
     """
 
     partitions: int = 0
@@ -40,11 +41,17 @@ class RunOutcome:
     is_transient: bool = True
     refused_count: int = 0
     is_damaged: bool = False
+    is_unread: bool = False
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     info: RunInfo | None = None
     report: Report | None = None
+
+    def take_findings(self, code: ExitCode) -> None:
+        """Remember the exit code that findings come to."""
+        self.is_damaged |= code is ExitCode.DATA_CORRUPT
+        self.is_unread |= code is ExitCode.PARTIAL
 
     def as_facts(self) -> dict[str, object]:
         """Counts as plain data, for lineage."""

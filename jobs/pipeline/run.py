@@ -32,6 +32,7 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
@@ -150,6 +151,7 @@ class _Run:
         ids = self._settings.topic_ids
         self._outcome.unknown_topics = unknown_topics(ids, self._given.topics, self._settings.topics)
         self._outcome.finding_count = len(found.findings)
+        self._outcome.take_findings(exit_code_of(found.findings))
         listed = listing.list_partitions(
             listing.folders(self._spark, found.folders),
             ListPartitions(

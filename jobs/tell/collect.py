@@ -33,10 +33,9 @@ def show(
     for log_dir, each in collected:
         totals.add(each)
         rows.append({"log_dir": log_dir.uri, **_row(each)})
-    findings = [finding for each in log_dirs for finding in each.log_dir.findings]
     columns = (*(("log_dir",) if len(log_dirs) > 1 else ()), *_COLUMNS)
     summary = _summary(totals, applied=applied)
-    output.rows("collect", rows, columns=columns, summary=summary, findings=findings, errors=totals.errors)
+    output.rows("collect", rows, columns=columns, summary=summary, findings=totals.findings, errors=totals.errors)
     if not applied:
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     elif not totals.changed:

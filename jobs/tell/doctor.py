@@ -17,7 +17,6 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.host.host import Examined, Host
 from tiersnap.snapshot.units import count_of, human_bytes
 
-FULL_PERCENT = 90
 MOST_TOLD = 3
 
 
@@ -143,9 +142,9 @@ def _blocks(host: Host) -> Iterator[str]:
 def _disk_line(each: Examined) -> str:
     disk = each.disk
     kind = " ".join(filter(None, (disk.device, disk.kind)))
-    full = ", NEARLY FULL" if disk.percent_full >= FULL_PERCENT else ""
+    full = ", NEARLY FULL" if disk.is_nearly_full else ""
     return (
-        f"{each.uri}: {disk.percent_full} % full{full}, {human_bytes(disk.free)} of {human_bytes(disk.total)} free on "
+        f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
         f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
     )
 

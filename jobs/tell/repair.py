@@ -9,6 +9,8 @@ from pathlib import Path
 from tiersnap.jobs.command_line.again import again
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
+from tiersnap.snapshot.host.disk import disk_of
+from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
@@ -83,11 +85,27 @@ def _written(repair: HostRepair, *, wrote: bool, in_place: bool) -> Iterator[str
         yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
         for each in repair.log_dirs:
             if repair.needed[each.uri] and is_local(each):
-                yield says_space(repair.needed[each.uri], Path(each.log_dir.path))
+                yield from _room(repair.needed[each.uri], Path(each.log_dir.path))
         if not repair.undone:
             yield f"next: stop the broker, then {again('--apply')}"
-    elif kept or not (repair.errors or repair.beginnings.unknown or actions[RepairAction.NOT_COMPARED]):
+    elif repair.errors:
+        yield f"nothing was written; {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+    elif kept or not (repair.beginnings.unknown or actions[RepairAction.NOT_COMPARED]):
         yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+    for each in repair.log_dirs:
+        if unwritten := repair.unwritten[each.uri]:
+            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written for want of room"
+            if in_place:
+                yield from _room(repair.lacking[each.uri], Path(each.log_dir.path))
+                yield f"next: {again()}"
+
+
+def _room(needed: int, log_dir: Path) -> Iterator[str]:
+    """What is needed and free, and where that is too little what frees it."""
+    yield says_space(needed, log_dir)
+    disk = disk_of(log_dir)
+    if needed > disk.writable:
+        yield from ways_to_free(disk, deleted_bytes(log_dir))
 
 
 def _waiting(repair: HostRepair) -> Iterator[str]:

@@ -12,6 +12,7 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import NOT_READ
+from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -72,8 +73,11 @@ def _lines(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
         )
     if totals.waiting_bytes:
         yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
+    watermarks = [each for each in totals.findings if each.path.endswith(f"/{HIGH_WATERMARKS}")]
     for verdict in _CAUSES:
-        if totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
+        if verdict is Verdict.ABOVE_LSO and watermarks:
+            yield f"next for {verdict}: start the broker, which writes {HIGH_WATERMARKS} anew, and look again"
+        elif totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
             yield f"next for {verdict}: {commands.next_step(verdict, _damaged(totals))}"
     asked = commands.of("tiersnap repair LOGDIR --remote REMOTE") if totals.continued else repair
     is_missing = totals.wanted[SnapshotVerdict.MISSING]

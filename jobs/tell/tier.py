@@ -34,7 +34,6 @@ def show(
         unknown_topics: those of --topic-ids that have no partition here.
     """
     where = ("log_dir",) if len(log_dirs) > 1 else ()
-    of_log_dirs = (finding for each in log_dirs for finding in each.log_dir.findings)
     summary = {
         "run_id": info.run_id,
         "snapshots_written": info.counts.snapshots_written,
@@ -42,8 +41,8 @@ def show(
         "bytes_tiered": info.counts.bytes_tiered,
         **({} if report is None else {"report": str(report / "index.html")}),
     }
-    rows, findings = map(_row, done.partitions), [*of_log_dirs, *done.findings]
-    output.rows("tier", rows, columns=(*where, *COLUMNS), summary=summary, findings=findings, errors=done.errors)
+    rows, columns = map(_row, done.partitions), (*where, *COLUMNS)
+    output.rows("tier", rows, columns=columns, summary=summary, findings=done.findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
     commands = host_commands([each.uri for each in log_dirs], info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):

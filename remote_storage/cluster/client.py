@@ -21,6 +21,8 @@ SECONDS = 30.0
 _DEFAULTS: dict[str, object] = {"allow.auto.create.topics": False, "log_level": 0}
 _BATCH = 500
 _AGAIN_SECONDS = 0.5
+_GONE = "a broker has gone or elects a leader: run the same command again"
+_NEVER_ANSWERED = "is it a broker's address, and does --command-config say how to log in? Else: run it again"
 T = TypeVar("T")
 
 
@@ -56,6 +58,7 @@ class Cluster:
         self._kafka, self._admin_module = _import_kafka()
         self._admin: Any = None
         self._last_trouble = ""
+        self._has_answered = False
 
     def client_config(self, **more: object) -> dict[str, object]:
         """Properties of a client of this cluster."""
@@ -210,17 +213,17 @@ class Cluster:
     def ask(self, what: str, call: Callable[[], T]) -> T:
         """The outcome of a call into confluent-kafka, its errors as ours."""
         try:
-            return call()
+            found = call()
         except self._kafka.KafkaException as error:
             raise self.to_error(what, _error_of(error)) from error
+        self._has_answered = True
+        return found
 
     def _result(self, what: str, future: Future[T]) -> T:
         try:
-            return future.result(SECONDS + 5)
+            return self.ask(what, lambda: future.result(SECONDS + 5))
         except TimeoutError as error:
             raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
-        except self._kafka.KafkaException as error:
-            raise self.to_error(what, _error_of(error)) from error
 
     def to_error(self, what: str, error: Any) -> TiersnapError:  # noqa: ANN401
         """A KafkaError as one of ours."""
@@ -229,7 +232,7 @@ class Cluster:
             why = self._last_trouble if error.name() in NO_CONNECTION else ""
             return BrokerUnavailableError(
                 f"{self.bootstrap_server}: {what}: {why or error.str()}",
-                hint="is it a broker's address, and does --command-config say how to log in? Else: run it again",
+                hint=_GONE if self._has_answered else _NEVER_ANSWERED,
             )
         return ClusterRefusedError(
             f"{self.bootstrap_server}: {what}: {error.name()}: {error.str()}",

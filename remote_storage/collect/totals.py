@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.collect.collect import Collected
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.gate.refused import exit_code_of_all
+from tiersnap.snapshot.log.findings import Finding
 
 
 @dataclass
@@ -18,6 +20,7 @@ class CollectTotals:
         bytes: of them.
         snapshots: files that were shipped, or are to be.
         errors: of the partitions that stay as they were.
+        findings: of the log directories and of the folders in them; what is in segments `run` judges.
     """
 
     changed: int = 0
@@ -25,12 +28,14 @@ class CollectTotals:
     bytes: int = 0
     snapshots: int = 0
     errors: list[TiersnapError] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
 
     def add(self, done: Collected) -> None:
         """Count a partition."""
         if done.error is not None:
             self.errors.append(done.error)
         elif done.plan is not None:
+            self.findings += done.plan.partition.findings
             self.changed += done.plan.is_changed
             self.segments += len(done.plan.segments)
             self.bytes += done.plan.bytes_to_read
@@ -38,8 +43,5 @@ class CollectTotals:
 
     @property
     def exit_code(self) -> ExitCode:
-        """OK, or that some partitions stay as they were."""
-        if not self.errors:
-            return ExitCode.OK
-        is_transient = all(isinstance(error, TransientError) for error in self.errors)
-        return ExitCode.TRANSIENT if is_transient else ExitCode.PARTIAL
+        """OK, or what was found, or that some partitions stay as they were."""
+        return exit_code_of_all(self.findings, self.errors, ExitCode.OK)

@@ -18,6 +18,7 @@ from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
@@ -90,6 +91,8 @@ class AivenLayout:
         if place is None:
             return None
         key = self.keys.segment(KeyKind.INDEXES, metadata)
+        if place[1] > INDEXES_BYTES:
+            raise CorruptDataError(f"{store.uri}{key}: {index} of {count_of(place[1], 'byte')}, and none has as many")
         data = store.get_range(key, *place)
         if len(data) != place[1]:
             raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {count_of(place[1], 'byte')}")

@@ -15,6 +15,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, PlannedObject
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 
@@ -77,7 +78,7 @@ class LocalTieredStorageLayout:
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
         """See Layout."""
         try:
-            return store.get(self.keys.segment(_KIND_OF_INDEX[index], metadata))
+            return store.get(self.keys.segment(_KIND_OF_INDEX[index], metadata), limit=INDEXES_BYTES)
         except ObjectNotFoundError:
             if index is IndexType.TRANSACTION and self.inspect(store, metadata) is CopyState.COMPLETE:
                 return None

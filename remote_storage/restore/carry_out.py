@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,16 @@ from tiersnap.remote_storage.restore.folder import build_folder, compare_folder,
 from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
 from tiersnap.remote_storage.restore.target import Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
+from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError
+from tiersnap.snapshot.host.disk import disk_of
+from tiersnap.snapshot.host.full_disk import deleted_bytes, says_room, ways_to_free
 from tiersnap.snapshot.log.restored_log import RestoredLog
+from tiersnap.snapshot.repair.space import BLOCK
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _log = logging.getLogger(__name__)
 
-_SPARE_BYTES = 64 << 20
+_FILES_OF_A_SEGMENT = 5  # log, two indexes, transaction index, snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,25 @@ def carry_out(
 
 
 def check_space(target: Target, plans: Iterable[RestorePlan]) -> None:
-    """See before the work that the disk has room for it.
+    """See before the work that the disk has room for it: the segments, and what is made beside them.
 
     Raises:
-        TransientError: it has not.
+        NoSpaceError: it has not.
     """
-    needed = sum(plan.folder.chain.size for plan in plans if plan.action is RestoreAction.RESTORE)
-    free = shutil.disk_usage(target.path).free
-    if needed and needed + _SPARE_BYTES > free:
-        raise TransientError(
-            f"{target.path}: {human_bytes(free)} are free, {human_bytes(needed)} are to be fetched",
-            hint="free some space, or restore partition by partition",
+    needed = sum(_on_disk(plan) for plan in plans if plan.action is RestoreAction.RESTORE)
+    disk = disk_of(target.path)
+    if needed > disk.writable:
+        ways = "; ".join(ways_to_free(disk, deleted_bytes(target.path)))
+        raise NoSpaceError(
+            f"{target.path}: {says_room('the folders', needed, disk)}",
+            hint=f"restore partition by partition, or free some: {ways}",
         )
+
+
+def _on_disk(plan: RestorePlan) -> int:
+    """Bytes of a folder: indexes are some 0.5 % of the segments, and each small file takes a block."""
+    chain = plan.folder.chain
+    return chain.size + chain.size // 200 + len(chain.pieces) * _FILES_OF_A_SEGMENT * BLOCK
 
 
 def restore_partition(

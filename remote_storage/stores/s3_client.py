@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from typing import Any
 
 import boto3
 from botocore.client import BaseClient
 from botocore.config import Config
+from botocore.model import OperationModel
 
 from tiersnap.remote_storage.stores.s3_call import obey_deadlines
+from tiersnap.remote_storage.stores.s3_errors import names_no_region
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 
 _log = logging.getLogger(__name__)
@@ -43,5 +46,14 @@ def _client_of_process(settings: S3Settings, _pid: int) -> BaseClient:
     session = boto3.session.Session(profile_name=settings.profile, region_name=settings.region)
     client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
     obey_deadlines(client)
+    client.meta.events.register_first("needs-retry.s3", _stay)
     _log.debug("a client of %s", client.meta.endpoint_url)
     return client
+
+
+def _stay(
+    request_dict: dict[str, Any], response: tuple[Any, dict[str, Any]] | None, operation: OperationModel, **_: object
+) -> None:
+    """Keep botocore from asking for the region of a bucket again and again; see names_no_region."""
+    if response is not None and operation.name == "HeadBucket" and names_no_region(response[1]):
+        request_dict["context"]["s3_redirect"]["redirected"] = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore import exceptions as boto
 
@@ -64,11 +65,38 @@ def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
         raise _of_client(error, action, bucket, key) from error
 
 
+_REDIRECTS = frozenset({301, 302, 307, 308})
+
+
+def names_no_region(answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer of botocore's redirects without a region, as no S3 does.
+
+    botocore would ask HeadBucket for the region, which is redirected again, and so on until Python's stack ends.
+    """
+    metadata = answer.get("ResponseMetadata", {})
+    has_region = "x-amz-bucket-region" in metadata.get("HTTPHeaders", {}) or "Region" in answer.get("Error", {})
+    return metadata.get("HTTPStatusCode") in _REDIRECTS and not has_region
+
+
+def _of_redirect(error: boto.ClientError, where: str, attrs: dict[str, Any]) -> TiersnapError | None:
+    location = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("location", "")
+    if not names_no_region(error.response) or not location:
+        return None
+    place = urlsplit(location)
+    return RemoteStorageError(
+        f"{where}: the endpoint redirects to {location}, and names no region as S3 does",
+        hint=f"--endpoint-url {place.scheme}://{place.netloc}" if place.netloc else "check --endpoint-url",
+        **attrs,
+    )
+
+
 def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> TiersnapError:
     code, status = error_code(error), http_status(error)
     where = f"s3://{bucket}/{key}"
     attrs: dict[str, Any] = {"action": action, "bucket": bucket, "key": key, "code": code, "status": status}
     said = error.response.get("Error", {}).get("Message") or code
+    if (redirect := _of_redirect(error, where, attrs)) is not None:
+        return redirect
     if code == "NoSuchBucket":
         return RemoteStorageError(
             f"bucket {bucket!r} does not exist",

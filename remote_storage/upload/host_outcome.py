@@ -11,7 +11,7 @@ import pyarrow as pa
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of, exit_code_of_failures
+from tiersnap.snapshot.gate.refused import exit_code_of, exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.tables.facts import Row
@@ -20,18 +20,22 @@ from tiersnap.snapshot.tables.schemas import READINESS
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """The partitions, in the order in which they were looked at."""
+    """The partitions, in the order in which they were looked at; `of_log_dirs` was found before any of them."""
 
     partitions: tuple[HostPartition, ...]
+    of_log_dirs: tuple[Finding, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
-        """What is damaged."""
-        return [
+        """What is damaged or may not be read."""
+        return [*self.of_log_dirs, *self._of_partitions()]
+
+    def _of_partitions(self) -> Iterator[Finding]:
+        return (
             Finding(FindingKind(row["finding_kind"]), row["path"], row["position"], row["message"])
             for each in self.partitions
             for row in each.findings
-        ]
+        )
 
     @property
     def errors(self) -> list[TiersnapError]:
@@ -77,13 +81,5 @@ class HostOutcome:
                 yield pa.RecordBatch.from_pylist(each.readiness, schema=READINESS)
 
     def exit_code(self, *, apply: bool) -> ExitCode:
-        """What could not be written, what is damaged, what the gate refused although it was asked to tier; else OK.
-
-        An active segment has its verdict whatever lies in its place, so what cannot be read there is asked for here.
-        """
-        unread = (each for each in self.findings if each.kind is FindingKind.UNREADABLE_FILE and not each.is_gone)
-        if any(each.path.endswith(".log") for each in unread):
-            return ExitCode.DATA_CORRUPT
-        if self.errors:
-            return exit_code_of_failures({each.exit_code for each in self.errors})
-        return exit_code_of(self.verdicts, apply=apply)
+        """What is damaged, could not be written or read, or was refused although it was to be tiered; else OK."""
+        return exit_code_of_all(self.findings, self.errors, exit_code_of(self.verdicts, apply=apply))

@@ -12,7 +12,7 @@ from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.gate.readiness import Readiness, judge
 from tiersnap.snapshot.gate.topics import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition, Segment
+from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.state.carry import NOT_ASKED, NOT_TOLD, Boundary
 from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
@@ -152,7 +152,7 @@ def partition_facts(replay: Replay, cleanup_policy: str | None = None) -> Partit
     """The replayed partition as the gate sees it."""
     partition = replay.partition
     if partition.high_watermark is None:
-        unstable = "replication-offset-checkpoint does not name this partition"
+        unstable = f"{HIGH_WATERMARKS} does not name this partition, or cannot be read"
     elif replay.unstable_from is not None:
         unstable = f"a transaction is open since offset {replay.unstable_from}"
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import exit_code_of as exit_code_of_findings
 from tiersnap.snapshot.units import count_of
 
 # A person clears these, and not time. What waits for a transaction, a copy or an earlier segment
@@ -46,6 +48,17 @@ def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:
         return ExitCode.DATA_CORRUPT
     alike = set(codes)
     return alike.pop() if alike in ({ExitCode.TRANSIENT}, {ExitCode.GATE_REFUSED}) else ExitCode.PARTIAL
+
+
+def exit_code_of_all(findings: Iterable[Finding], errors: Iterable[TiersnapError], otherwise: ExitCode) -> ExitCode:
+    """Return the one exit code of what was found, what failed, and else of what waits.
+
+    DATA_CORRUPT for damage that was found or met; then that of the failures; then PARTIAL for what may not be read;
+    else `otherwise`.
+    """
+    failed = {each.exit_code for each in errors}
+    codes = (exit_code_of_failures(failed) if failed else ExitCode.OK, exit_code_of_findings(findings))
+    return ExitCode.DATA_CORRUPT if ExitCode.DATA_CORRUPT in codes else next(filter(None, codes), otherwise)
 
 
 def next_steps(verdicts: Mapping[Verdict, int], step_of: Callable[[Verdict], str] = NEXT_STEP.__getitem__) -> list[str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_failures
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.gate.scanned import Scanned
-from tiersnap.snapshot.log.findings import Finding, exit_code_of
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.repair.plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
 from tiersnap.snapshot.state.trust import SnapshotVerdict
@@ -78,12 +78,12 @@ class ScanTotals:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, that of `errors`, 6 for what may not be read, 4 for waiting segments."""
-        code = exit_code_of(self.findings)
-        if code is ExitCode.DATA_CORRUPT or self.wanted[SnapshotVerdict.CORRUPT]:
+        if self.wanted[SnapshotVerdict.CORRUPT]:
             return ExitCode.DATA_CORRUPT
-        if self.errors:
-            return exit_code_of_failures({each.exit_code for each in self.errors})
-        if code or self.unread:
+        return exit_code_of_all(self.findings, self.errors, self._of_snapshots())
+
+    def _of_snapshots(self) -> ExitCode:
+        if self.unread:
             return ExitCode.PARTIAL
         waiting = any(self.verdicts[verdict] for verdict in (*_FOR_SNAPSHOTS, Verdict.MISSING_INDEX))
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]

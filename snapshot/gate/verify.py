@@ -10,9 +10,10 @@ from pathlib import Path
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.log.findings import NOT_READ, Finding, FindingKind
+from tiersnap.snapshot.gate.refused import exit_code_of_all
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.carry import Boundary
@@ -60,7 +61,7 @@ class Verification:
             raise SourceNotFoundError(
                 f"{self.against}: no such directory", hint="tiersnap repair LOGDIR --out DIR writes one"
             )
-        self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
+        self.findings += findings_of(self.log_dirs)
 
     def snapshots(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]]
@@ -101,19 +102,14 @@ class Verification:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for a file that no broker can read, 4 for one that is not right, 6 where something was not read, or 0.
+        """5 for damage, 6 where something was not read, 4 for a file that is not right, or 0.
 
         4 or 3 also where remote storage was asked and does not tell how a log begins.
         """
-        denied = FindingKind.PERMISSION_DENIED
-        spoiled = (each for each in self.findings if each.kind is not denied and each.path.endswith(".snapshot"))
-        if self.counts[SnapshotVerdict.CORRUPT] or any(spoiled):
+        if self.counts[SnapshotVerdict.CORRUPT]:
             return ExitCode.DATA_CORRUPT
-        if code := self.beginnings.exit_code:
-            return code
-        if self.right < self.compared:
-            return ExitCode.GATE_REFUSED
-        return ExitCode.PARTIAL if any(each.kind in NOT_READ for each in self.findings) else ExitCode.OK
+        wrong = ExitCode.GATE_REFUSED if self.right < self.compared else ExitCode.OK
+        return exit_code_of_all(self.findings, (), self.beginnings.exit_code or wrong)
 
     def _compared(self, named: NamedLogDir, partition: Partition) -> dict[int, Comparison]:
         filesystem, begins = named.log_dir.filesystem, self.beginnings.of(partition)

@@ -7,19 +7,50 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tiersnap.snapshot.units import human_bytes
+
+_NEARLY_FULL_PERCENT = 90
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One file system; bytes. `free` is what a user other than root may write."""
+    """One file system; bytes.
+
+    Attributes:
+        total: what users other than root may fill.
+        free: what they may write now.
+        reserved: what root may write besides.
+    """
 
     mount: str
     device: str
     kind: str
     total: int
     free: int
+    reserved: int
     is_read_only: bool
+
+    @property
+    def writable(self) -> int:
+        """What this process may write."""
+        return self.free + (0 if os.geteuid() else self.reserved)
+
+    def says_free(self) -> str:
+        """Return what is free, in words; root is told what it may write besides where that begins to matter."""
+        tells = self.is_nearly_full and self.writable > self.free
+        more = f" and {human_bytes(self.reserved)} for root" if tells else ""
+        return f"{human_bytes(self.free)}{more}"
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether somebody should look after it."""
+        return self.percent_full >= _NEARLY_FULL_PERCENT
+
+    @property
+    def is_full(self) -> bool:
+        """Whether less than a hundredth is free."""
+        return self.percent_full >= 100
 
     @property
     def percent_full(self) -> int:
@@ -49,6 +80,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> Disk:
         kind=kind,
         total=space.f_blocks * space.f_frsize - reserved,
         free=space.f_bavail * space.f_frsize,
+        reserved=reserved,
         is_read_only=bool(space.f_flag & os.ST_RDONLY),
     )
 

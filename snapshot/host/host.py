@@ -13,14 +13,16 @@ from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.host_commands import HostCommands
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_failures
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots, read_meta_properties
 from tiersnap.snapshot.host.disk import Disk, disk_of
+from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.repair.space import BLOCK
+from tiersnap.snapshot.units import count_of, human_bytes
 
 
 @dataclass
@@ -35,6 +37,7 @@ class Examined:
     """
 
     uri: str
+    path: str
     is_clean: bool
     meta: MetaProperties | None
     disk: Disk
@@ -59,7 +62,7 @@ def examined(each: NamedLogDir) -> Examined:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
     listed = Listed(findings=[*each.log_dir.findings, *([] if finding is None else [finding]), *_foreign(each.log_dir)])
-    return Examined(each.uri, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
+    return Examined(each.uri, each.log_dir.path, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
 
 
 def _foreign(log_dir: LogDir) -> Iterator[Finding]:
@@ -150,12 +153,8 @@ class Host:
     @property
     def exit_code(self) -> ExitCode:
         """5 for damage, 6 for what may not be read, that of `errors`, 4 for segments that wait."""
-        if code := exit_code_of(self.findings):
-            return code
-        if self.errors:
-            return exit_code_of_failures({each.exit_code for each in self.errors})
         waits = self.blocked or self.missing or self.lost_indexes or self.lost_below_log_start
-        return ExitCode.GATE_REFUSED if waits else ExitCode.OK
+        return exit_code_of_all(self.findings, self.errors, ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
     def version(self) -> str:
         """The broker's release, by its process or else by its files."""
@@ -181,6 +180,7 @@ class Host:
                 yield f"tiersnap doctor {shlex.join(uris)}"
             return
         is_running = any(each.holder is not None for each in self.log_dirs)
+        yield from self._room()
         if self.lost_below_log_start:
             yield (
                 "before any start, move the files of segments away that lie below the log start and have no .index "
@@ -213,6 +213,16 @@ class Host:
             yield f"tiersnap verify {self._arguments} --remote {self._remote}   {begin} there: not compared here"
         if self.findings or not (self.missing or self.lost_indexes):
             yield f"tiersnap scan {self._arguments}   reads the segments as well"
+
+    def _room(self) -> Iterator[str]:
+        """What must be freed before anything else is done; a broker that finds no room stops."""
+        for each in self.log_dirs:
+            needed = each.missing * BLOCK  # a file takes one at least
+            if each.disk.is_full or needed > each.disk.writable:
+                names = f" for {count_of(each.missing, 'snapshot')}" if each.missing else ""
+                first = f"free at least {human_bytes(needed)}{names} first" if needed else "free some first"
+                yield f"{each.uri}: full, {first}, and what the topics write until the rest is done"
+                yield from ways_to_free(each.disk, deleted_bytes(Path(each.path)))
 
     def check(self) -> str:
         """How to see that it is done."""

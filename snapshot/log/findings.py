@@ -27,6 +27,7 @@ class FindingKind(StrEnum):
     UNREADABLE_FILE = "UNREADABLE_FILE"
     PERMISSION_DENIED = "PERMISSION_DENIED"
     CORRUPT_CHECKPOINT = "CORRUPT_CHECKPOINT"
+    MISSING_CHECKPOINT = "MISSING_CHECKPOINT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
     BAD_FILE_NAME = "BAD_FILE_NAME"
     UNFINISHED_SWAP = "UNFINISHED_SWAP"
@@ -41,7 +42,9 @@ class FindingKind(StrEnum):
 # Of a file that was not read: the next attempt may succeed, and neither its size nor its time will say so.
 NOT_READ = (FindingKind.UNREADABLE_FILE, FindingKind.PERMISSION_DENIED)
 # Of what may be in good order, but is not here or not for this user.
-_NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION})
+NOT_DAMAGED = frozenset({FindingKind.PERMISSION_DENIED, FindingKind.MISSING_PARTITION, FindingKind.MISSING_CHECKPOINT})
+# What is said of a file that was deleted since it was listed, as retention does at any time.
+GONE = os.strerror(errno.ENOENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class Finding:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was deleted since it was listed, as retention does at any time: no damage."""
-        return self.kind is FindingKind.UNREADABLE_FILE and self.message == os.strerror(errno.ENOENT)
+        """Whether the file was deleted since it was listed: no damage."""
+        return self.kind is FindingKind.UNREADABLE_FILE and self.message == GONE
 
     def as_dict(self) -> dict[str, object]:
         """The finding as plain data."""
@@ -82,14 +85,20 @@ def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, error.message.removeprefix(f"{path}: "))
 
 
+def missing_checkpoint(path: str) -> Finding:
+    """replication-offset-checkpoint that is not there beside partitions."""
+    told = "not there, so no high watermark is known and nothing may be tiered; a running broker writes it every 5 s"
+    return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)
+
+
 def exit_code_of(findings: Iterable[Finding]) -> ExitCode:
-    """5 for damage, 6 for what is not here or may not be read, 0 without findings."""
-    return exit_code_of_kinds(finding.kind for finding in findings)
+    """5 for damage, 6 for what is not here or may not be read, 0 without findings and for what is gone meanwhile."""
+    return exit_code_of_kinds(finding.kind for finding in findings if not finding.is_gone)
 
 
 def exit_code_of_kinds(kinds: Iterable[FindingKind]) -> ExitCode:
     """The same, of what was found at least once."""
     found = set(kinds)
-    if found - _NOT_DAMAGED:
+    if found - NOT_DAMAGED:
         return ExitCode.DATA_CORRUPT
     return ExitCode.PARTIAL if found else ExitCode.OK

@@ -24,7 +24,7 @@ from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
-from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, unreadable
+from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
 from tiersnap.snapshot.log.places import resolve
@@ -230,6 +230,8 @@ def open_log_dir(uri: str) -> LogDir:
     if not folders and META_PROPERTIES not in files:
         hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing])
         raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
+    if folders and HIGH_WATERMARKS not in files:
+        findings.append(missing_checkpoint(f"{path}/{HIGH_WATERMARKS}"))
     tables: list[dict[TopicPartition, int]] = []
     unread = set()
     for name in _OFFSET_CHECKPOINTS:

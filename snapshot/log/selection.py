@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
 
 MOST_NAMED = 10
@@ -59,6 +60,12 @@ def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
         SourceNotFoundError, NotALogDirError: as `open_log_dir`.
     """
     return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
+
+
+def findings_of(log_dirs: Sequence[NamedLogDir]) -> Iterator[Finding]:
+    """What was found in the directories themselves, before any partition."""
+    for each in log_dirs:
+        yield from each.log_dir.findings
 
 
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from tiersnap.snapshot.atomic_file import (
     sync_directory,
     write_atomically,
 )
-from tiersnap.snapshot.errors import ObjectExistsError
+from tiersnap.snapshot.errors import ObjectExistsError, TiersnapError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.regular_file import read_regular
@@ -34,15 +35,23 @@ def in_place(partition: Partition) -> Iterator[Write]:
     The highest decides how far up the next run may write, if this one is killed before it is done: the limit of a
     partition without any snapshot is its newest segment, and the limit of one with a few is the highest of them.
     Only while .lock is held.
+
+    Raises:
+        UsageError: this user may not write there, or the folder is a link that root does not follow.
+        NoSpaceError: the disk is full.
     """
-    folder = Path(partition.path)
+    with _pinned(Path(partition.path)) as folder:
+        yield from _in_place(folder, partition)
+
+
+def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
     plan: list[PlannedSnapshot] = []
 
     def path_of(planned: PlannedSnapshot) -> Path:
         return folder / snapshot_file.file_name(planned.offset)
 
     def write(planned: PlannedSnapshot, data: bytes) -> None:
-        stage(path_of(planned), data, like=Path(partition.segments[0].log.path))
+        stage(path_of(planned), data, like=folder / Path(partition.segments[0].log.path).name)
         plan.append(planned)
 
     try:
@@ -55,13 +64,41 @@ def in_place(partition: Partition) -> Iterator[Write]:
                 message = f"{path}: there is something that is no file"
                 raise ObjectExistsError(message, hint="move it away, then run again")
             sync_directory(folder)
-            _log.info("put %s in place: %s, %d producers", path, planned.action, planned.entry_count)
+            _log.info("put %s/%s in place: %s", partition.path, path.name, planned.action)
     except OSError as error:
         raise cannot_write(folder, error) from error
     finally:
         for planned in plan:
             with contextlib.suppress(OSError):
                 staged(path_of(planned)).unlink(missing_ok=True)
+
+
+@contextmanager
+def _pinned(folder: Path) -> Iterator[Path]:
+    """The folder, for root one that stays the same whatever takes its name.
+
+    Raises:
+        UsageError: it is a link that somebody else than root may have laid, and this user is root.
+    """
+    if os.geteuid() != 0:
+        yield folder
+        return
+    is_of_root = folder.parent.stat().st_uid == 0
+    if folder.is_symlink() and not is_of_root:
+        user = f"sudo -u '#{folder.stat().st_uid}'"
+        raise UsageError(
+            f"{folder} is a symbolic link, and root writes through none that another user may have laid",
+            hint=f"{user} tiersnap repair {shlex.quote(str(folder.parent))} --apply",
+        )
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if is_of_root else os.O_NOFOLLOW))
+    place = Path(f"/proc/self/fd/{descriptor}")
+    try:
+        yield place if place.exists() else folder
+    except TiersnapError as error:
+        error.message = error.message.replace(str(place), str(folder))
+        raise
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -8,17 +8,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
 from tiersnap.snapshot.gate.examine import examine
+from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
+from tiersnap.snapshot.repair.files import nowhere
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
 from tiersnap.snapshot.repair.space import on_disk
 from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.partition_replay import snapshot_reader
+from tiersnap.snapshot.state.partition_replay import Beginning, snapshot_reader
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
@@ -34,6 +36,8 @@ class HostRepair:
         needed: bytes that the new files take on disk, by log directory.
         findings: what is damaged or may not be read.
         errors: what ended a partition before its files were all in place; the others go on.
+        unwritten: snapshots that a full disk has no room for, by log directory; nothing more is written there.
+        lacking: bytes that they take on disk.
         undone: sentences about what the next start of a broker deletes.
     """
 
@@ -45,48 +49,81 @@ class HostRepair:
     needed: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     errors: list[TiersnapError] = field(default_factory=list)
+    unwritten: Counter[str] = field(default_factory=Counter)
+    lacking: Counter[str] = field(default_factory=Counter)
     undone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.findings += [finding for each in self.log_dirs for finding in each.log_dir.findings]
+        self.findings += findings_of(self.log_dirs)
 
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
     ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
         """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
-            filesystem, begins = each.log_dir.filesystem, self.beginnings.of(partition)
+            begins = self.beginnings.of(partition)
             try:
-                with open_files(partition) as write:
-                    planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
-                    examination = examine(
-                        filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins
-                    )
+                try:
+                    planned = self._planned(each, partition, begins, self._opener(each, open_files))
+                except NoSpaceError as error:
+                    self.errors.append(error)
+                    self.unwritten[each.uri] += 0
+                    planned = self._planned(each, partition, begins, nowhere)
             except TiersnapError as error:
                 self.errors.append(error)
                 continue
-            self.findings.extend(examination.findings)
-            self.undone.extend(undone_at_start(filesystem, examination.partition))
-            self.actions.update(planned.action for planned in planner.planned)
-            self.needed[each.uri] += sum(on_disk(planned.size) for planned in planner.planned if planned.action.writes)
-            yield each, examination.partition, planner.planned
+            if each.uri not in self.unwritten:
+                self._count(each, planned)
+                yield each, partition, planned
+            else:
+                self._count_unwritten(each, planned)
+
+    def _opener(self, each: NamedLogDir, open_files: OpenFiles) -> OpenFiles:
+        """What is not written to a full disk is planned, so that people know how much it takes."""
+        return nowhere if each.uri in self.unwritten else open_files
+
+    def _planned(
+        self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
+    ) -> list[PlannedSnapshot]:
+        filesystem = each.log_dir.filesystem
+        with open_files(partition) as write:
+            planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
+            examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins)
+        self.findings.extend(examination.findings)
+        self.undone.extend(undone_at_start(filesystem, examination.partition))
+        return planner.planned
+
+    def _count(self, each: NamedLogDir, planned: list[PlannedSnapshot]) -> None:
+        self.actions.update(one.action for one in planned)
+        self.needed[each.uri] += _bytes(planned)
+
+    def _count_unwritten(self, each: NamedLogDir, planned: list[PlannedSnapshot]) -> None:
+        self.actions.update(one.action for one in planned if not one.action.writes)
+        self.unwritten[each.uri] += sum(one.action.writes for one in planned)
+        self.lacking[each.uri] += _bytes(planned)
 
     @property
     def exit_code(self) -> ExitCode:
-        """6 for partitions that were not ended, or what was met if that is all of them.
+        """5 for damage, 6 for partitions that were not ended, or what was met where nothing was written.
 
-        Else 5 for damage, 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
+        Else 6 for what may not be read, 3 for what may be known later, 4 for what waits for a person.
         """
-        if self.errors:
-            return ExitCode.PARTIAL if self.actions else self.errors[0].exit_code
-        if code := exit_code_of(self.findings):
-            return code
+        if self.errors and exit_code_of(self.findings) is not ExitCode.DATA_CORRUPT:
+            has_written = any(count for action, count in self.actions.items() if action.writes)
+            return ExitCode.PARTIAL if has_written else self.errors[0].exit_code
+        return exit_code_of_all(self.findings, (), self._of_snapshots())
+
+    def _of_snapshots(self) -> ExitCode:
         if self.beginnings.may_pass:
             return ExitCode.TRANSIENT
         if self.actions[RepairAction.UNVERIFIED]:
             return ExitCode.PARTIAL
         waits = any(count for action, count in self.actions.items() if action.waits)
         return ExitCode.GATE_REFUSED if waits or self.undone else self.beginnings.exit_code
+
+
+def _bytes(planned: Iterable[PlannedSnapshot]) -> int:
+    return sum(on_disk(one.size) for one in planned if one.action.writes)
 
 
 @contextmanager

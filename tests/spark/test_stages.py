@@ -8,6 +8,7 @@ import random
 import shutil
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -342,20 +343,31 @@ def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
     runner.store.delete([next(key for key in reversed(keys) if key.endswith(".snapshot"))])
 
 
-@pytest.mark.parametrize("is_odd", [True, False])
-def test_no_file_in_the_place_of_an_active_segment_is_damage_of_a_run(
-    spark: SparkSession, tmp_path: Path, is_odd: bool
-) -> None:
+def fifo_for_the_active_segment(folder: Path) -> None:
+    active = folder / f"{10:020d}.log"
+    active.unlink()
+    os.mkfifo(active)
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], object], ExitCode]] = {
+    "sound": (lambda _: None, ExitCode.OK),
+    "no file in the place of the active segment": (fifo_for_the_active_segment, ExitCode.DATA_CORRUPT),
+    "a name that no broker opens": (lambda folder: (folder / "x.snapshot").touch(), ExitCode.DATA_CORRUPT),
+    "gone since it was listed": (shutil.rmtree, ExitCode.OK),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_run_counts_what_is_found_in_folders_as_scan_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
     folder = write_partition(tmp_path, "orders", 0, {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]})
-    if is_odd:
-        active = folder / f"{10:020d}.log"
-        active.unlink()
-        os.mkfifo(active)
+    (tmp_path / "meta.properties").touch()
+    harm, code = FOLDERS[name]
+    harm(folder)
     listed = listing.list_partitions(listing.folders(spark, [(str(tmp_path), folder.name)]), ListPartitions())
     outcome = RunOutcome(verdicts={Verdict.ALREADY_TIERED: 1, Verdict.ACTIVE_SEGMENT: 1})
     count_listed(outcome, listed)
     settings = RunSettings((str(tmp_path),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
-    assert exit_code(outcome, settings) is (ExitCode.DATA_CORRUPT if is_odd else ExitCode.OK)
+    assert exit_code(outcome, settings) is code
 
 
 def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, tmp_path: Path) -> None:

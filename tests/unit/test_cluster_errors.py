@@ -39,6 +39,17 @@ def test_a_refusal_is_none_that_another_run_would_change(name):
     assert Cluster(NOBODY).to_error("offsets", KafkaError(getattr(KafkaError, name))).exit_code is ExitCode.USAGE
 
 
+def test_an_address_is_doubted_only_as_long_as_nobody_has_answered():
+    """A broker that is killed in the middle of a run does not make the addresses of the others wrong."""
+    error = KafkaError(KafkaError._TRANSPORT)
+    assert "is it a broker's address" in Cluster(NOBODY).to_error("offsets", error).hint
+    answered = Cluster(NOBODY, {"test.mock.num.brokers": "2"})
+    assert answered.brokers().keys() == {1, 2}
+    told = answered.to_error("offsets", error)
+    assert told.exit_code is ExitCode.TRANSIENT
+    assert told.hint == "a broker has gone or elects a leader: run the same command again"
+
+
 class WithoutBrokers(Cluster):
     """A cluster between two elections: metadata names a leader that has gone."""
 

@@ -100,6 +100,7 @@ def test_dump_shows_the_marker_when_it_is_compressed(tmp_path: Path, codec: int,
         (1, gzip.compress(b"\x08\0\0\0\2\0")),
         (7, b"no codec"),
     ],
+    ids=["no gzip", "snappy without an end", "zstd of zeros", "gzip of a short key", "no codec"],
 )
 def test_a_wrong_compressed_control_record_is_damage(tmp_path: Path, codec: int, records: bytes) -> None:
     folder = lb.write_partition(tmp_path, "orders", 0, {0: [segment(codec, records)]}, high_watermark=6)

@@ -52,7 +52,9 @@ def store(tmp_path) -> DirectoryStore:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    return shutil.copytree(DATA / "logs/ledger-0", tmp_path / "disk" / "ledger-0")
+    copied = shutil.copytree(DATA / "logs/ledger-0", tmp_path / "disk" / "ledger-0")
+    shutil.copy(DATA / "logs/replication-offset-checkpoint", copied.parent)
+    return copied
 
 
 def install(store: DirectoryStore, folder: Path, *words: str):
@@ -247,7 +249,7 @@ def test_a_running_broker_is_refused(store, folder):
 def test_a_snapshot_that_knows_more_than_the_log_is_better_than_what_repair_would_make(tmp_path):
     """Retention took the segments of producer 1; the run folded them while they were there."""
     segments = {10: [lb.data_batch(10, 10, 2, 0, 0)], 20: [lb.data_batch(20, 10, 2, 0, 10)], 30: [lb.data_batch(30, 1)]}
-    folder = lb.write_partition(tmp_path / "disk", "t", 0, segments, indexes=True)
+    folder = lb.write_partition(tmp_path / "disk", "t", 0, segments, high_watermark=0, indexes=True)
     entries = snapshot_file.decode(expected(183))[:2].copy()
     entries["producer_id"], entries["last_offset"], entries["offset_delta"] = (1, 2), (9, 19), 9
     entries["last_sequence"], entries["producer_epoch"], entries["coordinator_epoch"] = (9, 9), 0, -1

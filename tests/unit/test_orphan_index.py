@@ -144,7 +144,7 @@ def test_the_main_job_does_not_go_on_from_a_state_of_before_it_was_seen(logs: Pa
 
 def test_what_is_collected_of_the_log_says_so(logs: Path, tmp_path: Path) -> None:
     index_at(logs, 20).touch()
-    assert_said(tiersnap("collect", logs, "--to", tmp_path / "shared", "--apply"), 0)
+    assert_said(tiersnap("collect", logs, "--to", tmp_path / "shared", "--apply"), 5, "NO_LOG_FILE")
     ran = Runner(tmp_path, tmp_path / "shared")(as_of=None)
     verdicts = {row["base_offset"]: row["verdict"] for row in ran.readiness}
     assert {base: verdicts[base] for base in (10, 30)} == {10: "CORRUPT_SEGMENT", 30: "GAP_BEFORE"}

@@ -50,6 +50,15 @@ def test_a_run_ends_as_what_stands_in_the_way_asks_for(verdict: Verdict) -> None
     assert codes == CODES[verdict]
 
 
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_a_run_ends_as_scan_does_for_what_is_found_in_a_log_directory(is_applied: bool) -> None:
+    settings = RunSettings(("/logs",), "/remote", "/tables", apply=is_applied)
+    for code in (ExitCode.OK, ExitCode.PARTIAL, ExitCode.DATA_CORRUPT):
+        outcome = RunOutcome(verdicts={Verdict.ABOVE_LSO: 3})
+        outcome.take_findings(code)
+        assert exit_code(outcome, settings) is code
+
+
 def test_damage_that_an_upload_found_ends_a_run_whatever_else_failed() -> None:
     settings = RunSettings(("/logs",), "/remote", "/tables", apply=True)
     outcome = RunOutcome(error_count=2, is_transient=False)

@@ -1,4 +1,6 @@
 import json
+import os
+import tracemalloc
 
 import pytest
 
@@ -15,6 +17,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
 )
 from tiersnap.remote_storage.presence.segment_bytes import fetch_segment
+from tiersnap.remote_storage.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import (
     copy_segment,
@@ -212,3 +215,27 @@ def test_an_aiven_copy_with_a_wrong_manifest_or_indexes_is_partial(tmp_path):
         store.replace(manifest_key, manifest)
         store.replace(indexes_key, indexes)
     assert inspect_copy(store, layout, copy) is CopyState.COMPLETE
+
+
+@pytest.mark.parametrize("layout", [AivenLayout(), LocalTieredStorageLayout()], ids=lambda layout: layout.name)
+def test_an_index_larger_than_any_is_not_read(tmp_path, layout):
+    store = DirectoryStore(tmp_path / "store")
+    segment = make_segment(tmp_path)
+    copy = attempt(segment)
+    copy_segment(store, layout, segment, copy)
+    found = next(iter(store.list())).key.rpartition("/")[0]
+    folder = tmp_path / "store" / found
+    if layout.name == "aiven":
+        (manifest,) = folder.glob("*.rsm-manifest")
+        said = json.loads(manifest.read_text())
+        said["segmentIndexes"]["producerSnapshot"]["size"] = 2**31 - 1
+        manifest.write_text(json.dumps(said))
+        (large,) = folder.glob("*.indexes")
+    else:
+        (large,) = folder.glob("*.snapshot")
+    os.truncate(large, INDEXES_BYTES + 1)
+    tracemalloc.start()
+    with pytest.raises(CorruptDataError):
+        fetch_index(store, layout, copy, IndexType.PRODUCER_SNAPSHOT)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()

@@ -21,6 +21,7 @@ from tiersnap.snapshot.atomic_file import staged
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, RepairAction, highest_allowed
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
@@ -416,3 +417,49 @@ class TestFiles:
     def test_a_folder_in_place_of_a_snapshot_is_a_clear_error(self, log_dir, bare):
         file_of(bare, 5, ".snapshot").mkdir()
         assert_said(tiersnap("repair", log_dir, "--apply"), 4, "there is something that is no file", "move it away")
+
+
+class TestLinkedFolder:
+    """Partitions are laid to other disks by links; root follows none, since the broker's user may have laid it."""
+
+    @pytest.fixture
+    def target(self, log_dir, bare):
+        moved = log_dir.parent / "elsewhere"
+        bare.rename(moved)
+        bare.symlink_to(moved)
+        return moved
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+    def test_root_writes_through_no_link_that_another_user_may_have_laid(self, log_dir, target):
+        os.chown(log_dir, 1234, 1234)
+        os.chown(target, 1234, 1234)
+        before = tree(target)
+        ran = tiersnap("repair", log_dir, "--apply")
+        assert_said(ran, 2, "is a symbolic link, and root writes through none", "sudo -u '#1234' tiersnap repair ")
+        assert tree(target) == before
+        assert_said(tiersnap("repair", log_dir), 0, "3 snapshots to write")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+    def test_root_writes_through_a_link_that_root_alone_may_have_laid(self, log_dir, target):
+        assert_said(tiersnap("repair", log_dir, "--apply"), 0)
+        assert offsets(target) == [5, 10, 15]
+
+    def test_another_user_writes_through_it_as_the_broker_does(self, log_dir, target, monkeypatch):
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(os, "fchown", lambda *_: None)
+        assert_said(tiersnap("repair", log_dir, "--apply"), 0)
+        assert offsets(target) == [5, 10, 15]
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the folder is looked at once")
+    def test_a_link_that_takes_the_place_of_the_folder_meanwhile_is_not_followed(self, log_dir, bare, monkeypatch):
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        (partition,) = open_log_dir(str(log_dir)).partitions()
+        (log_dir.parent / "trap").mkdir()
+        planned = PlannedSnapshot(10, RepairAction.WRITE, SnapshotVerdict.MISSING, "", Provenance.COMPUTED, 0)
+        with in_place(partition) as write:
+            bare.rename(log_dir.parent / "moved")
+            bare.symlink_to(log_dir.parent / "trap")
+            (log_dir.parent / "trap" / f"{0:020d}.log").touch()
+            write(planned, WITHOUT_PRODUCERS)
+        assert offsets(log_dir.parent / "moved") == [10]
+        assert offsets(log_dir.parent / "trap") == []

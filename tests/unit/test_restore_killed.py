@@ -75,6 +75,7 @@ def test_an_install_killed_anywhere_leaves_whole_files_and_goes_on(tmp_path):
     def copied() -> tuple[str | Path, ...]:
         shutil.rmtree(disk, ignore_errors=True)
         shutil.copytree(LEDGER / "logs/ledger-0", disk / "ledger-0")
+        shutil.copy(LEDGER / "logs/replication-offset-checkpoint", disk)
         return words
 
     copied()

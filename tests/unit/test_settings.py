@@ -171,3 +171,24 @@ def test_the_times_that_are_no_numbers_are_shown_by_name(capsys: Capture) -> Non
 )
 def test_a_noun_is_singular_after_one_alone(count: int, words: tuple[str, ...], said: str) -> None:
     assert count_of(count, *words) == said
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 5000, "2026-13-45", "0x" + "f" * 5000, "1" + ":00" * 2000],
+    ids=["5,000 digits", "no date", "5,000 hexadecimal digits", "base 60"],
+)
+def test_a_value_that_yaml_cannot_make_anything_of_is_refused(value: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "tiersnap.yaml"
+    path.write_text(f"max-bytes-per-second: {value}\n")
+    assert tiersnap(["--config", str(path), "config"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert value not in err
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 30, "253402300800000"], ids=["5,000", "30", "the year 10000"])
+def test_a_time_that_no_calendar_has_is_refused(text: str, capsys: Capture) -> None:
+    assert tiersnap(["scan", "tests/data/ledger-2.7.2/logs", "--now", text]) == 2
+    assert "is not a time" in capsys.readouterr().err
+    assert tiersnap(["scan", "tests/data/ledger-2.7.2/logs", "--now", "253402300799999"]) == 4

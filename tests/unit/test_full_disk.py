@@ -1,0 +1,136 @@
+"""A full disk, the symptom that brings people: what is free, how much must be freed, and what frees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.small_disk import SmallDisk
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.small_log import file_of, write_small_log
+from tiersnap.snapshot.host.disk import Disk, disk_of
+from tiersnap.snapshot.host.full_disk import ways_to_free
+from tiersnap.snapshot.repair.space import says_space
+from tiersnap.snapshot.units import human_bytes
+
+pytestmark = pytest.mark.unit
+
+CLUSTER = "8ocGbyB_RSCBc6V9xA_tOw"
+META = f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A file system of its own with two partitions that lack two snapshots each, filled to the last byte."""
+    small = SmallDisk(tmp_path / "disk", 1)
+    if not small.is_small:
+        small.close()
+        pytest.skip("only who may mount gets a small disk")
+    try:
+        (small.folder / "meta.properties").write_text(META)
+        for topic, topic_id in (("orders", "lZ6vvmajTWKDBUTV6SQAtQ"), ("payments", "5GXaOJXiRzOuReKRIUWzvw")):
+            folder = write_small_log(small.folder, topic, topic_id=topic_id)
+            for offset in (5, 10):
+                file_of(folder, offset, ".snapshot").unlink()
+        fill(small)
+        yield small
+    finally:
+        small.close()
+
+
+def fill(small: SmallDisk) -> None:
+    with (small.folder / "filler").open("wb") as file:
+        left = os.statvfs(small.folder)
+        os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize)
+    assert os.statvfs(small.folder).f_bavail == 0
+
+
+def test_repair_says_how_much_must_be_freed_when_the_disk_is_full(disk: SmallDisk) -> None:
+    ran = tiersnap("repair", disk.folder, "--apply")
+    assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, 0 B are free: free 16.0 KiB first")
+    assert "4 snapshots were not written" in ran.err
+    assert ran.err.count("cannot write") == 1, "once a disk, whatever number of partitions is on it"
+    assert "nothing to write" not in ran.err
+    assert "retention.ms" in ran.err, "what frees it fastest"
+    assert not list(disk.folder.rglob("*.tmp"))
+    disk.empty()
+    assert_said(tiersnap("repair", disk.folder, "--apply"), 0, "4 snapshots are in place")
+
+
+def test_repair_writes_what_fits_and_says_so(disk: SmallDisk) -> None:
+    with (disk.folder / "filler").open("r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - 8192)
+    ran = tiersnap("repair", disk.folder, "--apply")
+    assert_said(ran, 6, "2 snapshots are in place", "2 snapshots were not written", "free 8.0 KiB first")
+
+
+def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
+    found = json.loads(tiersnap("doctor", disk.folder).out)["result"]
+    assert found["log_dirs"][0]["free_bytes"] == 0
+    planned = tiersnap("repair", disk.folder)
+    assert_said(planned, 0, "the snapshots need 16.0 KiB, 0 B are free: free 16.0 KiB first")
+    screen = tiersnap("doctor", disk.folder, output="table").out
+    assert "0 B of" in screen
+    steps = found["next"]
+    assert steps[0].startswith(f"{disk.folder}: full, free at least 16.0 KiB for 4 snapshots first")
+    assert any("retention.ms" in step for step in steps[1:3])
+    repair = next(number for number, step in enumerate(steps) if "repair" in step and "--apply" in step)
+    assert repair > 1
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_free_space_is_what_this_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_root: bool) -> None:
+    space = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
+    found = disk_of(tmp_path)
+    assert found.free == space.f_bavail * space.f_frsize
+    assert found.writable == (space.f_bfree if is_root else space.f_bavail) * space.f_frsize
+    said = re.search(r", ([^,]+) are free", says_space(4096, tmp_path))
+    assert said is not None
+    assert said[1].startswith(human_bytes(found.free))
+
+
+EXT4 = Disk("/data", "/dev/nvme1n1", "ext4", total=95 << 30, free=0, reserved=5 << 30, is_read_only=False)
+XFS = Disk("/data", "/dev/nvme1n1", "xfs", total=95 << 30, free=0, reserved=0, is_read_only=False)
+
+
+def test_what_frees_a_disk_fastest_comes_first() -> None:
+    ext4, xfs = list(ways_to_free(EXT4, 3 << 20)), list(ways_to_free(XFS, 0))
+    assert ext4[0].startswith("tune2fs -m 0 /dev/nvme1n1")
+    assert "5.0 GiB" in ext4[0]
+    assert "3.0 MiB" in ext4[1]
+    assert len(xfs) == len(ext4) - 2
+    assert "retention.ms" in xfs[0]
+
+
+def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> None:
+    disk.empty()
+    remote = tmp_path / "remote"
+    assert_said(tiersnap("tier", disk.folder, "--remote", remote, "--apply"), 0)
+    assert os.statvfs(disk.folder).f_bavail * os.statvfs(disk.folder).f_frsize < 1 << 20
+    for folder in disk.folder.glob("orders-0/*"):
+        folder.unlink()
+    (disk.folder / "orders-0").rmdir()
+    words = [
+        "restore",
+        "--remote",
+        remote,
+        "--to",
+        disk.folder,
+        "--topic",
+        "orders",
+        "--cluster-id",
+        META.split("=")[2][:22],
+    ]
+    fill(disk)
+    ran = tiersnap(*words, "--apply")
+    assert ran.exit_code == 3, ran.err
+    needs = re.search(r"the folders need (\S+ KiB), 0 B are free: free \1 first", ran.err)
+    assert needs is not None, ran.err
+    disk.empty()
+    assert_said(tiersnap(*words, "--apply"), 0)
