@@ -65,7 +65,7 @@ def restore(
     with Progress(output, "planning"):
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)
-        tell_target(output, target)
+        tell_target(output, target, asked.topic, topic_is_checked=cluster is not None)
         plans = plan_topic(store, target, found, asked, cluster)
     if not apply:
         show_plans(output, plans, segments=segments)

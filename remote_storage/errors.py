@@ -194,5 +194,9 @@ class UnknownToClusterError(GateError):
     """Raised when the cluster that was asked knows nothing of the segments."""
 
 
+class UnpublishedError(GateError):
+    """Raised when a log needs segments of which nobody says that they were ever published."""
+
+
 class DeletedByClusterError(GateError):
     """Raised when the cluster that was asked has deleted the segments."""

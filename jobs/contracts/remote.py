@@ -145,6 +145,7 @@ class RestoredPartition(TypedDict):
     partition: str
     topic_id: str
     cluster_id: str | None
+    topic_is_checked: bool
     action: RestoreAction
     is_done: bool
     segments: int

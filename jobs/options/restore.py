@@ -33,6 +33,12 @@ restore_options = as_one(
         help="End the log of one partition below this offset; asked for where newer segments are not usable.",
     ),
     once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out."),
+    click.option(
+        "--unpublished",
+        is_flag=True,
+        help="Also restore segments that the cluster does not know; without --bootstrap-server, those that tiersnap "
+        "made.",
+    ),
     params.producer_expiration_option,
     params.now_option,
 )

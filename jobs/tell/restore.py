@@ -22,8 +22,10 @@ _OF_PARTITION = (
 )
 
 
-def tell_target(output: Output, target: Target) -> None:
-    """What is odd about the log directory."""
+def tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
+    """What is odd about the log directory, and what nobody was asked."""
+    if not topic_is_checked:
+        output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
             f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
@@ -85,6 +87,7 @@ def partition_row(plan: RestorePlan, found: RestoredLog | None) -> dict[str, obj
         "partition": plan.folder.name,
         "topic_id": plan.folder.topic_id,
         "cluster_id": plan.source_cluster,
+        "topic_is_checked": plan.topic_is_checked,
         "action": plan.action,
         "is_done": found is not None,
         "segments": len(chain.pieces),
@@ -134,8 +137,8 @@ def tell_plan(output: Output, plan: RestorePlan) -> None:
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
-            f"{name}: offsets below {chain.missing_below} are not in remote storage (retention deletes the oldest "
-            "segments); the log will start there"
+            f"{name}: offsets below {chain.missing_below} are not in remote storage ({_taken_by(plan)}); the log will "
+            "start there"
         )
     cut = sum(not piece.is_whole for piece in chain.pieces)
     if cut:
@@ -155,6 +158,11 @@ def tell_plan(output: Output, plan: RestorePlan) -> None:
         _tell_other_cluster(output, plan)
     if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
         output.talk(f"{name}: under the topic id {folder.topic_id} a broker does not find the remote segments it had")
+
+
+def _taken_by(plan: RestorePlan) -> str:
+    retention = "retention deletes the oldest segments"
+    return retention if plan.topic_is_checked else f"{retention}, and the deletion of a topic all"
 
 
 def tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:

@@ -11,14 +11,20 @@ from functools import cache, partial
 
 import numpy as np
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError, RemoteGapError
+from tiersnap.remote_storage.errors import (
+    MissingHeadError,
+    MissingTailError,
+    ObjectNotFoundError,
+    RemoteGapError,
+    UnpublishedError,
+)
 from tiersnap.remote_storage.expire.record import read_record, read_records
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.copies import UnusableCopy
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
-from tiersnap.remote_storage.restore.published import Published, as_published
+from tiersnap.remote_storage.restore.published import Published, as_claimed, as_published
 from tiersnap.remote_storage.restore.remote_copies import (
     ListedPartition,
     RemotePartition,
@@ -27,7 +33,7 @@ from tiersnap.remote_storage.restore.remote_copies import (
     read_indexes,
     read_lineage,
 )
-from tiersnap.remote_storage.restore.segment_chain import Chain, newest, plan_chain
+from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, newest, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
@@ -54,6 +60,7 @@ class RestorePlan:
     Attributes:
         told_open: transactions that are open at the log end, by the tier's own snapshot there.
         leftovers: names of unfinished folders of other plans for this partition.
+        topic_is_checked: a cluster that has the topic was asked what it knows of the segments.
     """
 
     action: RestoreAction
@@ -62,6 +69,7 @@ class RestorePlan:
     source_cluster: str
     told_open: tuple[OpenTransaction, ...]
     leftovers: tuple[str, ...]
+    topic_is_checked: bool
 
 
 def find_partitions(
@@ -123,7 +131,8 @@ def plan_pieces(
     until: int | None = None,
     known_log_start: int = 0,
     published: Published | None = None,
-) -> tuple[RemotePartition, Chain]:
+    unpublished: bool = False,
+) -> Chain:
     """Which copies make the log.
 
     Args:
@@ -131,20 +140,56 @@ def plan_pieces(
         log_start_offset, until: as given by the user.
         known_log_start: of the log directory's own checkpoint; used where the user gave none.
         published: what the cluster knows of the partition; None where it was not asked.
+        unpublished: also take copies of which nobody says that they were published.
 
     Raises:
-        UnknownToClusterError, DeletedByClusterError: see `as_published`.
+        DeletedByClusterError: see `as_published`.
+        UnpublishedError: there is a log, and `unpublished` copies make it.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
         CorruptDataError, NewerFormatError: see `read_lineage` and `read_record`.
     """
     remote = read_copies(store, listed)
-    if published is not None:
-        remote = as_published(remote, published)
+    if published is None:
+        remote = as_claimed(store, remote)
+    else:
+        remote = as_published(remote, published, unpublished=unpublished)
+    chain_of = partial(_chain, store, without, log_start_offset, until, known_log_start)
+    if unpublished or not remote.unpublished:
+        return chain_of(remote.taking_all())
+    try:
+        return chain_of(remote.refusing())
+    except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
+        # What is wrong beside it is said first.
+        pieces = chain_of(remote.taking_all()).pieces
+        raise _unpublished(remote, pieces, is_asked=published is not None) from error
+
+
+def _unpublished(remote: RemotePartition, pieces: Iterable[Piece], *, is_asked: bool) -> UnpublishedError:
+    ids = {copy.segment_id for copy in remote.unpublished}
+    needed = [piece.copy for piece in pieces if piece.copy.segment_id in ids]
+    named = _named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
+    restores = "--unpublished restores them all the same"
+    return UnpublishedError(
+        f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {named}",
+        hint=f"tiersnap publish tells the cluster of them; {restores}"
+        if is_asked
+        else f"--bootstrap-server HOST:PORT asks the cluster; {restores}",
+    )
+
+
+def _chain(
+    store: ObjectStore,
+    without: Collection[str],
+    log_start_offset: int | None,
+    until: int | None,
+    known_log_start: int,
+    remote: RemotePartition,
+) -> Chain:
     copies = [copy for copy in remote.copies if copy.segment_id not in without]
     if not copies:
         problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.unusable)
         raise ObjectNotFoundError(
-            f"{store.uri}: no complete copy of any segment of {listed.partition}"
+            f"{store.uri}: no complete copy of any segment of {remote.partition}"
             + (f": {problems}" if problems else ""),
             hint="only a copy that was finished is restored",
         )
@@ -158,11 +203,11 @@ def plan_pieces(
     is_of_disk = log_start_offset is None and known_log_start > lineage[0][1]
     wanted = known_log_start if is_of_disk else log_start_offset
     try:
-        return remote, plan_chain(
+        return plan_chain(
             copies,
             lineage,
             unusable=unusable,
-            is_expired=_expired(store, listed.partition),
+            is_expired=_expired(store, remote.partition),
             log_start_offset=wanted,
             until=until,
         )
@@ -170,7 +215,7 @@ def plan_pieces(
         if is_of_disk:
             error.hint = (
                 f"that the log starts at {wanted} says the {LOG_START_OFFSETS} of the log directory: if it is of an "
-                f"older log, --log-start {lineage[0][1]} --partition {listed.partition.partition} goes before it. "
+                f"older log, --log-start {lineage[0][1]} --partition {remote.partition.partition} goes before it. "
                 f"{error.hint or ''}"
             ).rstrip()
         raise
@@ -192,6 +237,7 @@ def plan_restore(
     source_cluster: str,
     producer_expiration: int | None,
     now: int,
+    topic_is_checked: bool,
 ) -> RestorePlan:
     """How the partition goes to the target.
 
@@ -219,6 +265,7 @@ def plan_restore(
         source_cluster,
         _told_open(store, chain),
         unfinished.leftovers,
+        topic_is_checked,
     )
 
 

@@ -1,33 +1,46 @@
-"""What a cluster has published of a partition's remote segments decides which copies there are to restore.
+"""What is known to be published of a partition's remote segments decides which copies there are to restore.
 
-A topic that was deleted is not brought back from objects that its cluster has not removed yet, nor a partition from
-objects that its cluster knows nothing of; and a segment that was published and is not in the store is missing, even if
-no object of it is left to say so.
+A topic that was deleted is not brought back from objects that its cluster has not removed yet, nor from copies that
+were never published; and a segment that was published and is not in the store is missing, even if no object of it is
+left to say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
+from tiersnap.remote_storage.claims.protocol import claimed_segments, read_claim
+from tiersnap.remote_storage.claims.record import ClaimedSegment
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.presence.copies import UnusableCopy
+from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.restore.remote_copies import RemotePartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
+_REQUESTS_AT_ONCE = 8
 
 
-def read_published(cluster: Cluster, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Published]:
+def read_published(
+    cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
+) -> dict[TopicIdPartition, Published]:
     """The newest state of every remote segment that the cluster knows of these partitions, by segment id.
+
+    Args:
+        unpublished: of a topic that the cluster does not have nothing is published, and that is no error.
 
     Raises:
         UnknownToClusterError: the cluster has no such topic, or another one of that name.
@@ -35,39 +48,47 @@ def read_published(cluster: Cluster, partitions: Iterable[TopicIdPartition]) -> 
     """
     wanted = list(partitions)
     topics = cluster.topics({each.topic for each in wanted})
+    absent = set()
     for each in wanted:
         known = topics.get(each.topic)
-        if known is None or known.topic_id != each.topic_id:
+        if known is not None and known.topic_id == each.topic_id:
+            continue
+        if not unpublished:
             there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
             raise UnknownToClusterError(
                 f"{each} with the topic id {each.topic_id}: {cluster.bootstrap_server} has {there}",
-                hint="it was deleted there, or comes from another cluster; to restore it all the same leave out "
-                "--bootstrap-server",
+                hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
             )
-    with MetadataTopic.of(cluster).read(wanted) as reader:
-        cache = reader.read_to_end()
-        return {each: dict(cache.segments(each)) for each in wanted}
+        absent.add(each)
+    found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
+    left = [each for each in wanted if each not in absent]
+    if left:
+        with MetadataTopic.of(cluster).read(left) as reader:
+            cache = reader.read_to_end()
+            found |= {each: dict(cache.segments(each)) for each in left}
+    return found
 
 
-def as_published(remote: RemotePartition, published: Published) -> RemotePartition:
-    """The copies that the cluster has not deleted; what it has published beyond them is unusable.
+def as_published(remote: RemotePartition, published: Published, *, unpublished: bool = False) -> RemotePartition:
+    """The copies that the cluster has published and not deleted, and apart those that it never heard of.
+
+    What it has published beyond them is unusable.
+
+    Args:
+        unpublished: those that it never heard of are wanted, too.
 
     Raises:
-        DeletedByClusterError: all of them are published as deleted.
-        UnknownToClusterError: none of them was ever published.
+        DeletedByClusterError: all that it has published is deleted.
     """
     gone = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
     there = {copy.segment_id for copy in remote.copies} | {each.segment_id for each in remote.unusable}
-    if not published.keys() & there:
-        raise UnknownToClusterError(
-            f"{remote.partition}: the cluster has published none of {count_of(len(there), 'segment')} in the store",
-            hint="tiersnap publish tells it of them; to restore them all the same leave out --bootstrap-server",
-        )
-    if published.keys() & there <= gone:
+    apart = [copy for copy in remote.copies if copy.segment_id not in published]
+    known_here = published.keys() & there
+    if known_here and known_here <= gone and not (apart and unpublished):
+        more = f"; --unpublished restores {count_of(len(apart), 'segment')} that it never heard of" if apart else ""
         raise DeletedByClusterError(
             f"{remote.partition}: its remote segments are published as deleted",
-            hint="the topic was deleted, or retention took all of it; to restore what is left of the objects all the "
-            "same leave out --bootstrap-server",
+            hint=f"the topic was deleted, or retention took all of it{more}",
         )
     lost = [
         UnusableCopy(segment_id, known.start_offset, "published as finished, and not in the store")
@@ -76,7 +97,46 @@ def as_published(remote: RemotePartition, published: Published) -> RemotePartiti
     ]
     left = tuple(each for each in remote.unusable if each.segment_id not in gone)
     return replace(
-        remote,
-        copies=tuple(copy for copy in remote.copies if copy.segment_id not in gone),
+        _apart(remote, {copy.segment_id for copy in apart}, "never published", without=gone),
         unusable=tuple(sorted((*left, *lost), key=lambda each: (each.start_offset, each.segment_id))),
     )
+
+
+def as_claimed(store: ObjectStore, remote: RemotePartition) -> RemotePartition:
+    """The copies that brokers made, and apart those that tiersnap made: without a cluster nobody says what it knows.
+
+    A broker publishes what it copies. A copy is of tiersnap if a claim names it, or if the claim on its segment cannot
+    be read.
+    """
+    claimed = _claimed(store, remote)
+    return _apart(remote, claimed, "made by tiersnap and not known to be published")
+
+
+def _apart(
+    remote: RemotePartition, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
+) -> RemotePartition:
+    left = [copy for copy in remote.copies if copy.segment_id not in without]
+    return replace(
+        remote,
+        copies=tuple(copy for copy in left if copy.segment_id not in segment_ids),
+        unpublished=tuple(copy for copy in left if copy.segment_id in segment_ids),
+        why_unpublished=why,
+    )
+
+
+def _claimed(store: ObjectStore, remote: RemotePartition) -> frozenset[str]:
+    by_offset: dict[int, list[RemoteCopy]] = {}
+    for copy in remote.copies:
+        by_offset.setdefault(copy.start_offset, []).append(copy)
+    claims = [each for each in claimed_segments(store, ObjectKeys(), remote.partition) if each.base_offset in by_offset]
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        named = list(pool.map(partial(_named, store, by_offset), claims))
+    return frozenset(segment_id for each in named for segment_id in each)
+
+
+def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteCopy]], segment: ClaimedSegment) -> set[str]:
+    try:
+        found = read_claim(store, ObjectKeys(), segment)
+    except CorruptDataError:
+        return {copy.segment_id for copy in by_offset[segment.base_offset]}
+    return set() if found is None else {attempt.segment_id for attempt in found.attempts}

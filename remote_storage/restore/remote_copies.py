@@ -26,11 +26,29 @@ _KEYS = ObjectKeys()
 
 @dataclass(frozen=True, slots=True)
 class RemotePartition:
-    """All that a store has of one partition; both in ascending start offset, then segment id."""
+    """All that a store has of one partition; each in ascending start offset, then segment id.
+
+    Attributes:
+        unpublished: whole copies that are restored only when that is asked for.
+        why_unpublished: what is known of them.
+    """
 
     partition: TopicIdPartition
     copies: tuple[RemoteCopy, ...]
     unusable: tuple[UnusableCopy, ...]
+    unpublished: tuple[RemoteCopy, ...] = ()
+    why_unpublished: str = ""
+
+    def taking_all(self) -> RemotePartition:
+        """Return it with the unpublished copies among the others."""
+        copies = sorted((*self.copies, *self.unpublished), key=lambda copy: (copy.start_offset, copy.segment_id))
+        return RemotePartition(self.partition, tuple(copies), self.unusable)
+
+    def refusing(self) -> RemotePartition:
+        """Return it with the unpublished copies among the unusable ones."""
+        refused = (UnusableCopy(each.segment_id, each.start_offset, self.why_unpublished) for each in self.unpublished)
+        unusable = sorted((*self.unusable, *refused), key=lambda each: (each.start_offset, each.segment_id))
+        return RemotePartition(self.partition, self.copies, tuple(unusable))
 
 
 @dataclass(frozen=True, slots=True)

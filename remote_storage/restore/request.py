@@ -19,6 +19,7 @@ class RestoreRequest:
         log_start: first offset wanted, inclusive; None for the tier's.
         until: end of the log, exclusive; None for the tier's.
         without: ids of segments to leave out.
+        unpublished: also take copies that the cluster does not know; without one, those that tiersnap made.
         producer_expiration: ms; None keeps all producers.
         now: epoch ms.
     """
@@ -33,5 +34,6 @@ class RestoreRequest:
     log_start: int | None
     until: int | None
     without: tuple[str, ...]
+    unpublished: bool
     producer_expiration: int | None
     now: int

@@ -77,7 +77,8 @@ def plan_topic(
         TiersnapError: see `choose_destination`, `plan_pieces` and `plan_restore`.
     """
     found = list(found)
-    published = {} if cluster is None else read_published(cluster, [each.listed.partition for each in found])
+    wanted = [each.listed.partition for each in found]
+    published = {} if cluster is None else read_published(cluster, wanted, unpublished=asked.unpublished)
     return [_plan(store, target, each, asked, published.get(each.listed.partition)) for each in found]
 
 
@@ -93,7 +94,7 @@ def _plan(
         as_topic_id=asked.as_topic_id,
         producer_state=asked.producer_state,
     )
-    _, chain = plan_pieces(
+    chain = plan_pieces(
         store,
         listed,
         without=asked.without,
@@ -101,6 +102,7 @@ def _plan(
         until=asked.until,
         known_log_start=known_log_start(target, listed, is_same_cluster=destination.is_same_cluster),
         published=published,
+        unpublished=asked.unpublished,
     )
     return plan_restore(
         store,
@@ -111,6 +113,7 @@ def _plan(
         source_cluster=found.cluster_id or "",
         producer_expiration=asked.producer_expiration,
         now=asked.now,
+        topic_is_checked=published is not None,
     )
 
 

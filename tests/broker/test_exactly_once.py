@@ -33,7 +33,8 @@ def restore_and_resend(lost, disks, *words: str) -> tuple[int, int, Resent]:
     topic = lost.topic
     before = {name: (disks.log_dirs[1] / name).exists() for name in (CLEAN_SHUTDOWN,)}
     ran = tiersnap(
-        *("restore", "--remote", *lost.remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply", *words)
+        *("restore", "--remote", *lost.remote, "--to", disks.log_dirs[1], "--topic", topic),
+        *("--unpublished", "--apply", *words),
     )
     assert ran.exit_code == 0, ran.err
     assert {name: (disks.log_dirs[1] / name).exists() for name in before} == before, "the marker is the broker's"

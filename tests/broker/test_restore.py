@@ -44,7 +44,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 
 def restore(lost: Lost, disks: Disks, topic: str, *words: str) -> Ran:
-    return tiersnap("restore", "--remote", *lost.remote, "--to", disks.log_dirs[-1], "--topic", topic, *words)
+    return tiersnap(
+        "restore", "--remote", *lost.remote, "--to", disks.log_dirs[-1], "--topic", topic, "--unpublished", *words
+    )
 
 
 def below(records: list[Record], end: int) -> list[Record]:
@@ -106,7 +108,9 @@ def test_without_its_transaction_indexes_from_the_tier_none_is_left_out(lost, tm
     for path in gone:
         path.unlink()
 
-    done = tiersnap("restore", "--remote", remote, "--to", disks.log_dirs[1], "--topic", topic, "--apply")
+    done = tiersnap(
+        *("restore", "--remote", remote, "--to", disks.log_dirs[1], "--topic", topic, "--unpublished", "--apply")
+    )
 
     assert done.exit_code == 0
     (row,) = done.rows

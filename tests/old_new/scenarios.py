@@ -69,12 +69,13 @@ def host_scenarios() -> Iterator[Scenario]:
         yield Scenario(
             f"tier {name}", _lines(plan, f"{tier}{more} --apply", f"{tier}{more} --apply", f"scan {{logs}} {NOW}")
         )
+    restore = f"restore --remote {{remote}} --to {{out}} --topic orders {NOW}"
     yield Scenario(
         "restore",
         _lines(
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --replace --apply",
-            f"restore --remote {{remote}} --to {{out}} --topic orders {NOW} --output json",
-            f"restore --remote {{remote}} --to {{out}} --topic orders {NOW} --apply",
+            (f"{restore} --output json", f"{restore} --unpublished --output json"),
+            (f"{restore} --apply", f"{restore} --unpublished --apply"),
             "expire --remote {remote} --topic .* --retention-bytes 1KiB --unmanaged --apply",
             "maintain remove-orphans --remote {remote} --output json",
             f"tier {{logs}} --remote {{remote}} {AS_OF} {NOW} --apply",

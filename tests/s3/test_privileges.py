@@ -66,7 +66,7 @@ def test_the_commands_of_a_host_need_what_the_policy_allows_and_stay_below_their
     tiered = list(proxy.requests)
     proxy.requests.clear()
     said += [
-        tiersnap("restore", "--remote", remote, "--to", disk, "--topic", "orders", *place, "--apply"),
+        tiersnap("restore", "--remote", remote, "--to", disk, "--topic", "orders", "--unpublished", *place, "--apply"),
         tiersnap("install", disk, "--remote", remote, *place),
     ]
     assert [each.exit_code for each in said[:5]] == [0] * 5, [each.err for each in said]

@@ -156,6 +156,7 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
         records.append(put_snapshot(store, ObjectKeys(), at, snapshot, run_id="r", fold_start_offset=0)[0])
     put_manifest(store, ObjectKeys(), at, "r", records)
     folder = shutil.copytree(DATA / "ledger-2.7.2/logs/ledger-0", tmp_path / "disk/ledger-0")
+    shutil.copy(DATA / "ledger-2.7.2/logs/replication-offset-checkpoint", folder.parent)
     command = ("install", "--remote", f"s3://{bucket}/p", "--to", folder.parent, "--apply")
     place = ("--endpoint-url", proxy.url, "--path-style")
     proxy.when(lambda method, path: method == "GET" and f"{368:020d}" in path, "body")

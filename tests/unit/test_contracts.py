@@ -34,6 +34,7 @@ from tiersnap.jobs.contracts.reference import reference
 pytestmark = pytest.mark.unit
 
 ORDERS = ("--topic", "orders", "--partition", "0")
+RESTORE = [*ORDERS, "--cluster-id", CLUSTER, "--unpublished"]
 ONE_PARTITION = ("--partition-count", "1")
 CALLS: Calls = {
     "doctor": lambda at: [at["log"]],
@@ -50,8 +51,8 @@ CALLS: Calls = {
     "risk --boundaries": lambda at: [at["log"], "--replica", at["log"]],
     "tier": lambda at: [at["log"], "--remote", at["target"].parent / "other", "--apply"],
     "install": lambda at: ["--remote", at["remote"], "--to", at["log"]],
-    "restore": lambda at: ["--remote", at["remote"], "--to", at["target"], *ORDERS, "--cluster-id", CLUSTER],
-    "restore --segments": lambda at: ["--remote", at["remote"], "--to", at["target"], *ORDERS, "--cluster-id", CLUSTER],
+    "restore": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
+    "restore --segments": lambda at: [*RESTORE, "--remote", at["remote"], "--to", at["target"]],
     "fetch": lambda at: ["--remote", at["remote"], *ORDERS, "--offset", "3"],
     "expire": lambda at: [
         *("--remote", at["remote"], "--topic", ".*", "--retention-bytes", "0", "--unmanaged"),

@@ -124,6 +124,7 @@ def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> Non
         disk.folder,
         "--topic",
         "orders",
+        "--unpublished",
         "--cluster-id",
         META.split("=")[2][:22],
     ]

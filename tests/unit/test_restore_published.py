@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.reference.restoring import new_disk, restore, tiered_store
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.restoring import DATA, ORIGINAL, TOPIC, new_disk, restore, tiered_store
+from tests.reference.tiered import tier
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
-from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError, UnknownToClusterError
+from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
@@ -18,6 +21,7 @@ from tiersnap.remote_storage.restore import topic
 from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
 
@@ -41,11 +45,12 @@ def test_copies_of_ours_beside_the_deleted_ones_of_the_broker_do_not_bring_it_ba
         as_published(REMOTE, records((COPIES[0], GONE), (COPIES[1], GONE)))
 
 
-def test_segments_that_the_cluster_never_heard_of_are_refused():
-    with pytest.raises(UnknownToClusterError):
-        as_published(REMOTE, {})
-    with pytest.raises(UnknownToClusterError):
-        as_published(REMOTE, records((copy_of(0, 10), FINISHED)))
+def test_what_the_cluster_never_heard_of_is_set_apart():
+    assert as_published(REMOTE, {}).unpublished == REMOTE.copies
+    apart = as_published(REMOTE, records((COPIES[0], FINISHED)))
+    assert (apart.copies, apart.unpublished) == (REMOTE.copies[:1], REMOTE.copies[1:])
+    assert apart.taking_all() == REMOTE
+    assert as_published(REMOTE, records((COPIES[0], GONE)), unpublished=True).unpublished == REMOTE.copies[1:]
 
 
 def test_what_retention_has_deleted_is_left_out():
@@ -67,9 +72,70 @@ def test_a_published_segment_of_which_no_object_is_left_is_a_missing_tail():
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
     finished = finished_segments(store, AivenLayout(ObjectKeys()), lambda _: True).segments
-    for state, code in ((FINISHED, 0), (GONE, 4)):
-        known = {each.id.segment_id: replace(each, state=state) for each in finished}
-        monkeypatch.setattr(topic, "read_published", lambda _, wanted, known=known: dict.fromkeys(wanted, known))
-        ran = restore(store, disk, "--bootstrap-server", "127.0.0.1:1")
-        assert ran.exit_code == code, ran.err
-    assert "its remote segments are published as deleted" in ran.err
+    asked = ("--bootstrap-server", "127.0.0.1:1")
+
+    def said(state: SegmentState, *bases: int) -> None:
+        known = {each.id.segment_id: replace(each, state=state) for each in finished if each.start_offset in bases}
+        monkeypatch.setattr(topic, "read_published", lambda _, wanted, *, unpublished: dict.fromkeys(wanted, known))
+
+    said(FINISHED, 0, 695)
+    ran = restore(store, disk, *asked)
+    assert_said(ran, 0)
+    assert "was not checked" not in ran.err
+    said(GONE, 0, 695)
+    assert_said(restore(store, disk, *asked), 4, "its remote segments are published as deleted")
+    assert_said(restore(store, disk, *asked, "--unpublished"), 4, "its remote segments are published as deleted")
+    for known in ((), (0,), (695,)):
+        said(FINISHED, *known)
+        ran = restore(store, disk, *asked)
+        assert_said(ran, 4, "never published", "--unpublished")
+        assert "retention" not in ran.err
+        assert "leave out" not in ran.err
+        assert_said(restore(store, disk, *asked, "--unpublished"), 0)
+
+
+def tiered_by_us(tmp_path: Path) -> DirectoryStore:
+    """As `tier` leaves it, which publishes nothing."""
+    words = ("--topic", TOPIC, "--apply", "--now", "2026-11-21T12:45:00Z")
+    assert_said(tiersnap("tier", DATA / "logs", "--remote", tmp_path / "ours", *words), 0)
+    return DirectoryStore(tmp_path / "ours")
+
+
+def test_without_a_cluster_what_brokers_copied_is_restored_and_the_plan_says_what_was_not_checked(tmp_path):
+    store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
+    for words in ((), ("--apply",)):
+        ran = restore(store, disk, *words)
+        assert_said(ran, 0, "topic existence was not checked")
+    assert [row["topic_is_checked"] for row in ran.rows] == [False]
+
+
+def test_without_a_cluster_what_tiersnap_made_is_restored_only_when_that_is_asked_for(tmp_path):
+    store, disk = tiered_by_us(tmp_path), new_disk(tmp_path / "disk")
+    refused = restore(store, disk, "--apply")
+    assert_said(refused, 4, "not known to be published", "--bootstrap-server", "--unpublished")
+    assert "retention" not in refused.err
+    assert not (disk / f"{TOPIC}-0").exists()
+    assert_said(restore(store, disk, "--apply", "--unpublished"), 0, "topic existence was not checked")
+    assert (disk / f"{TOPIC}-0").is_dir()
+
+
+def test_a_copy_of_ours_that_nothing_needs_is_in_nobody_s_way(tmp_path):
+    store, disk = tiered_by_us(tmp_path), new_disk(tmp_path / "disk")
+    tier(ORIGINAL, store)
+    ran = restore(store, disk)
+    assert_said(ran, 0)
+    assert ran.err.count("not known to be published") == 2
+
+
+def test_a_claim_that_nobody_can_read_leaves_the_copies_of_its_segment_in_doubt(tmp_path):
+    store, disk = tiered_by_us(tmp_path), new_disk(tmp_path / "disk")
+    for path in store.root.glob("claims/*/*/*.json"):
+        path.write_text("{")
+    assert_said(restore(store, disk), 4, "not known to be published")
+
+
+def test_a_lost_segment_is_named_whatever_else_is_in_doubt(tmp_path):
+    store, disk = tiered_by_us(tmp_path), new_disk(tmp_path / "disk")
+    for path in store.root.rglob(f"{0:020d}-*.log"):
+        path.unlink()
+    assert_said(restore(store, disk), 4, "1 older segment is not usable", "no .log")

@@ -41,7 +41,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 def restore(remote: Path, disk: Path, *words: str) -> Ran:
-    return tiersnap("restore", "--remote", remote, "--to", disk, "--topic", "ledger", *words, *NOW)
+    return tiersnap("restore", "--remote", remote, "--to", disk, "--topic", "ledger", "--unpublished", *words, *NOW)
 
 
 def lose_log(remote: Path, partition: int, base: int) -> None:

@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 def restore(remote: Path, target: Path, topic: str, *words: str):
-    return tiersnap("restore", "--remote", remote, "--to", target, "--topic", topic, "--apply", *words)
+    return tiersnap("restore", "--remote", remote, "--to", target, "--topic", topic, "--unpublished", "--apply", *words)
 
 
 def test_a_log_that_was_trimmed_inside_a_batch_comes_back_as_it_was(tmp_path: Path) -> None:
