@@ -67,7 +67,7 @@ def fixture_remote(tmp_path: Path) -> tuple[str, ...]:
     return "--remote", str(tmp_path / "remote")
 
 
-def test_what_a_replica_of_it_would_answer_is_not_said_without_remote_storage(tmp_path: Path) -> None:
+def test_simulate_says_nothing_of_it_without_remote_storage(tmp_path: Path) -> None:
     write_idle_log(tmp_path, log_start=0)
     ran = tiersnap("simulate", tmp_path, "--all", *NOW)
     assert_said(ran, 0, "not compared")

@@ -129,7 +129,7 @@ def test_a_file_that_says_more_than_the_copy_is_taken(tmp_path: Path, whole: dic
 
 
 @pytest.mark.parametrize("file", [EMPTY, "of the whole log"], ids=["empty", "right"])
-def test_no_file_where_the_files_begin_is_believed_until_remote_storage_was_asked(
+def test_repair_believes_no_file_where_the_files_begin_when_not_asked(
     tmp_path: Path, whole: dict[int, bytes], file: bytes | str
 ) -> None:
     logs = shortened(tmp_path, snapshots={20: whole[20] if isinstance(file, str) else file})
@@ -139,9 +139,7 @@ def test_no_file_where_the_files_begin_is_believed_until_remote_storage_was_aske
     assert snapshots_in(logs).keys() == {20}
 
 
-def test_no_file_that_knows_more_than_the_files_is_believed_until_remote_storage_was_asked(
-    tmp_path: Path, whole: dict[int, bytes]
-) -> None:
+def test_repair_adopts_no_file_that_knows_more_when_not_asked(tmp_path: Path, whole: dict[int, bytes]) -> None:
     logs = shortened(tmp_path, snapshots={30: whole[30]})
     ran = tiersnap("repair", logs, "--above-newest", "--apply")
     assert ran.exit_code == 4, ran.err
@@ -276,7 +274,7 @@ def test_where_the_log_itself_begins_at_its_files_what_came_before_is_gone(tmp_p
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1] + b"\x01", lambda data: b"", lambda data: data[:5]])
-def test_for_a_damaged_snapshot_of_a_copy_the_state_is_computed_from_the_copy_before(
+def test_tier_computes_a_damaged_remote_snapshot_from_the_one_before(
     tmp_path: Path, whole: dict[int, bytes], damage: Callable[[bytes], bytes]
 ) -> None:
     remote = as_brokers_copied(tmp_path, "local-tiered-storage")
@@ -388,7 +386,7 @@ def test_of_several_copies_the_one_that_ends_where_the_files_begin_is_the_start(
 
 
 @pytest.mark.parametrize("snapshot", [EMPTY, "of 20"], ids=["empty", "of the offset 20"])
-def test_for_a_copy_behind_the_first_file_that_lacks_what_it_holds_the_state_is_computed(
+def test_repair_computes_the_state_when_a_copy_lacks_what_it_holds(
     tmp_path: Path, whole: dict[int, bytes], snapshot: bytes | str
 ) -> None:
     remote = as_a_leader_copied_that_rolled_elsewhere(tmp_path, whole[20] if isinstance(snapshot, str) else snapshot)
@@ -508,9 +506,7 @@ def begun_at_10(tmp_path: Path, whole: dict[int, bytes], at_30: bytes) -> Path:
     return store.root
 
 
-def test_where_the_state_at_the_files_is_lost_the_next_good_snapshot_is_the_start(
-    tmp_path: Path, whole: dict[int, bytes]
-) -> None:
+def test_repair_starts_at_the_next_good_snapshot_of_a_trimmed_log(tmp_path: Path, whole: dict[int, bytes]) -> None:
     remote = begun_at_10(tmp_path, whole, whole[30])
     logs = shortened(tmp_path, checkpoint=10)
     ran = repair(logs, "--remote", remote, "--now", "2023-11-15T00:00:00Z")

@@ -126,7 +126,7 @@ def test_damage_is_never_excused_by_a_beginning_that_is_remote(churn: PoisonedTi
     assert tiersnap("scan", churn.logs, *NOW).exit_code == 5
 
 
-def test_what_contradicts_the_files_that_are_here_is_wrong_whatever_came_before(churn: PoisonedTier) -> None:
+def test_verify_says_suspect_of_what_contradicts_the_local_files(churn: PoisonedTier) -> None:
     (churn.folder / f"{919:020d}.snapshot").write_bytes(EMPTY)
     ran = tiersnap("verify", churn.logs, *NOW)
     assert_said(ran, 4)
@@ -200,7 +200,7 @@ def test_a_transaction_that_stays_open_is_not_lost_with_a_rebuilt_replica(tmp_pa
     assert state(at.snapshots()[1205]) == state(at.expected[1205])
 
 
-def test_a_log_that_has_lost_its_start_in_the_tier_goes_on_from_a_good_snapshot(tmp_path: Path) -> None:
+def test_repair_goes_on_from_a_good_snapshot_when_the_tier_lost_its_start(tmp_path: Path) -> None:
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     for path in at.remote.rglob("00000000000000000[0-3]*"):
         path.unlink()

@@ -41,7 +41,7 @@ def poisoned(*known: State | None, first: int = 4) -> TieredLog:
     return log
 
 
-def test_snapshots_that_a_rebuilt_replica_left_start_nothing_and_the_last_good_one_does() -> None:
+def test_state_starts_from_the_last_snapshot_before_a_replica_was_rebuilt() -> None:
     log = poisoned(None, None, None, None, NOBODY, NOBODY, NOBODY)
     state = found(log)
     assert state_of(state.entries) == log.truth
@@ -155,7 +155,7 @@ def test_what_a_producer_had_is_there_later_or_a_batch_explains_why_not(
     assert state_of(state.entries)[1] == (later if is_followed else older)
 
 
-def test_of_two_segments_that_end_together_the_other_one_is_no_earlier_snapshot() -> None:
+def test_state_takes_no_twin_for_an_earlier_snapshot() -> None:
     log = poisoned(None, None)
     twice = [log.remote[0], replace(log.remote[0], segment_id="twin"), log.remote[1]]
     log.snapshots[60] = {**log.truth, 50: Entry(0, 1, 2, 0, TIMESTAMP)}
@@ -174,7 +174,7 @@ def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
     assert "no broker could replay the batch at 5 behind it" in state.refused[1]
 
 
-def test_what_a_broker_had_dropped_before_it_rolled_is_put_back_from_the_segment() -> None:
+def test_state_has_what_a_broker_dropped_before_it_rolled() -> None:
     log = TieredLog()
     log.add(data_batch(0, 2, 1, 0, 0), data_batch(2, 2, 2, 0, 0, timestamp=TIMESTAMP + 2 * DAY), length=4)
     log.snapshots[4] = {2: log.truth[2]}
@@ -184,7 +184,7 @@ def test_what_a_broker_had_dropped_before_it_rolled_is_put_back_from_the_segment
 
 
 @pytest.mark.parametrize("now", [TIMESTAMP, TIMESTAMP + 30 * DAY])
-def test_a_snapshot_that_contradicts_its_own_segment_starts_nothing_however_old(now: int) -> None:
+def test_state_starts_from_no_snapshot_that_contradicts_its_segment(now: int) -> None:
     log = poisoned(None, None)
     for wrong in (replace(log.truth[3], last_sequence=7), replace(log.truth[3], epoch=2)):
         log.snapshots[60] = {**log.truth, 3: wrong}
