@@ -98,6 +98,7 @@ class ModelCluster(Cluster):
         self.before_append: Callable[[MetadataRecord], object] = lambda _: None
         self.swallow: Callable[[MetadataRecord], bool] = lambda _: False
         self.hides_newest = 0
+        self.read_to: dict[int, int] = {}  # by the newest consumer
         self.produced = False
 
     def create(
@@ -155,6 +156,16 @@ class ModelCluster(Cluster):
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         return {(topic, number): self.there[topic].offsets[number] for topic, number in partitions}
 
+    def offsets_of_topic(self, topic: str, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        return {number: (0, self._end_of(number)) for number in numbers}
+
+    def _end_of(self, number: int) -> int:
+        end = len(self.log[number])
+        if self.produced and self.hides_newest and self.read_to.get(number, 0) < end:
+            self.hides_newest -= 1
+            return self.read_to.get(number, 0)
+        return end
+
     def topic_partition(self, topic: str, partition: int, offset: int = 0) -> At:
         return At(topic, partition, offset)
 
@@ -173,14 +184,13 @@ class ModelConsumer:
         self._next: dict[int, int] = {}
 
     def assign(self, partitions: Iterable[At]) -> None:
-        self._next = {each.partition: 0 for each in partitions}
+        self._next = {each.partition: self._begin(each) for each in partitions}
+        self._cluster.read_to = self._next
 
-    def get_watermark_offsets(self, at: At, timeout: float, *, cached: bool) -> tuple[int, int]:
+    def _begin(self, at: At) -> int:
+        """Where a consumer begins: librdkafka counts from the end below -2000, else it is the beginning here."""
         end = len(self._cluster.log[at.partition])
-        if self._cluster.produced and self._cluster.hides_newest and self._next[at.partition] < end:
-            self._cluster.hides_newest -= 1
-            return 0, self._next[at.partition]
-        return 0, end
+        return max(0, end + at.offset + 2000) if at.offset < -2000 else 0
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         messages = []

@@ -13,6 +13,7 @@ from tests.reference.model_cluster import ENDLESS, ModelCluster
 from tests.reference.remote_segments import PARTITION, remote_segment
 from tiersnap.remote_storage.cluster import read_back
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.place_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.cluster.publish import Publish, Published
 from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.unit
 
 STARTED, FINISHED, DELETING, _ = SegmentState
 LATER = TopicIdPartition("payments", PARTITION.topic_id, 0)
+PROOF = PlaceProof(EvidenceKind.UNPROVEN, "for a test")
 A, B, C = (remote_segment(start, start + 99, [(0, start)]) for start in (0, 100, 200))
 
 
@@ -57,9 +59,8 @@ def publish(cluster: ModelCluster, tmp_path: Path) -> Callable[[], Published]:
         lb.write_partition(
             tmp_path / "disk", partition.topic, partition.partition, {0: [lb.data_batch(0, 400, 7, 0, 0)]}
         )
-    run = Publish(
-        cluster, MetadataTopic.of(cluster), DirectoryStore(tmp_path), AivenLayout(), (str(tmp_path / "disk"),)
-    )
+    topic, store, log_dirs = MetadataTopic.of(cluster), DirectoryStore(tmp_path), (str(tmp_path / "disk"),)
+    run = Publish(cluster, topic, store, AivenLayout(), lambda: PROOF, log_dirs)
     return lambda: run.run(Finished([A, B, C, of(A, LATER)]), apply=True)
 
 
