@@ -394,7 +394,8 @@ def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, 
 
 def test_listing_sees_folders_as_they_are_beside_a_cached_one(spark: SparkSession, tmp_path: Path) -> None:
     """A killed client of Spark Connect leaves its cache in the server, where the next run's plan would be equal."""
-    folder = write_partition(tmp_path / "logs", "orders", 0, {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]})
+    segments = {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]}
+    folder = write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=20)
     to = tmp_path / "to"
     collect = ("collect", folder.parent, "--to", to, "--headers", "--apply")
     assert tiersnap(*collect).exit_code == 0
