@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.snapshot.errors import MissingExtraError
+from tiersnap.snapshot.installed import with_extra
 
 _EXTRA_OF = {
     "pyspark": "spark",
@@ -25,7 +26,7 @@ def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRA_OF:
         return None
-    return MissingExtraError(f"{what} needs {module}", hint=f"pip install 'tiersnap[{_EXTRA_OF[module]}]'")
+    return MissingExtraError(f"{what} needs {module}", hint=with_extra(_EXTRA_OF[module]))
 
 
 class UnavailableCommand(click.Command):

@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 
 from tiersnap.snapshot.errors import MissingExtraError, TransientError
+from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
 
@@ -80,9 +81,7 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise MissingExtraError(
-                "the embedded S3 server does not start", hint="it is moto's: pip install 'tiersnap[demo]'"
-            )
+            raise MissingExtraError("the embedded S3 server does not start", hint=f"it is moto's: {with_extra('demo')}")
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError
+from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report.exactly_once import Audit, Failover
 from tiersnap.snapshot.report.from_tables import (
@@ -76,7 +77,7 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{warehouse}: tables need deltalake", hint="pip install 'tiersnap[spark]'") from error
+        raise MissingExtraError(f"{warehouse}: tables need deltalake", hint=with_extra("spark")) from error
     uri = f"{located(warehouse)}/{name}"
     try:
         table = DeltaTable(uri, storage_options=_IMPATIENT)

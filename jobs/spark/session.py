@@ -21,6 +21,7 @@ from tiersnap.jobs.spark import delta_jars
 from tiersnap.jobs.spark.failures import spoken
 from tiersnap.jobs.spark.spark_start import check_java, check_master
 from tiersnap.snapshot.errors import MissingExtraError, UsageError
+from tiersnap.snapshot.installed import with_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def open_session(
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(
             "this command runs on Spark, and pyspark is not installed",
-            hint="pip install 'tiersnap[spark]'; one host needs none: tiersnap tier LOGDIR --remote URI",
+            hint=f"{with_extra('spark')}; one host needs none: tiersnap tier LOGDIR --remote URI",
         )
     from pyspark.sql import SparkSession
 

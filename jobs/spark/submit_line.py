@@ -11,6 +11,7 @@ import click
 
 from tiersnap.jobs.spark import delta_jars
 from tiersnap.snapshot.errors import MissingExtraError
+from tiersnap.snapshot.installed import with_extra
 
 _WORDS = "tiersnap.words"
 # What spark-submit takes itself, so that it prepares for that master; both have a value.
@@ -52,7 +53,7 @@ def submit_line(
     except PackageNotFoundError as error:
         raise MissingExtraError(
             f"{_FLAG} names the jar that goes with pyspark and delta-spark: {error.name} is not installed",
-            hint="pip install 'tiersnap[spark]'",
+            hint=with_extra("spark"),
         ) from error
     environment = [] if config is None else [f"TIERSNAP_CONFIG={shlex.quote(str(config))}"]
     command = [

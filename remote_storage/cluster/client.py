@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
+from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
 
@@ -257,7 +258,5 @@ def _import_kafka() -> tuple[ModuleType, ModuleType]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "confluent_kafka":
             raise
-        raise MissingExtraError(
-            "talking to a cluster needs confluent-kafka", hint="pip install 'tiersnap[kafka]'"
-        ) from error
+        raise MissingExtraError("talking to a cluster needs confluent-kafka", hint=with_extra("kafka")) from error
     return confluent_kafka, admin

@@ -10,6 +10,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import MissingExtraError, SourceNotFoundError, UsageError
+from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.places import refuse_unsupported
 
@@ -103,5 +104,5 @@ def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"boto3", "botocore"}:
             raise
-        raise MissingExtraError(f"{uri}: S3 needs boto3", hint="pip install 'tiersnap[s3]'") from error
+        raise MissingExtraError(f"{uri}: S3 needs boto3", hint=with_extra("s3")) from error
     return S3Store(bucket, prefix.lstrip("/"), settings)

@@ -130,7 +130,7 @@ def test_a_command_that_lacks_an_extra_names_it(
 ) -> None:
     done = say(command, beside_a_foreign_jobs, *words)
     assert done.returncode == 2, done.stderr
-    assert f"tiersnap[{extra}]" in done.stderr
+    assert f"-none-any.whl[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -149,3 +149,12 @@ def test_a_broker_host_can_scan_dump_verify_and_repair(command: Path, beside_a_f
     assert done.returncode == 0, done.stderr
     (first, *_) = sorted(out.rglob("*.snapshot"))
     assert say(command, beside_a_foreign_jobs, "dump", first).returncode == 0
+
+
+def test_the_line_that_is_said_adds_what_is_missing(command: Path, beside_a_foreign_jobs: Path) -> None:
+    """The last one here: it changes the environment of the others."""
+    words = ("fetch", "--remote", "s3://b/x", "--topic", "t", "--partition", "0", "--offset", "0")
+    hint = say(command, beside_a_foreign_jobs, *words).stderr.strip().splitlines()[-1].strip()
+    done = subprocess.run(hint, shell=True, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "whl[" not in say(command, beside_a_foreign_jobs, *words, "--endpoint-url", "http://127.0.0.1:1").stderr

@@ -34,6 +34,7 @@ from tiersnap.snapshot.errors import (
     TransientError,
     UsageError,
 )
+from tiersnap.snapshot.installed import with_extra
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
 pytestmark = pytest.mark.unit
@@ -227,7 +228,7 @@ def test_an_s3_uri_without_boto3_names_the_extra():
         "except MissingExtraError as error:\n    print(error.hint)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert run.stdout == "pip install 'tiersnap[s3]'\n", run.stderr
+    assert run.stdout == f"{with_extra('s3')}\n", run.stderr
 
 
 def test_boto3_is_imported_for_s3_alone():

@@ -1,0 +1,68 @@
+"""How this copy of tiersnap came here, and what adds to it what an extra brings.
+
+Its name is on no public package index, so nothing may say to install it by name: whoever registers that would be run
+on brokers' hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+_OF_EXTRA = re.compile(r"(?P<package>.*?)\s*;\s*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
+_ELSEWHERE = "a virtual environment with the wheel has it, see docs/deploy.md: pip install 'FILE.whl[{}]'"
+
+
+def with_extra(extra: str, copy: Distribution | None = None) -> str:
+    """Return what brings an extra to this copy: a command for a shell, or a sentence where none can.
+
+    The checkout or wheel that it was installed from, as long as it is there; else the packages that the extra names.
+
+    Args:
+        copy: metadata of an installed package; None for those of the running one.
+    """
+    if "PEX" in os.environ:
+        return f"one file holds no extras; {_ELSEWHERE.format(extra)}"
+    words = _packages(extra, copy or _of_this_one())
+    return shlex.join([*_install(), *words]) if words else _ELSEWHERE.format(extra)
+
+
+def _of_this_one() -> Distribution | None:
+    # Most calls lack nothing, and need not wait for this module.
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution("tiersnap")
+    except PackageNotFoundError:
+        return None
+
+
+def _install() -> list[str]:
+    """Words before the packages: an environment that uv made has no pip."""
+    if find_spec("pip") is None:
+        return ["uv", "pip", "install", "--python", sys.executable]
+    return [sys.executable, "-m", "pip", "install"]
+
+
+def _packages(extra: str, copy: Distribution | None) -> list[str]:
+    """As direct_url.json has the source (PEP 610), or as METADATA has the extra."""
+    if copy is None:
+        return []
+    source = json.loads(copy.read_text("direct_url.json") or "{}")
+    url = urlsplit(source.get("url", ""))
+    path = Path(unquote(url.path))
+    if url.scheme == "file" and path.exists():
+        is_editable = source.get("dir_info", {}).get("editable", False)
+        return [*(["-e"] if is_editable else []), f"{path}[{extra}]"]
+    named = (_OF_EXTRA.fullmatch(each) for each in copy.requires or ())
+    return [match["package"] for match in named if match is not None and match["extra"] == extra]
