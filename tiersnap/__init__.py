@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.gate.readiness import Verdict
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.producer_snapshots import read_snapshot, write_snapshot
+    from tiersnap.snapshot.repair.partition import repair
     from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "open_log_dir",
     "open_store",
     "read_snapshot",
+    "repair",
     "run",
     "tier_partition",
     "write_snapshot",
@@ -49,6 +51,7 @@ _MODULES = {
     "open_log_dir": "tiersnap.snapshot.log.log_dir",
     "open_store": "tiersnap.remote_storage.stores.open_store",
     "read_snapshot": "tiersnap.snapshot.producer_snapshots",
+    "repair": "tiersnap.snapshot.repair.partition",
     "run": "tiersnap.jobs.pipeline.run",
     "tier_partition": "tiersnap.remote_storage.upload.tier_partition",
     "write_snapshot": "tiersnap.snapshot.producer_snapshots",

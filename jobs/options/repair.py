@@ -16,7 +16,7 @@ from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
-from tiersnap.snapshot.repair.host import OpenFiles
+from tiersnap.snapshot.repair.partition import OpenFiles
 from tiersnap.snapshot.repair.plan import PlanOptions
 
 

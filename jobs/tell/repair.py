@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tiersnap.jobs.command_line.again import again
@@ -30,7 +30,7 @@ _LEFT_ALONE = {
 def show(
     output: Output,
     repair: HostRepair,
-    plans: Iterable[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]],
+    plans: Iterable[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot]]],
     *,
     wrote: bool,
     in_place: bool,
@@ -49,7 +49,7 @@ def show(
         output.talk(line)
 
 
-def _rows(plans: Iterable[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]) -> Iterator[dict[str, object]]:
+def _rows(plans: Iterable[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot]]]) -> Iterator[dict[str, object]]:
     for each, partition, plan in plans:
         for planned in plan:
             if planned.action is not RepairAction.KEEP:

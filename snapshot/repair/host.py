@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tiersnap.snapshot.errors import ExitCode, NoSpaceError, TiersnapError, UsageError
-from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
 from tiersnap.snapshot.repair.files import nowhere
-from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, RepairAction, Write
+from tiersnap.snapshot.repair.partition import OpenFiles, repair_into
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, RepairAction
 from tiersnap.snapshot.repair.space import on_disk
-from tiersnap.snapshot.repair.undone import undone_at_start
 from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.partition_replay import Beginning, snapshot_reader
-
-# files.in_place, files.elsewhere or files.nowhere
-OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
+from tiersnap.snapshot.state.partition_replay import Beginning
 
 
 @dataclass
@@ -58,7 +54,7 @@ class HostRepair:
 
     def plans(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], open_files: OpenFiles
-    ) -> Iterator[tuple[NamedLogDir, Partition, list[PlannedSnapshot]]]:
+    ) -> Iterator[tuple[NamedLogDir, Partition, Sequence[PlannedSnapshot]]]:
         """Fold each partition; its files are in place when it is handed on, or it is one of `errors`."""
         for each, partition in partitions:
             begins = self.beginnings.of(partition)
@@ -84,20 +80,18 @@ class HostRepair:
 
     def _planned(
         self, each: NamedLogDir, partition: Partition, begins: Beginning, open_files: OpenFiles
-    ) -> list[PlannedSnapshot]:
+    ) -> Sequence[PlannedSnapshot]:
         filesystem = each.log_dir.filesystem
-        with open_files(partition) as write:
-            planner = Planner(partition, self.options, snapshot_reader(filesystem, partition), write)
-            examination = examine(filesystem, partition, check_crc=self.check_crc, on_boundary=planner, begins=begins)
-        self.findings.extend(examination.findings)
-        self.undone.extend(undone_at_start(filesystem, examination.partition))
-        return planner.planned
+        repaired = repair_into(open_files, filesystem, partition, self.options, self.check_crc, begins)
+        self.findings.extend(repaired.examination.findings)
+        self.undone.extend(repaired.undone)
+        return repaired.planned
 
-    def _count(self, each: NamedLogDir, planned: list[PlannedSnapshot]) -> None:
+    def _count(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
         self.actions.update(one.action for one in planned)
         self.needed[each.uri] += _bytes(planned)
 
-    def _count_unwritten(self, each: NamedLogDir, planned: list[PlannedSnapshot]) -> None:
+    def _count_unwritten(self, each: NamedLogDir, planned: Sequence[PlannedSnapshot]) -> None:
         self.actions.update(one.action for one in planned if not one.action.writes)
         self.unwritten[each.uri] += sum(one.action.writes for one in planned)
         self.lacking[each.uri] += _bytes(planned)

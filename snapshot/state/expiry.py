@@ -14,6 +14,8 @@ import numpy as np
 
 from tiersnap.snapshot.state.producer_state import live_entries
 
+DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
+
 
 @dataclass(frozen=True, slots=True)
 class Expiry:

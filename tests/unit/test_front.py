@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import tiersnap
-from tiersnap.snapshot.errors import CorruptSnapshotError, SourceNotFoundError, UsageError
+from tests.reference.broker_lock import broker
+from tests.reference.command import tiersnap as command
+from tests.reference.small_log import write_small_log
+from tiersnap.snapshot.errors import CorruptSnapshotError, LogDirInUseError, SourceNotFoundError, UsageError
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +27,7 @@ SIGNATURES = {
     "open_log_dir": "uri",
     "open_store": "uri settings= * writes=",
     "read_snapshot": "path",
+    "repair": "filesystem partition * options= apply= check_crc= begins=",
     "run": "spark settings * store= cluster= talk=",
     "tier_partition": "store layout keys partition segments tierer * cluster_id=",
     "write_snapshot": "path entries * replace=",
@@ -108,3 +112,22 @@ def test_a_leader_that_is_no_source_is_refused() -> None:
     assert tiersnap.RunSettings(sources=("/a", "/b"), leaders=("/a",), **places).leaders == ("/a",)
     with pytest.raises(UsageError, match="none of the sources"):
         tiersnap.RunSettings(sources=("/a",), leaders=("/b",), **places)
+
+
+def test_repair_plans_and_writes_what_the_command_does(tmp_path: Path) -> None:
+    write_small_log(tmp_path, with_snapshots=False)
+    log_dir = tiersnap.open_log_dir(str(tmp_path))
+    (partition,) = log_dir.partitions()
+    planned = tiersnap.repair(log_dir.filesystem, partition).planned
+    rows = command("repair", tmp_path).rows
+    assert [(each.offset, each.action, each.size) for each in planned] == [
+        (row["offset"], row["action"], row["bytes"]) for row in rows
+    ]
+    (tmp_path / ".lock").touch()
+    with broker(tmp_path), pytest.raises(LogDirInUseError):
+        tiersnap.repair(log_dir.filesystem, partition, apply=True)
+    assert command("repair", tmp_path).rows == rows
+    done = tiersnap.repair(log_dir.filesystem, partition, apply=True)
+    assert (done.planned, done.undone) == (planned, ())
+    assert command("verify", tmp_path).exit_code == 0
+    assert command("repair", tmp_path).rows == []

@@ -1,0 +1,87 @@
+"""The missing snapshots of one partition: planned, and written to where the caller says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.examine import Examination, examine
+from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.repair.files import in_place, nowhere
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.repair.undone import undone_at_start
+from tiersnap.snapshot.state.expiry import DEFAULT_EXPIRATION_MS, Expiry
+from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
+
+# files.in_place, files.elsewhere or files.nowhere
+OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What the log says of a partition's snapshots.
+
+    Attributes:
+        examination: as `examine` gives it, of what was there before.
+        planned: one an offset, ascending; those whose action `writes` are in place where that was asked for.
+        undone: sentences about what the next start of a broker deletes.
+    """
+
+    examination: Examination
+    planned: tuple[PlannedSnapshot, ...]
+    undone: tuple[str, ...]
+
+
+def repair(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    *,
+    options: PlanOptions | None = None,
+    apply: bool = False,
+    check_crc: bool = True,
+    begins: Beginning = NOT_LOOKED,
+) -> Repaired:
+    """Return what `tiersnap repair` does with a partition: its plan, carried out with `apply`.
+
+    Args:
+        options: how to plan; by default as the command does without options.
+        apply: write into the partition's folder; the broker must be stopped.
+        begins: what remote storage says of the log before its files.
+
+    Raises:
+        LogDirInUseError: a broker holds the lock.
+        UsageError: the folder is not of this host, or this user may not write there.
+        NoSpaceError: the disk is full; nothing was written.
+    """
+    if apply and filesystem.type_name != "local":
+        raise UsageError(f"{partition.path}: apply needs a local directory")
+    planning = options or PlanOptions(Expiry(DEFAULT_EXPIRATION_MS, time.time_ns() // 1_000_000))
+    with locked(Path(partition.path).parent) if apply else nullcontext():
+        return repair_into(in_place if apply else nowhere, filesystem, partition, planning, check_crc, begins)
+
+
+def repair_into(
+    open_files: OpenFiles,
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    options: PlanOptions,
+    check_crc: bool,
+    begins: Beginning,
+) -> Repaired:
+    """Fold a partition; its files are where `open_files` puts them when this returns.
+
+    Raises:
+        TiersnapError: as `open_files` does.
+    """
+    with open_files(partition) as write:
+        planner = Planner(partition, options, snapshot_reader(filesystem, partition), write)
+        examination = examine(filesystem, partition, check_crc=check_crc, on_boundary=planner, begins=begins)
+    undone = undone_at_start(filesystem, examination.partition)
+    return Repaired(examination, tuple(planner.planned), tuple(undone))
