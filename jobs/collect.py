@@ -18,7 +18,8 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_folders
+from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders
 
 
 @click.command()

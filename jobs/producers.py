@@ -13,8 +13,9 @@ from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.transactions import as_of_option, partition_option
 from tiersnap.jobs.tell.producers import show
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count, findings_of
+from tiersnap.snapshot.log.selection import Selection, count
 from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of
 from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 

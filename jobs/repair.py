@@ -14,7 +14,8 @@ from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_
 from tiersnap.jobs.options.repair import RepairRequest, repair_options
 from tiersnap.jobs.tell.repair import show
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.selection import count, open_log_dirs, refuse_twice, selected_of, twice
+from tiersnap.snapshot.log.disk_findings import refuse_twice, twice
+from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.host import HostRepair, all_locked
 
 
@@ -34,10 +35,10 @@ def repair(output: Output, log_dirs: tuple[str, ...], asked: RepairRequest, view
     nothing twice; killed anywhere, it leaves whole files only.
     """
     opened, selection = open_log_dirs(log_dirs), asked.selection
-    if asked.out is not None and (name := twice(opened, selection)):
-        raise UsageError(f"{name} is in two of the log directories: --out has one place for it", hint="repair each")
     if asked.out is None:
         refuse_twice(opened)
+    elif both := next(twice(opened, selection), None):
+        raise UsageError(f"{both[0]} is in two of the log directories: --out has one place for it", hint="repair each")
     beginnings = view.beginnings(asked.now, asked.producer_expiration)
     progress = Progress(output, "repairing" if asked.writes else "planning", count(opened, selection))
     with all_locked(opened) if asked.apply else nullcontext():

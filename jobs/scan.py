@@ -19,7 +19,8 @@ from tiersnap.jobs.tell.scan import show
 from tiersnap.jobs.tell.scan_files import ScanFiles
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
 from tiersnap.snapshot.gate.scanned import Scanned, Scanner
-from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, selected_of
+from tiersnap.snapshot.log.disk_findings import findings_of
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
 
 @click.command()
@@ -55,7 +56,7 @@ def scan(
     LOGDIR is an entry of a broker's log.dirs: a path, or a file:, s3: or hdfs: URI; several may be given, with blanks
     or commas between them, or as a glob. Reading is safe while the broker runs. Without --remote nothing is known of
     what is tiered already. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits
-    for a snapshot, an index or leader epochs, 0 otherwise.
+    for a snapshot, an index, leader epochs or a topic id, 0 otherwise.
     """
     opened = open_log_dirs(log_dirs)
     scanner = Scanner(view.inventory(now, producer_expiration), now, producer_expiration, check_crc)

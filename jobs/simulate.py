@@ -14,8 +14,9 @@ from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.tell.simulate import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
 
 @click.command()

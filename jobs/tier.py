@@ -22,8 +22,9 @@ from tiersnap.jobs.tell.tier import show
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import Selection, count, findings_of, open_log_dirs, refuse_twice, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.report import summarise
 
 
@@ -57,10 +58,9 @@ def tier(
     if host.apply:  # a bucket that refuses is better known before the work than after it
         check_conditions(host.store, ObjectKeys())
     progress = Progress(output, "tiering", count(opened, selection))
-    tiered = host.partitions(progress.watch(selected_of(opened, selection)))
-    done = HostOutcome(tuple(tiered), tuple(findings_of(opened)))
-    places, now = places_of(log_dirs), host.tierer.now
-    info = host_run(request.run_id, places, now=now, remote=request.remote, applied=host.apply)
+    tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
+    done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
+    info = host_run(request.run_id, places, now=host.tierer.now, remote=request.remote, applied=host.apply)
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:

@@ -10,12 +10,12 @@ from tiersnap.jobs.options.form import chosen_form, form_option
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.transactions import Question, TransactionsRequest, transactions_options
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import findings_of
 from tiersnap.snapshot.transactions.chosen import described, with_partitions
 from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
 from tiersnap.snapshot.transactions.hanging_search import HangingSearch
-from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of
+from tiersnap.snapshot.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
 from tiersnap.snapshot.transactions.transaction_log import read_transaction_log
 
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
@@ -59,7 +59,7 @@ def transactions(
         return outcome.exit_code
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=count, **rules, watch=watch)
-    findings += [*log.findings, *([] if log.missing_finding is None else [log.missing_finding])]
+    findings += [*log.findings, *missing_of(named, log)]
     if asked.transactional_id is not None:
         known = [described(log, asked.transactional_id)]
     else:

@@ -23,9 +23,10 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.refused import exit_code_of_all
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
-from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.log.selection import NamedLogDir, selected
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start
@@ -64,7 +65,7 @@ class Installation:
     _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.findings += self.log_dir.findings
+        self.findings += findings_of((NamedLogDir(self.logdir, self.log_dir),))
 
     @property
     def path(self) -> Path:

@@ -10,9 +10,9 @@ from tiersnap.remote_storage.collect.collect import Collected, Collection
 from tiersnap.remote_storage.collect.folder import CollectedFolder
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.log_dir import read_properties
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.tasks.sources import read_properties
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.upload.tier_task import planned_segment
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.tables.facts import FactKind, Row
@@ -32,7 +32,6 @@ from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 from tiersnap.snapshot.tasks.local_input import LocalInput
-from tiersnap.snapshot.tasks.sources import read_properties
 
 
 @dataclass

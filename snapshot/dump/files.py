@@ -80,9 +80,9 @@ def identify(path: str) -> StorageFile:
         UsageError: a directory, a file that may not be read, or a name that Kafka does not give.
     """
     target = Path(path)
-    if target.is_dir():
-        raise UsageError(f"{path} is a directory", hint=f"name its files: tiersnap dump {path}/*")
     try:
+        if target.is_dir():
+            raise UsageError(f"{path} is a directory", hint=f"name its files: tiersnap dump {path}/*")
         os.close(open_regular(target, follow=True))
     except FileNotFoundError:
         raise SourceNotFoundError(

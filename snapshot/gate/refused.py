@@ -31,9 +31,14 @@ def exit_code_of(verdicts: Mapping[Verdict, int], *, apply: bool) -> ExitCode:
     """
     if verdicts.get(Verdict.CORRUPT_SEGMENT):
         return ExitCode.DATA_CORRUPT
-    if apply and any(verdicts.get(each) for each in _REFUSED):
+    if apply and is_refused(verdicts):
         return ExitCode.GATE_REFUSED
     return ExitCode.PARTIAL if apply and any(verdicts.get(each) for each in _NOT_READ) else ExitCode.OK
+
+
+def is_refused(verdicts: Mapping[Verdict, int]) -> bool:
+    """Whether a segment waits for a person."""
+    return any(verdicts.get(each) for each in _REFUSED)
 
 
 def exit_code_of_failures(codes: Collection[ExitCode]) -> ExitCode:

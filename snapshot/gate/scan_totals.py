@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_all
+from tiersnap.snapshot.gate.refused import exit_code_of_all, is_refused
 from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.repair.plan import strays
@@ -77,7 +77,7 @@ class ScanTotals:
 
     @property
     def exit_code(self) -> ExitCode:
-        """5 for damage, that of `errors`, 6 for what may not be read, 4 for waiting segments."""
+        """5 for damage, that of `errors`, 6 for what may not be read, 4 for what waits for a person."""
         if self.wanted[SnapshotVerdict.CORRUPT]:
             return ExitCode.DATA_CORRUPT
         return exit_code_of_all(self.findings, self.errors, self._of_snapshots())
@@ -85,9 +85,9 @@ class ScanTotals:
     def _of_snapshots(self) -> ExitCode:
         if self.unread:
             return ExitCode.PARTIAL
-        waiting = any(self.verdicts[verdict] for verdict in (*_FOR_SNAPSHOTS, Verdict.MISSING_INDEX))
+        lost = self.lost_indexes or self.lost_below_log_start
         wrong = self.wanted[SnapshotVerdict.MISSING] or self.wanted[SnapshotVerdict.SUSPECT]
-        return ExitCode.GATE_REFUSED if waiting or wrong else ExitCode.OK
+        return ExitCode.GATE_REFUSED if is_refused(self.verdicts) or lost or wrong else ExitCode.OK
 
 
 def _unread(scanned: Scanned) -> frozenset[int]:

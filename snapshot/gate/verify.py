@@ -11,9 +11,10 @@ from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFo
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.gate.refused import exit_code_of_all
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.log.selection import NamedLogDir, findings_of
+from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.regular_file import read_regular
 from tiersnap.snapshot.state.beginnings import Beginnings
 from tiersnap.snapshot.state.carry import Boundary

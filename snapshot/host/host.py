@@ -18,8 +18,9 @@ from tiersnap.snapshot.host.diagnosis import Listed, at_least, missing_snapshots
 from tiersnap.snapshot.host.disk import Disk, disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.host.running import Holder, lock_holder
-from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.log.disk_findings import named_findings
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.repair.space import BLOCK
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -61,18 +62,8 @@ def examined(each: NamedLogDir) -> Examined:
     except OSError as error:
         unknown = error.strerror or str(error)
     meta, finding = read_meta_properties(each.log_dir.filesystem, each.log_dir)
-    listed = Listed(findings=[*each.log_dir.findings, *([] if finding is None else [finding]), *_foreign(each.log_dir)])
+    listed = Listed(findings=[] if finding is None else [finding])
     return Examined(each.uri, each.log_dir.path, each.log_dir.is_clean, meta, disk_of(path), holder, unknown, listed)
-
-
-def _foreign(log_dir: LogDir) -> Iterator[Finding]:
-    """Folders that keep a broker from starting (UnifiedLog.parseTopicPartitionName)."""
-    for other in log_dir.others:
-        if other.state == "unknown":
-            is_ours = other.name.startswith("tiersnap-restore.")
-            todo = "run that restore again, or delete it" if is_ours else "move it away"
-            told = f"no broker starts while a folder of this name is here: {todo}"
-            yield Finding(FindingKind.BAD_FILE_NAME, f"{log_dir.path}/{other.name}", -1, told)
 
 
 @dataclass(frozen=True)
@@ -103,12 +94,11 @@ class Host:
         Raises:
             UsageError: a directory is not of this host.
         """
-        found = {each.uri: examined(each) for each in log_dirs}
-        places: dict[str, str] = {}
+        named = list(log_dirs)
+        found = {each.uri: examined(each) for each in named}
+        for each, finding in named_findings(named):
+            found[each.uri].listed.findings.append(finding)
         for each, partition in partitions:
-            if (other := places.setdefault(partition.name, partition.path)) != partition.path:
-                told = f"{other} is the same partition, and no broker starts with both: delete the one that is behind"
-                found[each.uri].listed.findings.append(Finding(FindingKind.BAD_FILE_NAME, partition.path, -1, told))
             asks = coverage is not None and missing_snapshots(partition)
             tiered = coverage(partition) if coverage is not None and asks else NOTHING_REMOTE
             found[each.uri].listed.add(partition, tiered)

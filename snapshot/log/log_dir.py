@@ -22,7 +22,7 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
-from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
 from tiersnap.snapshot.log.listing import FOLDER, list_folder
@@ -364,3 +364,12 @@ def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], fin
     except OSError as error:
         findings.append(unreadable(path, error))
     return None
+
+
+def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
+    """What `meta.properties` of a log directory says; None where there is none that can be read."""
+    name = f"{path}/{META_PROPERTIES}"
+    try:
+        return parse(read_text(filesystem, name), name=name)
+    except (OSError, CorruptCheckpointError):
+        return None

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, split_folder_name
 
 MOST_NAMED = 10
@@ -62,12 +61,6 @@ def open_log_dirs(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
     return tuple(NamedLogDir(uri, open_log_dir(uri)) for uri in uris)
 
 
-def findings_of(log_dirs: Sequence[NamedLogDir]) -> Iterator[Finding]:
-    """What was found in the directories themselves, before any partition."""
-    for each in log_dirs:
-        yield from each.log_dir.findings
-
-
 def selected(log_dir: LogDir, uri: str, topic: re.Pattern[str] | None) -> Iterator[Partition]:
     """The partitions of one log directory whose topics `topic` selects; raises as `selected_of`."""
     for _, partition in selected_of((NamedLogDir(uri, log_dir),), Selection(topic)):
@@ -85,7 +78,7 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
     has_partition = has_content = False
     left = set(selection.partitions)
     for each in log_dirs:
-        for folder in _folders(each.log_dir, selection):
+        for folder in folders_of(each.log_dir, selection):
             partition = read_partition(
                 each.log_dir.filesystem, f"{each.log_dir.path}/{folder}", each.log_dir.checkpoints
             )
@@ -112,7 +105,7 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
 
 def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
     """The first topics or partitions, for somebody who mistyped one."""
-    folders = {folder for each in log_dirs for folder in _folders(each.log_dir, Selection())}
+    folders = {folder for each in log_dirs for folder in folders_of(each.log_dir, Selection())}
     names = sorted({folder.rpartition("-")[0] for folder in folders} if of_topics else folders)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"there are {', '.join(names[:MOST_NAMED])}{more}" if names else "there is none"
@@ -123,36 +116,12 @@ def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> l
     for _, partition in selected_of(log_dirs, selection):
         if partition.segments or partition.findings:
             break
-    return [list(_folders(each.log_dir, selection)) for each in log_dirs]
+    return [list(folders_of(each.log_dir, selection)) for each in log_dirs]
 
 
 def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
     """How many partitions are selected, by their folders' names alone."""
-    return sum(1 for each in log_dirs for _ in _folders(each.log_dir, selection))
-
-
-def twice(log_dirs: Sequence[NamedLogDir], selection: Selection) -> str | None:
-    """The name of a selected partition that is in two of the directories; None where none is."""
-    seen: set[str] = set()
-    for each in log_dirs:
-        for folder in _folders(each.log_dir, selection):
-            if folder in seen:
-                return folder
-            seen.add(folder)
-    return None
-
-
-def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
-    """Refuse a partition that is in two of the directories.
-
-    Raises:
-        UsageError: there is one; no broker starts with both, and replicas are nobody's to choose from.
-    """
-    if name := twice(log_dirs, Selection()):
-        raise UsageError(
-            f"{name} is in two of the log directories: no broker starts with both",
-            hint="delete the one that is behind; tiersnap doctor LOGDIR... names them",
-        )
+    return sum(1 for each in log_dirs for _ in folders_of(each.log_dir, selection))
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
@@ -162,7 +131,8 @@ def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partit
             yield read_partition(log_dir.filesystem, f"{log_dir.path}/{folder}", log_dir.checkpoints)
 
 
-def _folders(log_dir: LogDir, selection: Selection) -> Iterator[str]:
+def folders_of(log_dir: LogDir, selection: Selection) -> Iterator[str]:
+    """The names of the folders of the selected partitions."""
     for folder in log_dir.folders:
         name = split_folder_name(folder)
         if name is not None and selection.takes(name):

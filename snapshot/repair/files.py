@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tiersnap.snapshot.atomic_file import (
@@ -41,7 +42,15 @@ def in_place(partition: Partition) -> Iterator[Write]:
         NoSpaceError: the disk is full.
     """
     with _pinned(Path(partition.path)) as folder:
-        yield from _in_place(folder, partition)
+        if isinstance(folder, PermissionError):
+            yield partial(_refuse, Path(partition.path), folder)
+        else:
+            yield from _in_place(folder, partition)
+
+
+def _refuse(folder: Path, error: PermissionError, *_: object) -> None:
+    """What may not be listed is a finding, and nothing is planned there; if something is, it is refused."""
+    raise cannot_write(folder, error) from error
 
 
 def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
@@ -74,8 +83,8 @@ def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
 
 
 @contextmanager
-def _pinned(folder: Path) -> Iterator[Path]:
-    """The folder, for root one that stays the same whatever takes its name.
+def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
+    """The folder, for root one that stays the same whatever takes its name; or why root may not open it.
 
     Raises:
         UsageError: it is a link that somebody else than root may have laid, and this user is root.
@@ -90,7 +99,13 @@ def _pinned(folder: Path) -> Iterator[Path]:
             f"{folder} is a symbolic link, and root writes through none that another user may have laid",
             hint=f"{user} tiersnap repair {shlex.quote(str(folder.parent))} --apply",
         )
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if is_of_root else os.O_NOFOLLOW))
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | (0 if is_of_root else os.O_NOFOLLOW))
+    except PermissionError as error:
+        yield error
+        return
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     place = Path(f"/proc/self/fd/{descriptor}")
     try:
         yield place if place.exists() else folder

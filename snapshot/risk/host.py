@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.log.selection import NamedLogDir, named
@@ -29,8 +30,7 @@ class HostRisk:
     _partitions: list[tuple[NamedLogDir, Partition]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for each in self.log_dirs:
-            self.findings.extend(each.log_dir.findings)
+        self.findings += findings_of(self.log_dirs)
 
     def risks(
         self, partitions: Iterable[tuple[NamedLogDir, Partition]], settings: RiskSettings

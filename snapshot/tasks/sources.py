@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pyarrow import fs
-
 from tiersnap.snapshot.collected.source import open_collected
-from tiersnap.snapshot.errors import CorruptCheckpointError
-from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
+from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_text
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, open_log_dir, read_partition, read_properties
 from tiersnap.snapshot.tables.listed import to_row
 
 
@@ -100,12 +97,3 @@ def open_source(uri: str) -> PartitionSource:
         return collected
     log_dir = open_log_dir(uri)
     return LogDirSource(uri, log_dir, read_properties(log_dir.filesystem, log_dir.path))
-
-
-def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
-    """What `meta.properties` of a log directory says; None where there is none that can be read."""
-    name = f"{path}/{META_PROPERTIES}"
-    try:
-        return parse(read_text(filesystem, name), name=name)
-    except (OSError, CorruptCheckpointError):
-        return None

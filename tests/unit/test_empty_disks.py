@@ -57,6 +57,11 @@ def test_transactions_reads_the_other_disks_when_one_is_empty(tmp_path: Path, qu
     assert (both.exit_code, both.rows) == (alone.exit_code, alone.rows)
 
 
+@pytest.mark.parametrize("question", ["list", "find-hanging"])
+def test_transactions_misses_nothing_of_a_broker_without_partitions(tmp_path: Path, question: str) -> None:
+    assert_said(tiersnap("transactions", question, disk(tmp_path / "disk", "__cluster_metadata-0")), 0)
+
+
 @pytest.mark.parametrize("command", ["scan", "verify", "producers", "tier"])
 def test_a_mistyped_topic_is_refused_when_no_partition_is_there(tmp_path: Path, command: str) -> None:
     asked = [*words(command, disk(tmp_path / "disk")), "--topic", "orders"]

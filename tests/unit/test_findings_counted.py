@@ -17,7 +17,18 @@ pytestmark = pytest.mark.unit
 
 META = "version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n"
 WATERMARKS = "replication-offset-checkpoint"
-NAMES = ("scan", "doctor", "verify", "repair", "tier", "tier --apply", "collect", "collect --apply", "simulate")
+NAMES = (
+    "scan",
+    "doctor",
+    "verify",
+    "repair",
+    "repair --apply",
+    "tier",
+    "tier --apply",
+    "collect",
+    "collect --apply",
+    "simulate",
+)
 MORE = ("producers", "risk", "transactions list", "transactions find-hanging")
 
 
@@ -58,6 +69,7 @@ FOUND: dict[str, tuple[Callable[[Path], object], int, tuple[str, ...]]] = {
         5,
         ("transactions list",),
     ),
+    "a folder that keeps a broker from starting": (lambda logs: (logs / "lost+found").mkdir(), 5, ()),
 }
 
 
@@ -95,6 +107,20 @@ def test_what_may_not_be_read_ends_every_command_with_6(log_dir: Path, tmp_path:
         path.chmod(0o755)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {command: [6, False] for command in commands}
+
+
+_DUMP = "from tiersnap.jobs.command_line.cli import main; main()"
+
+
+def test_dump_says_in_a_sentence_that_a_folder_may_not_be_read(log_dir: Path) -> None:
+    folder = log_dir / "orders-0"
+    folder.chmod(0o000)
+    try:
+        done = run_obeying_modes("-c", _DUMP, "dump", str(file_of(folder, 0, ".log")))
+    finally:
+        folder.chmod(0o755)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "cannot be read: Permission denied" in done.stderr
 
 
 def test_tier_says_what_to_do_when_no_high_watermark_is_known(log_dir: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_s
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.host import HostRequest, host_options
+from tiersnap.jobs.options.remote import layout_name_option
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.run import run
@@ -176,8 +177,8 @@ def given_to(options, value: str, *words: str):
 
 
 def test_what_unblock_and_tier_send_goes_at_the_rate_that_they_are_given(tmp_path, clock):
-    request: HostRequest = given_to(host_options, "request", "--remote", str(tmp_path / "remote"))
-    request.host.store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER))
+    request: HostRequest = given_to(host_options(layout_name_option), "request", "--remote", str(tmp_path / "remote"))
+    request.store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER))
     assert clock.now == 9.0, "ten seconds' worth, and a bucket holds one"
     assert "rate" in {param.name for param in unblock.params}
 

@@ -87,6 +87,14 @@ def test_a_host_that_could_tier_nothing_says_so_and_what_clears_it(tmp_path: Pat
     assert sum(row["tiered"] for row in ran.rows) == 0
 
 
+def test_doctor_scan_and_tier_agree_that_segments_without_a_topic_id_wait(tmp_path: Path) -> None:
+    (write_small_log(tmp_path / "logs") / "partition.metadata").unlink()
+    for words in (("doctor",), ("scan",), ("tier", "--remote", tmp_path / "remote", "--apply")):
+        ran = tiersnap(words[0], tmp_path / "logs", *words[1:])
+        assert_said(ran, 4)
+        assert "TOPIC_ID_UNKNOWN" in ran.out + ran.err
+
+
 def test_a_host_that_may_not_read_a_file_says_so_and_ends_with_partial(tmp_path: Path) -> None:
     folder = write_small_log(tmp_path / "logs")
     file_of(folder, 10, ".log").chmod(0o000)

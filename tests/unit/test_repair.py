@@ -253,7 +253,8 @@ class TestLeftAlone:
 
         ran = tiersnap("repair", log_dir, "--apply")
 
-        assert_said(ran, 0, "-delete (delete)", "-stray (stray)", "-future (future)", "orders-0.bak (unknown)")
+        assert_said(ran, 5, "-delete (delete)", "-stray (stray)", "-future (future)", "orders-0.bak (unknown)")
+        assert "no broker starts while a folder of this name is here" in ran.err
         assert {path.parent.name for path in log_dir.rglob("*.snapshot")} == {"orders-0"}
 
     def test_topics_that_were_not_named(self, log_dir, bare):

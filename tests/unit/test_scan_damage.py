@@ -182,7 +182,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
     ),
     "no offset index": (
         lambda folder: file_of(folder, 5, ".index").unlink(),
-        0,
+        4,
         "has lost an .index: at its next start the broker makes it again",
         "3 MATCHES",
         "3 READY, 1 ACTIVE_SEGMENT",

@@ -223,8 +223,17 @@ def test_a_partition_on_two_disks_is_refused_before_anything_is_written(disks: l
     copy = shutil.copytree(disks[0], tmp_path / "copy")
     for command in ("tier", "collect"):
         ran = tiersnap(command, disks[0], copy, *ALL_DISKS[command], tmp_path / "to", "--apply")
-        assert_said(ran, 2, "orders-0 is in two of the log directories")
+        assert_said(ran, 5, "orders-0 is in two of the log directories", "no broker starts with both")
     assert not (tmp_path / "to").exists()
+
+
+def test_a_partition_on_disks_of_two_brokers_is_no_damage(disks: list[Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(disks[0], tmp_path / "copy")
+    for number, disk in enumerate((disks[0], copy)):
+        (disk / "meta.properties").write_text(f"version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id={number}\n")
+    assert_said(tiersnap("verify", disks[0], copy), 0)
+    refused = tiersnap("tier", disks[0], copy, "--remote", tmp_path / "to", "--apply")
+    assert_said(refused, 2, "which are of two brokers")
 
 
 def test_collect_gives_each_disk_a_folder_that_run_takes(disks: list[Path], tmp_path: Path) -> None:
