@@ -1,0 +1,137 @@
+"""docs/exit-codes.md: how every command over log directories ends in every situation of a host.
+
+`python -m tests.unit.test_exit_codes` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.reference.command import tiersnap
+from tests.reference.privileges import run_obeying_modes
+from tests.reference.situations import NOW, SITUATIONS, CannotBeLaidOutError, Site
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
+HEAD = """# Exit codes
+
+How each command over log directories ends in each situation of a host: `tests/unit/test_exit_codes.py` lays the
+situations out with copies of real logs, calls the commands and compares; `python -m tests.unit.test_exit_codes` writes
+this page. 0 is fine, 2 usage or configuration, 3 transient, 4 refused until a person acts, 5 damage, 6 partial;
+[runbook.md](runbook.md#exit-codes) says of each what to do. *-r* is with `--remote`, which names the host's remote
+storage, *-a* with `--apply`. `doctor` reads names and small files, `transactions list` the partitions of
+`__transaction_state`, and `collect` ships what it reads for `run` to judge.
+
+"""
+Words = Callable[[Site], list[str | Path]]
+
+
+def _words(command: str, *options: str, remote: bool = False) -> Words:
+    """The command over the log directories of a site; with `remote` it asks remote storage."""
+
+    def of(site: Site) -> list[str | Path]:
+        return [*command.split(), *site.log_dirs, *(("--remote", site.remote) if remote else ()), *options]
+
+    return of
+
+
+def _dump(site: Site) -> list[str | Path]:
+    """The logs of the partition, none where there is no partition."""
+    folders = list(site.log_dirs[0].glob("[a-z]*-0"))
+    files = [path for folder in folders for path in sorted(folder.glob("*.log")) or [folder / f"{0:020d}.log"]]
+    return ["dump", *files] if files else []
+
+
+# In the order in which they are called: what writes comes last.
+COMMANDS: dict[str, Words] = {
+    "doctor": _words("doctor"),
+    "doctor -r": _words("doctor", remote=True),
+    "scan": _words("scan", *NOW),
+    "scan -r": _words("scan", *NOW, remote=True),
+    "verify": _words("verify", *NOW),
+    "verify -r": _words("verify", *NOW, remote=True),
+    "dump": _dump,
+    "producers": _words("producers", *NOW),
+    "transactions list": _words("transactions list", *NOW),
+    "find-hanging": _words("transactions find-hanging", "--now", "2026-11-23T12:45:00Z"),
+    "simulate": _words("simulate", *NOW),
+    "risk": _words("risk", *NOW),
+    "repair": _words("repair", *NOW),
+    "repair -r": _words("repair", *NOW, remote=True),
+    "tier": _words("tier", *NOW, remote=True),
+    "collect": lambda site: ["collect", *site.log_dirs, "--to", site.remote / "collected", *NOW],
+    "collect -a": lambda site: ["collect", *site.log_dirs, "--to", site.remote / "collected", *NOW, "--apply"],
+    "tier -a": _words("tier", *NOW, "--apply", remote=True),
+    "repair -a": _words("repair", *NOW, "--apply"),
+}
+
+
+def called(site: Site) -> Iterator[int | None]:
+    """The exit code of each command, in their order; None where there is nothing to call it with."""
+    for words_of in COMMANDS.values():
+        words = words_of(site)
+        ran = tiersnap(*words) if words else None
+        assert ran is None or "Traceback" not in ran.err, ran.err
+        yield None if ran is None else ran.exit_code
+
+
+def codes_of(name: str, at: Path) -> list[int | None]:
+    """The exit code of each command in a situation.
+
+    Raises:
+        CannotBeLaidOutError: this process may not do what it needs.
+    """
+    with SITUATIONS[name](at) as site:
+        if not site.obeys_modes:
+            return list(called(site))
+        places = json.dumps([list(map(str, site.log_dirs)), str(site.remote)])
+        done = run_obeying_modes("-m", "tests.unit.test_exit_codes", places)
+        assert done.returncode == 0, done.stderr
+        found: list[int | None] = json.loads(done.stdout)
+        return found
+
+
+def row(name: str, codes: list[int | None]) -> str:
+    """A line of the table."""
+    said = (SITUATIONS[name].__doc__ or "").splitlines()[0]
+    shown = ("-" if code is None else str(code) for code in codes)
+    return f"| {name} | {' | '.join(shown)} | {said} |\n"
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_command_ends_as_the_page_says(name: str, tmp_path: Path) -> None:
+    try:
+        codes = codes_of(name, tmp_path)
+    except CannotBeLaidOutError as error:
+        pytest.skip(str(error))
+    (told,) = (line for line in PAGE.read_text().splitlines(keepends=True) if line.startswith(f"| {name} |"))
+    assert row(name, codes) == told
+
+
+def test_the_page_has_these_commands_and_situations() -> None:
+    lines = PAGE.read_text().removeprefix(HEAD).splitlines()
+    assert lines[0] == f"| situation | {' | '.join(COMMANDS)} | what it is |"
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(SITUATIONS)
+
+
+def _page() -> str:
+    lines = [f"| situation | {' | '.join(COMMANDS)} | what it is |\n", "| --- " * (len(COMMANDS) + 2) + "|\n"]
+    for name in SITUATIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append(row(name, codes_of(name, Path(folder))))
+    return HEAD + "".join(lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        PAGE.write_text(_page())
+    else:
+        log_dirs, remote = json.loads(sys.argv[1])
+        print(json.dumps(list(called(Site(tuple(map(Path, log_dirs)), Path(remote))))))
