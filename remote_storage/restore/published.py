@@ -116,11 +116,12 @@ def _apart(
     remote: RemotePartition, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
 ) -> RemotePartition:
     left = [copy for copy in remote.copies if copy.segment_id not in without]
+    apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
     return replace(
         remote,
         copies=tuple(copy for copy in left if copy.segment_id not in segment_ids),
-        unpublished=tuple(copy for copy in left if copy.segment_id in segment_ids),
-        why_unpublished=why,
+        unpublished=apart,
+        why_unpublished=why if apart else "",
     )
 
 

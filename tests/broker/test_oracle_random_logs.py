@@ -83,7 +83,7 @@ def test_an_epoch_that_comes_back_by_markers_inside_one_segment_forgets_the_batc
         lb.marker(3, 7, epoch=1, coordinator_epoch=0, commit=True),
     ]
     log_dir = tmp_path / "log-dir"
-    lb.write_partition(log_dir, "back", 0, {0: entries_of, 4: []}, indexes=True)
+    lb.write_partition(log_dir, "back", 0, {0: entries_of, 4: []}, indexes=True, high_watermark=4)
 
     assert assert_folds_as_kafka_does(log_dir, tmp_path) == 1
 

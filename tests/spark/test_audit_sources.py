@@ -37,7 +37,8 @@ def entries(start: int, end: int, *, producer_id: int = 7, sequence: int | None 
 def write(logs: Path, segments: dict[int, list[bytes]], *, topic: str = "orders", topic_id: str = _FIRST_ID) -> Path:
     """The partition anew, whatever was there."""
     shutil.rmtree(logs / f"{topic}-0", ignore_errors=True)
-    return write_partition(logs, topic, 0, segments, topic_id=topic_id, log_start_offset=min(segments))
+    marks = {"log_start_offset": min(segments), "high_watermark": max(segments)}
+    return write_partition(logs, topic, 0, segments, topic_id=topic_id, **marks)
 
 
 @dataclass(frozen=True)

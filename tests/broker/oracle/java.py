@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.broker.harness import jars
 
 FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_NO_INTERNALS = Path(__file__).with_name("NoInternals.java")
 SECONDS = 600  # on a machine with much else to do
 
 
@@ -31,7 +32,7 @@ def run_java(version: str, main: str, args: Sequence[str], *, classes: Path | No
 
 def compiled(source: Path, version: str) -> Path:
     """Folder with the classes of `source`, compiled once against Kafka `version`'s jars and kept beside them."""
-    sources = [source, source.with_name("NoInternals.java")]
+    sources = [source, _NO_INTERNALS]
     content = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
     target = jars.folder(version) / f"{source.stem}-{content}"
     if not target.exists():
