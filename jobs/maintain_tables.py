@@ -49,9 +49,8 @@ def maintain_tables(
     from tiersnap.snapshot.spark.maintenance import maintain
     from tiersnap.snapshot.spark.warehouse import Warehouse
 
-    session = spark.session()
     with only_run(located(warehouse), new_run_id(), s3) as check:
-        tables = Warehouse(session, located(warehouse), check)
+        tables = Warehouse(spark.session(), located(warehouse), check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
     show(output, warehouse, done, applied=apply)
     return ExitCode.OK

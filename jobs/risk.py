@@ -58,7 +58,7 @@ def risk(
             raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
         from tiersnap.jobs.pipeline.risk import risk_of_warehouse
 
-        found = risk_of_warehouse(spark.session(), uri, selection, settings, boundaries=boundaries, limit=limit)
+        found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=boundaries, limit=limit)
         show_fleet(output, found, boundaries=boundaries)
         return ExitCode.OK
     opened = open_log_dirs(expand(log_dirs))

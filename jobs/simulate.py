@@ -52,7 +52,7 @@ def simulate(
         task = asked.of_warehouse()
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
 
-        found = simulate_warehouse(spark.session(), uri, Selection(asked.topic), task, everything=asked.everything)
+        found = simulate_warehouse(spark.session, uri, Selection(asked.topic), task, everything=asked.everything)
         show_fleet(output, found.rows, found.tally.sentence(), found.said)
         return ExitCode.OK
     simulation = asked.of_host(view.beginnings(asked.now, asked.producer_expiration))

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.before_spark import Session, started
+from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
@@ -133,6 +133,8 @@ class _Read:
 def _discovered(settings: AuditSettings) -> Discovered | None:
     """What the sources hold, None where a table is audited."""
     if not settings.sources:
+        if lacks_table(warehouse := settings.warehouse or "", _BATCHES):
+            raise _no_batches(warehouse)
         return None
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
@@ -141,6 +143,13 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
             hint="tiersnap audit --source LOGDIR on the host where the segments lie",
         )
     return found
+
+
+def _no_batches(warehouse: str) -> SourceNotFoundError:
+    return SourceNotFoundError(
+        f"{warehouse}: no table {_BATCHES} in this warehouse",
+        hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
+    )
 
 
 def _audit(
@@ -196,10 +205,7 @@ def _of_sources(
 def _of_table(spark: SparkSession, settings: AuditSettings, keep: Keep, outcome: AuditOutcome) -> _Read:
     warehouse = Warehouse(spark, settings.warehouse or "")
     if not warehouse.exists(_BATCHES):
-        raise SourceNotFoundError(
-            f"{warehouse.uri}: no table {_BATCHES} in this warehouse",
-            hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
-        )
+        raise _no_batches(warehouse.uri)
     decoded = of_topics(warehouse.read(_BATCHES), settings.topic)
     known = keep(known_segments(decoded))
     rows = newest_decode(decoded, known)

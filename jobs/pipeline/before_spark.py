@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import fs
 
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -15,6 +17,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions, check_lists
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.spark.discover import Discovered, discover
 
 if TYPE_CHECKING:
@@ -26,6 +29,12 @@ Session = Callable[[], "SparkSession"]
 def started(spark: SparkSession | Session) -> SparkSession:
     """Return the session; start it first if a function is given."""
     return spark() if callable(spark) else spark
+
+
+def lacks_table(warehouse: str, table: str) -> bool:
+    """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
+    filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
+    return isinstance(filesystem, fs.LocalFileSystem) and not Path(path, table, "_delta_log").is_dir()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import RECORDED, ExitCode, TiersnapError, failure, names_of_damage, names_of_refusals
-from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind
+from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure, names_of_damage, names_of_refusals
+from tiersnap.snapshot.log.findings import GONE, Finding, FindingKind, exit_code_of_kinds
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
@@ -25,28 +25,11 @@ MOST_TOLD = 20
 
 
 def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
-    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
-
-    And say where a folder's listing found damage, or what may not be read: it counts as it does for other commands.
-    """
-    is_damaged, is_unread = F.exists("findings", _is_damage), F.exists("findings", _is_not_damaged)
+    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
     unanswered = F.col("remote_error").isNotNull()
-    of_folders = (F.count_if(is_damaged).alias("damaged_folders"), F.count_if(is_unread).alias("unread_folders"))
-    counts = listed.agg(*_failures(unanswered), *of_folders).collect()[0]
-    outcome.take_findings(ExitCode.DATA_CORRUPT if counts.damaged_folders else ExitCode.OK)
-    outcome.take_findings(ExitCode.PARTIAL if counts.unread_folders else ExitCode.OK)
-    if _count_failures(outcome, counts):
+    if _count_failures(outcome, listed.agg(*_failures(unanswered)).collect()[0]):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
-
-
-def _is_not_damaged(finding: Column) -> Column:
-    return finding["kind"].isin(*sorted(map(str, NOT_DAMAGED)))
-
-
-def _is_damage(finding: Column) -> Column:
-    is_gone = (finding["kind"] == str(FindingKind.UNREADABLE_FILE)) & (finding["message"] == GONE)
-    return ~is_gone & ~_is_not_damaged(finding)
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
@@ -111,11 +94,16 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
 
 
 def count_findings(outcome: RunOutcome, facts: DataFrame) -> None:
-    """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended."""
+    """Add the findings among the newest facts of what is listed: of whichever run, they stay until they are mended.
+
+    They come to the exit code that they have in every command.
+    """
     rows = facts.where(F.col("kind") == str(FactKind.FINDING))
-    count = rows.count()
-    outcome.finding_count += count
-    if count:
+    is_gone = (F.col("finding_kind") == str(FindingKind.UNREADABLE_FILE)) & (F.col("message") == GONE)
+    counts = rows.groupBy("finding_kind", is_gone.alias("is_gone")).count().collect()
+    outcome.finding_count += sum(row["count"] for row in counts)
+    outcome.take_findings(exit_code_of_kinds(FindingKind(row.finding_kind) for row in counts if not row.is_gone))
+    if counts:
         few = rows.orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.findings += [
             Finding(FindingKind(row.finding_kind), row.path, row.position, row.message) for row in few.collect()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
+from tiersnap.jobs.pipeline.before_spark import Session
+from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
@@ -28,7 +29,7 @@ class RiskOutcome:
 
 
 def risk_of_warehouse(
-    spark: SparkSession,
+    spark: SparkSession | Session,
     warehouse: str,
     selection: Selection,
     settings: RiskSettings,
@@ -44,6 +45,7 @@ def risk_of_warehouse(
     Raises:
         SourceNotFoundError: no partition that is wanted was ever carried.
     """
+    spark = started_on(warehouse, spark)
     with kept() as keep:
         rows = keep(surveyed_partitions(spark, warehouse, selection, RiskPartition(settings)))
         totals, headless = _totals(rows)

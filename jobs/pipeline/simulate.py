@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline.surveyed import surveyed_partitions
+from tiersnap.jobs.pipeline.before_spark import Session
+from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.simulate.summary import TALLIED, Tally
@@ -28,7 +29,7 @@ class SimulateOutcome:
 
 
 def simulate_warehouse(
-    spark: SparkSession, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
+    spark: SparkSession | Session, warehouse: str, selection: Selection, task: SimulatePartition, *, everything: bool
 ) -> SimulateOutcome:
     """Simulate from the tables.
 
@@ -38,6 +39,7 @@ def simulate_warehouse(
     Raises:
         SourceNotFoundError: no partition was ever carried.
     """
+    spark = started_on(warehouse, spark)
     with kept() as keep:
         return _simulated(keep(surveyed_partitions(spark, warehouse, selection, task)), task, everything)
 

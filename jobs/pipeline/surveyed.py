@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.spark.surveying import survey_input, surveyed
@@ -27,6 +28,24 @@ class WithSchema(Protocol):
         """Of its rows."""
 
 
+def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
+    """Return the session, started if a function is given that does; not for a warehouse that has no tables.
+
+    Raises:
+        SourceNotFoundError: no partition was carried in the warehouse, as a look at this host's files says.
+    """
+    if lacks_table(warehouse, "partitions"):
+        raise _not_carried(warehouse)
+    return started(spark)
+
+
+def _not_carried(warehouse: str) -> SourceNotFoundError:
+    return SourceNotFoundError(
+        f"{warehouse}: no partition was carried in this warehouse",
+        hint="tiersnap run --source LOGDIR --remote URI fills it",
+    )
+
+
 def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selection, task: WithSchema) -> DataFrame:
     """What the task says of each partition.
 
@@ -35,10 +54,7 @@ def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selectio
     """
     tables = Warehouse(spark, warehouse)
     if not tables.exists("partitions"):
-        raise SourceNotFoundError(
-            f"{warehouse}: no partition was carried in this warehouse",
-            hint="tiersnap run --source LOGDIR --remote URI fills it",
-        )
+        raise _not_carried(warehouse)
     headers = tables.read("record_batches") if tables.exists("record_batches") else None
     names = ("partitions", "segments")
     partitions, segments = (_wanted(tables.read(name), selection) for name in names)

@@ -8,7 +8,6 @@ import random
 import shutil
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.poisoned_tier import poisoned_tier
 from tiersnap.jobs.pipeline.command import exit_code
-from tiersnap.jobs.pipeline.counted import count_findings, count_listed, count_tiered, count_unled
+from tiersnap.jobs.pipeline.counted import MOST_TOLD, count_findings, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -35,13 +34,14 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
-from tiersnap.snapshot.errors import ExitCode, TransientError, UnfinishedError
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.errors import TransientError, UnfinishedError
+from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.snapshot.spark.collected import collected_batches
 from tiersnap.snapshot.spark.schemas import of_arrow
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
+from tiersnap.snapshot.tables.facts import FactKind, fact
 from tiersnap.snapshot.tables.listed import LISTED, from_row
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
@@ -343,31 +343,21 @@ def lose_a_snapshot_and_a_copy(runner: Runner) -> None:
     runner.store.delete([next(key for key in reversed(keys) if key.endswith(".snapshot"))])
 
 
-def fifo_for_the_active_segment(folder: Path) -> None:
-    active = folder / f"{10:020d}.log"
-    active.unlink()
-    os.mkfifo(active)
-
-
-FOLDERS: dict[str, tuple[Callable[[Path], object], ExitCode]] = {
-    "sound": (lambda _: None, ExitCode.OK),
-    "no file in the place of the active segment": (fifo_for_the_active_segment, ExitCode.DATA_CORRUPT),
-    "a name that no broker opens": (lambda folder: (folder / "x.snapshot").touch(), ExitCode.DATA_CORRUPT),
-    "gone since it was listed": (shutil.rmtree, ExitCode.OK),
-}
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_run_counts_what_is_found_in_folders_as_scan_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    folder = write_partition(tmp_path, "orders", 0, {0: [data_batch(0, 10)], 10: [data_batch(10, 10)]})
-    (tmp_path / "meta.properties").touch()
-    harm, code = FOLDERS[name]
-    harm(folder)
-    listed = listing.list_partitions(listing.folders(spark, [(str(tmp_path), folder.name)]), ListPartitions())
-    outcome = RunOutcome(verdicts={Verdict.ALREADY_TIERED: 1, Verdict.ACTIVE_SEGMENT: 1})
-    count_listed(outcome, listed)
-    settings = RunSettings((str(tmp_path),), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
-    assert exit_code(outcome, settings) is code
+def test_run_counts_findings_as_other_commands_do(spark: SparkSession) -> None:
+    key = {"log_dir": "/logs", "topic": "orders", "partition": 0}
+    every = [Finding(kind, "/logs/orders-0/x", -1, "said") for kind in FindingKind]
+    gone = [Finding(FindingKind.UNREADABLE_FILE, "/logs/orders-0/x", -1, GONE)]
+    for found in ([], gone, [each for each in every if each.kind in NOT_DAMAGED], every):
+        rows = [
+            fact(key, FactKind.FINDING, run=1, part=part, finding_kind=str(each.kind), path=each.path,
+                 position=each.position, message=each.message)
+            for part, each in enumerate(found)
+        ]  # fmt: skip
+        outcome = RunOutcome()
+        count_findings(outcome, spark.createDataFrame(pa.Table.from_pylist(rows, schemas.PARTITIONS)))
+        assert (outcome.finding_count, outcome.findings) == (len(found), found[:MOST_TOLD])
+        settings = RunSettings(("/logs",), "/remote", "/warehouse", apply=True)
+        assert exit_code(outcome, settings) is exit_code_of(found)
 
 
 def test_findings_stay_until_what_they_are_about_is_mended(spark: SparkSession, tmp_path: Path) -> None:

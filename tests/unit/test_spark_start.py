@@ -105,6 +105,19 @@ def test_spark_commands_refuse_a_missing_source(command: str, tmp_path: Path) ->
 
 
 @before_spark
+@pytest.mark.parametrize("command", ["simulate", "risk", "audit"])
+def test_spark_commands_refuse_a_warehouse_without_tables(command: str, tmp_path: Path) -> None:
+    ran = tiersnap(command, "--warehouse", tmp_path / "nowhere")
+    assert_said(ran, ExitCode.USAGE, "nowhere: no", "in this warehouse")
+
+
+@before_spark
+def test_maintain_tables_waits_for_the_run_that_holds_the_warehouse(places: list[str | Path]) -> None:
+    with only_run(str(places[-1]), "another"):
+        assert_said(tiersnap("maintain", "tables", *places[-2:]), ExitCode.TRANSIENT, "run another on")
+
+
+@before_spark
 @pytest.mark.parametrize("is_apply", [False, True])
 def test_run_asks_the_bucket(places: list[str | Path], is_apply: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     words = refused(places, "--remote", "s3://bucket/x")[: None if is_apply else -1]
