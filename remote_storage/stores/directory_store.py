@@ -232,7 +232,7 @@ class DirectoryStore:
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
-                    folders, files = entries(descriptor)
+                    folders, files = entries(descriptor, prefix[len(folder) :] if prefix.startswith(folder) else "")
             except (FileNotFoundError, NotADirectoryError):
                 return
         # A folder sorts as its keys do: `a-b/x` before `a/x`.
@@ -241,9 +241,9 @@ class DirectoryStore:
             key, status = folder + name, found[name]
             if key == UNFINISHED + "/":
                 continue
-            if status is not None and key.startswith(prefix):
+            if status is not None:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
-            elif status is None and (key.startswith(prefix) or prefix.startswith(key)):
+            elif key.startswith(prefix) or prefix.startswith(key):
                 yield from self._walk(key, prefix)
 
     def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:

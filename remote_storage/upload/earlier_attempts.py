@@ -39,8 +39,7 @@ def delete_earlier(job: TierJob, metadata: RemoteLogSegmentMetadata, claimed: Cl
     """
     for earlier in claimed.earlier:
         of_it = replace(metadata, id=replace(metadata.id, segment_id=earlier.segment_id))
-        stem = job.layout.log_key(of_it).removesuffix(".log")
-        for upload in job.store.unfinished_uploads(stem):
+        for upload in job.store.unfinished_uploads(job.layout.stem(of_it)):
             if earlier.segment_id in upload.key:
                 job.store.abort_upload(upload)
         if earlier.ended:
