@@ -39,6 +39,7 @@ class TierSummary(TypedDict):
 
     run_id: str
     snapshots_written: int
+    snapshots_mended: Annotated[int, "of those written, how many took the place of a damaged object"]
     segments_tiered: int
     bytes_tiered: int
     report: NotRequired[str]
@@ -88,6 +89,7 @@ class UnblockSummary(TypedDict):
 
     run_id: NotRequired[str]
     segments_tiered: NotRequired[int]
+    snapshots_mended: NotRequired[int]
     place: NotRequired[PlaceSentence]
     place_evidence: NotRequired[EvidenceKind]
 

@@ -23,6 +23,7 @@ class RunSummary(TypedDict):
     run_id: str
     segments_decoded: int
     snapshots_written: int
+    snapshots_mended: Annotated[int, "of those written, how many took the place of a damaged object"]
     segments_tiered: int
     bytes_tiered: int
     delta_commits: int

@@ -19,6 +19,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
+from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -144,6 +145,7 @@ def tell(
             "run_id": settings.run_id,
             "segments_decoded": done.segments_decoded,
             "snapshots_written": done.snapshots_written,
+            "snapshots_mended": done.snapshots_mended,
             "segments_tiered": done.segments_tiered,
             "bytes_tiered": done.bytes_tiered,
             "delta_commits": done.delta_commits,
@@ -157,6 +159,7 @@ def tell(
         errors=outcome.errors,
     )
     tell_troubles(output, outcome)
+    tell_mended(output, done.snapshots_mended)
     if settings.carry.scan is Scan.WINDOW:
         for unseen in UNSEEN:
             output.talk(f"--scan window does not see {unseen}")

@@ -102,9 +102,11 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
         F.count_if(F.col("written_by") == run).alias("written"),
+        F.count_if((F.col("written_by") == run) & F.col("is_mended")).alias("mended"),
         *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
-    outcome.partitions_carried, outcome.counts.snapshots_written = counts.partitions, counts.written
+    outcome.partitions_carried = counts.partitions
+    outcome.counts.snapshots_written, outcome.counts.snapshots_mended = counts.written, counts.mended
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]

@@ -10,6 +10,7 @@ from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
+from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
@@ -37,6 +38,7 @@ def show(
     summary = {
         "run_id": info.run_id,
         "snapshots_written": info.counts.snapshots_written,
+        "snapshots_mended": info.counts.snapshots_mended,
         "segments_tiered": info.counts.segments_tiered,
         "bytes_tiered": info.counts.bytes_tiered,
         **({} if report is None else {"report": str(report / "index.html")}),
@@ -44,6 +46,7 @@ def show(
     rows, columns = map(_row, done.partitions), (*where, *COLUMNS)
     output.rows("tier", rows, columns=columns, summary=summary, findings=done.findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
+    tell_mended(output, info.counts.snapshots_mended)
     commands = host_commands([each.uri for each in log_dirs], info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it

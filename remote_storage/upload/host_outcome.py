@@ -56,8 +56,12 @@ class HostOutcome:
     def counts(self) -> RunCounts:
         """What was written by this run; a copy that was finished without a byte is none."""
         sent = [row["bytes"] for row in self.copied if row["bytes"]]
-        written = sum(each.snapshots_written for each in self.partitions)
-        return RunCounts(snapshots_written=written, segments_tiered=len(sent), bytes_tiered=sum(sent))
+        return RunCounts(
+            snapshots_written=sum(each.snapshots_written for each in self.partitions),
+            snapshots_mended=sum(each.snapshots_mended for each in self.partitions),
+            segments_tiered=len(sent),
+            bytes_tiered=sum(sent),
+        )
 
     @property
     def verdicts(self) -> Counter[Verdict]:

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.observe import Observe
-from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.snapshot_sink import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -45,6 +45,7 @@ class HostPartition:
         findings: rows of PARTITIONS of the kind FINDING.
         errors: what failed.
         snapshots_written: objects.
+        snapshots_mended: those of them that took the place of a damaged object.
     """
 
     log_dir: str
@@ -54,6 +55,7 @@ class HostPartition:
     findings: list[Row] = field(default_factory=list)
     errors: list[TiersnapError] = field(default_factory=list)
     snapshots_written: int = 0
+    snapshots_mended: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,15 @@ class HostTier:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     check_crc: bool = True
     apply: bool = False
+    _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
         observe = Observe(self.store, self.layout)
         look = ListPartitions(look=observe, wants_start=True)
-        sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace) if self.apply else None
+        sink = None
+        if self.apply:
+            sink = StoredSnapshots(self.store, self.tierer.run_id, self.options.replace, kept=self._kept)
         carry = CarryPartition(self.options, sink, run=1, now=self.tierer.now, look=observe)
         properties: dict[str, MetaProperties | None] = {}
         for named, each in found:
@@ -94,11 +99,13 @@ class HostTier:
         self, named: NamedLogDir, partition: Partition, listed: dict[str, Any], carry: CarryPartition
     ) -> HostPartition:
         done = HostPartition(named.uri, partition)
+        self._kept.clear()
         rows = LocalInput(named.log_dir.filesystem, partition, listed, check_crc=self.check_crc)
         facts = list(carry.facts(rows))
         done.findings = [row for row in facts if row["kind"] == FactKind.FINDING]
         done.errors = [_failure(row["message"], row) for row in facts if row["kind"] == FactKind.ERROR]
         done.snapshots_written = sum(row.get("written_by") is not None for row in facts)
+        done.snapshots_mended = sum(bool(row.get("is_mended")) for row in facts)
         if listed["remote_error"] is not None:
             done.errors.append(_failure(listed["remote_error"], listed))
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
@@ -110,7 +117,7 @@ class HostTier:
 
     def _copy(self, done: HostPartition, listed: Mapping[str, Any], ready: list[Row]) -> None:
         name = _name(done.partition)
-        planned = [planned_segment(row) for row in ready_rows(listed, ready)]
+        planned = [planned_segment(row, self._kept) for row in ready_rows(listed, ready)]
         by_base = {row["base_offset"]: row for row in done.readiness}
         cluster_id = listed["cluster_id"]
         for row in tier_partition(

@@ -123,6 +123,7 @@ PARTITIONS = _schema(
     ("object_crc?", _LONG),  # CRC-32C of the whole object
     ("entry_count?", _LONG),
     ("written_by?", _LONG),  # number of the run that put the object
+    ("is_mended?", _BOOL),  # that run put it in the place of a damaged one
     # SEGMENT: what the gate must know of the segment at `offset`.
     ("next_base_offset?", _LONG),
     ("size_bytes?", _LONG),
@@ -311,5 +312,5 @@ LATER_COLUMNS = {
         *("confidence", "before_producer_id", "transactional_id"),
         *("segment_base_offset", "position", "timestamp"),
     ),
-    "partitions": ("expired_to", "error_type", "hint"),
+    "partitions": ("expired_to", "error_type", "hint", "is_mended"),
 }

@@ -3,6 +3,7 @@
     store = LyingStore(DirectoryStore(path))
     store.flips[key] = 1          # the next read of it has a flipped byte
     store.loses = {".log"}        # what ends so is acknowledged and not kept
+    store.shortens = {".log"}     # what ends so is acknowledged and kept without its last byte
     store.late = {".log"}         # what ends so fails, and is there after `store.deliver()`
 
 A wish about a put counts once; what is kept lies in `inner`.
@@ -24,7 +25,7 @@ class LyingStore:
 
     Attributes:
         flips: by key, how many of its next reads have a flipped byte.
-        loses: ends of keys whose next put is acknowledged and lost.
+        loses, shortens: ends of keys whose next put is acknowledged, and lost or cut.
         late: ends of keys whose next put fails, and is done by `deliver`.
         reads: keys that were read as a whole.
     """
@@ -32,6 +33,7 @@ class LyingStore:
     inner: ObjectStore
     flips: dict[str, int] = field(default_factory=dict)
     loses: set[str] = field(default_factory=set)
+    shortens: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     _delivered_later: list[Callable[[], PutResult]] = field(default_factory=list)
@@ -47,6 +49,11 @@ class LyingStore:
         self.reads.append(key)
         found = self.inner.read(key, limit=limit)
         return replace(found, data=self._flipped(key, found.data))
+
+    def replace_if(self, key: str, data: bytes, *args: Any, **options: Any) -> PutResult:
+        done = self.inner.replace_if(key, data, *args, **options)
+        self.flips.pop(key, None)  # other bytes on another place of the disk
+        return done
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
         return self.read(key, limit=limit).data
@@ -75,6 +82,8 @@ class LyingStore:
         done = put()
         if self._is_wished(self.loses, key):
             self.inner.delete([key])
+        if self._is_wished(self.shortens, key):
+            self.inner.replace(key, self.inner.get(key)[:-1])
         return done
 
     def _is_wished(self, wishes: set[str], key: str) -> bool:
