@@ -10,6 +10,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.presence.lost import find_lost
 from tiersnap.remote_storage.presence.partition import FoundCopy, look
 from tiersnap.remote_storage.presence.remote_log import name_of
 from tiersnap.remote_storage.presence.starts import find_start, read_start, state_at
@@ -27,30 +28,20 @@ class Observe:
 
     def __call__(self, partition: Partition) -> dict[str, Any]:
         """See RemoteLook."""
-        found = look(
-            self.store,
-            ObjectKeys(),
-            name_of(partition),
-            local=isinstance(self.layout, LocalTieredStorageLayout),
-            local_start=partition.segments[0].base_offset,
-        )
-        # Of ours that nobody finished, or that another attempt has the claim of: it is not done, and no copier is at
-        # it; who tiers it finishes it or makes it again.
+        keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
+        local_start = partition.segments[0].base_offset
+        found = look(self.store, keys, name_of(partition), local=local, local_start=local_start)
+        closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
+        segments = [(base, end) for base, end in closed if end is not None]
+        lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), local=local)
+        # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
+        # copier is at it; who tiers it finishes it or makes it again.
         rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.copies]
         rows += [_row(copy, is_done=False) for copy in found.uncounted]
+        rows += [_begun(each.segment_id, each.start_offset, each.end_offset - 1, 0, is_ours=True) for each in lost]
         in_flight = found.in_flight()
         rows += [
-            {
-                "segment_id": left.segment_id,
-                "start_offset": left.start_offset,
-                "end_offset": left.start_offset,
-                "segment_size_bytes": 0,
-                "max_timestamp": -1,
-                "leader_epochs": [],
-                "state": SegmentState.COPY_SEGMENT_STARTED.name,
-                "event_timestamp": left.written_at,
-                "is_ours": False,
-            }
+            _begun(left.segment_id, left.start_offset, left.start_offset, left.written_at, is_ours=False)
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys
         ]
@@ -83,4 +74,19 @@ def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
         "state": state.name,
         "event_timestamp": copy.written_at,
         "is_ours": not is_done,
+    }
+
+
+def _begun(segment_id: str, start_offset: int, end_offset: int, written_at: int, *, is_ours: bool) -> dict[str, Any]:
+    """A row of listed.COPY of what is no whole copy; `end_offset` inclusive, `written_at` in ms."""
+    return {
+        "segment_id": segment_id,
+        "start_offset": start_offset,
+        "end_offset": end_offset,
+        "segment_size_bytes": 0,
+        "max_timestamp": -1,
+        "leader_epochs": [],
+        "state": SegmentState.COPY_SEGMENT_STARTED.name,
+        "event_timestamp": written_at,
+        "is_ours": is_ours,
     }

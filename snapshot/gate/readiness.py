@@ -46,6 +46,7 @@ SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
 _LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE}
 
+_UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
 _READ = "read it as the user that runs the broker"
 _COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
 _REPLACE = (
@@ -113,6 +114,8 @@ def judge(
         )
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
+        if verdict is Verdict.READY and coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0):
+            reason = f"{reason}; {_UNFINISHED}"
         readiness = Readiness(segment.base_offset, verdict, reason)
         if blocked_by is None and verdict not in _LETS_PASS and not _is_to_finish(segment, coverage):
             blocked_by = readiness

@@ -172,6 +172,13 @@ def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str)
     assert " ".join(verdicts(PARTITION, *SEGMENTS, coverage=coverage)) == expected
 
 
+def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
+    coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
+    judged = list(judge(PARTITION, SEGMENTS, now=NOW, producer_expiration=DAY, coverage=coverage))
+    assert "does not count, and is finished or made again" in judged[0].reason
+    assert "does not count" not in judged[3].reason
+
+
 def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:
     damaged = [replace(SEGMENTS[0], damage="BAD_CRC"), *SEGMENTS[1:]]
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
