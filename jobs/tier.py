@@ -20,11 +20,12 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.page import leave
 from tiersnap.jobs.tell.tier import show
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, matches_topic, open_log_dirs, selected_of
 from tiersnap.snapshot.report import summarise
 
 
@@ -55,8 +56,10 @@ def tier(
     host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
+    swept = SweptStore()
     if host.apply:  # a bucket that refuses is better known before the work than after it
         check_conditions(host.store, ObjectKeys())
+        swept = sweep_store(host.store, ObjectKeys(), lambda topic: matches_topic(topic, request.topic))
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
@@ -66,5 +69,5 @@ def tier(
     if report is not None or sinks.is_any:
         leave(summarise(list(done.readiness()), info), code, report, sinks, errors=len(done.errors))
     unknown = unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic)
-    show(output, done, info, report, opened, unknown)
+    show(output, done, info, report, opened, swept, unknown)
     return code

@@ -20,6 +20,7 @@ from tiersnap.remote_storage.restore.plan import RestoreAction
 from tiersnap.snapshot.state.trust import Provenance
 
 PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]
+Leftovers = Annotated[dict[str, int], "removed `objects` of segments, `probes`, `files` and `uploads`, by kind"]
 LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offset"]
 
 
@@ -42,6 +43,7 @@ class TierSummary(TypedDict):
     snapshots_mended: Annotated[int, "of those written, how many took the place of a damaged object"]
     segments_tiered: int
     bytes_tiered: int
+    leftovers_removed: Leftovers
     report: NotRequired[str]
 
 
@@ -231,6 +233,8 @@ class ExpireSummary(TypedDict):
     segments: int
     deleted: int
     bytes: int
+    leftovers: Annotated[int, "objects that ended attempts left, and that go, or went"]
+    leftovers_removed: Leftovers
 
 
 class OrphanRow(TypedDict):
@@ -255,3 +259,5 @@ class OrphansSummary(TypedDict):
     orphans: ByName
     removed: int
     bytes: int
+    younger: Annotated[int, "objects that are too young to be removed now"]
+    younger_removable_at: Annotated[int | None, "ms, by the store's clock: when the last of them may be removed"]

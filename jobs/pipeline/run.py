@@ -22,7 +22,9 @@ from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
+from tiersnap.remote_storage.leftovers.of_store import sweep_store
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -34,6 +36,7 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.gone import gone_partitions
@@ -128,6 +131,7 @@ class _Run:
             self._count_verdicts(judged)
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
+            self._sweep()
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()
@@ -308,6 +312,14 @@ class _Run:
         counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
+
+    def _sweep(self) -> None:
+        """Remove what killed runs left in remote storage; what ended attempts left of a partition its tiering does."""
+        if self._settings.apply:
+            topics = self._settings.topics
+            swept = sweep_store(self._store, ObjectKeys(), lambda topic: matches_topic(topic, topics))
+            if str(swept):
+                self._talk(f"removed what killed processes had left: {swept}")
 
     def _record(self) -> None:
         """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""

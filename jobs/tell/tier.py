@@ -10,7 +10,9 @@ from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
+from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
 from tiersnap.jobs.tell.mended import tell_mended
+from tiersnap.remote_storage.leftovers.of_store import SweptStore
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
@@ -26,12 +28,14 @@ def show(
     info: RunInfo,
     report: Path | None,
     log_dirs: Sequence[NamedLogDir],
+    swept: SweptStore,
     unknown_topics: Iterable[str],
 ) -> None:
     """Show the result.
 
     Args:
         report: the folder of the page, None if none was written.
+        swept: what killed processes had left in the store.
         unknown_topics: those of --topic-ids that have no partition here.
     """
     where = ("log_dir",) if len(log_dirs) > 1 else ()
@@ -41,12 +45,14 @@ def show(
         "snapshots_mended": info.counts.snapshots_mended,
         "segments_tiered": info.counts.segments_tiered,
         "bytes_tiered": info.counts.bytes_tiered,
+        "leftovers_removed": by_kind(done.leftovers_removed, swept),
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     rows, columns = map(_row, done.partitions), (*where, *COLUMNS)
     output.rows("tier", rows, columns=columns, summary=summary, findings=done.findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
     tell_mended(output, info.counts.snapshots_mended)
+    tell_leftovers(output, done.leftovers_removed, swept)
     commands = host_commands([each.uri for each in log_dirs], info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it

@@ -41,7 +41,9 @@ def find_lost(
     local: bool,
     unknown_to_brokers: Container[str] = (),
 ) -> Iterator[LostSegment]:
-    """Find what `tier` uploads again; a request for each local segment that is claimed and not whole, else none.
+    """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
+
+    A request for each such segment that is claimed and not whole, else none.
 
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
@@ -52,8 +54,11 @@ def find_lost(
     whole = {copy.segment_id for copy in found.copies}
     whole_from = {copy.start_offset for copy in found.copies}
     left = {each.segment_id for each in found.leftovers}
-    first = min((start for start, _ in _in_log(found, lineage)), default=None)
+    held = list(_in_log(found, lineage))
+    first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
     for base, end in segments:
+        if end > reached:
+            break
         epochs = epochs_in_range(lineage, base, end)
         claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
         if claimed not in found.claimed or base in whole_from or end <= found.expired_to:
@@ -64,7 +69,7 @@ def find_lost(
             finished = None if claim is None else claim.finished
         if finished is None or finished in whole:
             continue
-        is_lost = finished in left or finished in unknown_to_brokers or (first is not None and first < base)
+        is_lost = first < base or finished in left or finished in unknown_to_brokers
         if is_lost and not whole_in_other_layout(store, keys, found.partition, {finished}, local=local):
             yield LostSegment(finished, base, end)
 

@@ -9,6 +9,7 @@ from typing import Any
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.leftovers.of_partition import leftovers_of
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.presence.lost import find_lost
 from tiersnap.remote_storage.presence.partition import FoundCopy, look
@@ -45,7 +46,7 @@ class Observe:
             for left in found.leftovers
             if left.start_offset in in_flight and left.is_somebodys
         ]
-        return {"copies": rows, "expired_to": found.expired_to or None}
+        return {"copies": rows, "expired_to": found.expired_to or None, "leftover_count": len(leftovers_of(found))}
 
     def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
         """See RemoteLook."""

@@ -53,6 +53,11 @@ class HostOutcome:
         return sum(not row["bytes"] for row in self.copied)
 
     @property
+    def leftovers_removed(self) -> int:
+        """Objects that ended attempts had left."""
+        return sum(each.leftovers_removed for each in self.partitions)
+
+    @property
     def counts(self) -> RunCounts:
         """What was written by this run; a copy that was finished without a byte is none."""
         sent = [row["bytes"] for row in self.copied if row["bytes"]]

@@ -12,11 +12,12 @@ from typing import Any
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
@@ -46,6 +47,7 @@ class HostPartition:
         errors: what failed.
         snapshots_written: objects.
         snapshots_mended: those of them that took the place of a damaged object.
+        leftovers_removed: objects of attempts that had ended.
     """
 
     log_dir: str
@@ -56,6 +58,7 @@ class HostPartition:
     errors: list[TiersnapError] = field(default_factory=list)
     snapshots_written: int = 0
     snapshots_mended: int = 0
+    leftovers_removed: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,21 @@ class HostTier:
         judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
         done.readiness = list(judge.verdicts(_complete(facts), listed["copies"]))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
+        if carry.sink is not None and listed["leftover_count"]:
+            self._sweep(done)
         if carry.sink is not None and ready:
             self._copy(done, listed, ready)
         return done
+
+    def _sweep(self, done: HostPartition) -> None:
+        """Delete what ended attempts left, also where nothing is to be tiered."""
+        job = TierJob(self.store, self.layout, ObjectKeys(), _name(done.partition), self.tierer)
+        try:
+            swept = sweep_partition(self.store, job.keys, job.look(done.partition.first_base_offset))
+            done.leftovers_removed = swept.objects
+            swept.check()
+        except TiersnapError as error:
+            done.errors.append(error)
 
     def _copy(self, done: HostPartition, listed: Mapping[str, Any], ready: list[Row]) -> None:
         name = _name(done.partition)

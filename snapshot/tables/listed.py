@@ -98,6 +98,7 @@ LISTED = pa.schema(
         ("start", START),  # null where nobody asked for one, or none is there
         ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
         ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
+        ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
         ("error_type", _TEXT),
@@ -140,7 +141,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "remote_error", *RECORDED))
+    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "leftover_count", "remote_error", *RECORDED))
     return row | nothing | {"copies": []}
 
 
