@@ -20,6 +20,9 @@ from tiersnap.remote_storage.restore.plan import RestoreAction
 from tiersnap.snapshot.state.trust import Provenance
 
 PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]
+Encryptions = Annotated[
+    dict[str, int], "partitions with something to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests show"
+]
 Leftovers = Annotated[dict[str, int], "removed `objects` of segments, `probes`, `files` and `uploads`, by kind"]
 LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offset"]
 
@@ -44,6 +47,7 @@ class TierSummary(TypedDict):
     segments_tiered: int
     bytes_tiered: int
     leftovers_removed: Leftovers
+    encryption: Encryptions
     report: NotRequired[str]
 
 

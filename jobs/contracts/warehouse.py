@@ -28,6 +28,7 @@ class RunSummary(TypedDict):
     bytes_tiered: int
     delta_commits: int
     ready_elsewhere: NotRequired[ByName]
+    encryption_unknown: Annotated[int, "partitions of which no manifest shows whether the plugin encrypts"]
     finding_count: Annotated[int, "of all; `findings` has the first few"]
     error_count: Annotated[int, "of all; `errors` has the first few"]
     seconds: dict[str, float]

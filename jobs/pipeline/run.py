@@ -33,6 +33,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
@@ -90,7 +91,8 @@ class _Run:
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
-        self._look = Observe(self._store, self._layout)
+        self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
+        self._beside = NO_BROKERS
         self._outcome = RunOutcome()
         self._number = 0
         self._unrecorded = range(0)
@@ -107,6 +109,8 @@ class _Run:
             listed = self._led(found)
             changed = self._keep(self._changes(listed))
             totals = self._totals(changed)
+            if totals.copy_count and self._settings.left_for is not None:
+                self._beside = BesideBrokers(self._store.now(), self._settings.left_for)
             counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
@@ -202,6 +206,7 @@ class _Run:
         self._unrecorded = range(recorded + 1, newest + 1)
         self._number = self._warehouse.number = newest + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
+        self._outcome.encryption_unknown = totals.unknown_encryption
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
             why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
@@ -282,7 +287,9 @@ class _Run:
 
     def _judge(self, facts: DataFrame) -> DataFrame:
         carry = self._settings.carry
-        task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded)
+        task = JudgePartition(
+            carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded, self._beside
+        )
         return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
 
     def _count_verdicts(self, judged: DataFrame) -> None:

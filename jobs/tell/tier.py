@@ -8,8 +8,10 @@ from pathlib import Path
 
 from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell.encryption import tell_unknown_encryption
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
+from tiersnap.jobs.tell.left_to_brokers import tell_left_to_brokers
 from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
 from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.leftovers.of_store import SweptStore
@@ -18,6 +20,7 @@ from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.gate.refused import next_steps
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.report.run_info import RunInfo
+from tiersnap.snapshot.tables.listed import Encryption
 
 COLUMNS = ("partition", "segments", "tiered", "verdicts", "findings")
 
@@ -46,6 +49,7 @@ def show(
         "segments_tiered": info.counts.segments_tiered,
         "bytes_tiered": info.counts.bytes_tiered,
         "leftovers_removed": by_kind(done.leftovers_removed, swept),
+        "encryption": dict(done.encryption),
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     rows, columns = map(_row, done.partitions), (*where, *COLUMNS)
@@ -53,10 +57,12 @@ def show(
     tell_failures(output, done.errors, len(done.errors))
     tell_mended(output, info.counts.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)
+    tell_left_to_brokers(output, done.verdicts)
     commands = host_commands([each.uri for each in log_dirs], info.remote)
     for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
         output.warn(line)  # a cron line that is quiet mails it
     if not info.applied:
+        tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         output.talk(f"nothing was written to remote storage; next: {again('--apply')}")
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)

@@ -8,9 +8,11 @@ from tiersnap.jobs.command_line.again import again, host_commands
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.host import HostRequest
 from tiersnap.jobs.tell import place_proof
+from tiersnap.jobs.tell.encryption import tell_unknown_encryption
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.cluster.unblock import Unblocked
+from tiersnap.snapshot.tables.listed import Encryption
 from tiersnap.snapshot.units import count_of
 
 COLUMNS = ("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason")
@@ -39,4 +41,5 @@ def show(output: Output, done: Unblocked, log_dirs: Sequence[str], request: Host
     for hint in sorted({str(row["hint"]) for row in rows if row["hint"]}):
         output.warn(hint)
     if not request.apply:
+        tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
         output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")

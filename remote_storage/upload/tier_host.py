@@ -22,6 +22,7 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.places import place_of
@@ -48,6 +49,7 @@ class HostPartition:
         snapshots_written: objects.
         snapshots_mended: those of them that took the place of a damaged object.
         leftovers_removed: objects of attempts that had ended.
+        encryption: listed.Encryption of what lies in remote storage; None where nobody looked.
     """
 
     log_dir: str
@@ -59,6 +61,7 @@ class HostPartition:
     snapshots_written: int = 0
     snapshots_mended: int = 0
     leftovers_removed: int = 0
+    encryption: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class HostTier:
 
     Attributes:
         topic_ids: ids by topic, for topics that have none on disk.
+        allow_plaintext: also among segments that the plugin encrypted.
+        beside: how to tell that a broker is at work, to which segments are left.
         apply: write to remote storage; without it the verdicts say what would be.
     """
 
@@ -76,12 +81,14 @@ class HostTier:
     tierer: Tierer
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     check_crc: bool = True
+    allow_plaintext: bool = False
+    beside: BesideBrokers = NO_BROKERS
     apply: bool = False
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """One partition after the other; after a server that does not answer, none is asked of it again."""
-        observe = Observe(self.store, self.layout)
+        observe = Observe(self.store, self.layout, refuses_plaintext=not self.allow_plaintext)
         look = ListPartitions(look=observe, wants_start=True)
         sink = None
         if self.apply:
@@ -111,7 +118,10 @@ class HostTier:
         done.snapshots_mended = sum(bool(row.get("is_mended")) for row in facts)
         if listed["remote_error"] is not None:
             done.errors.append(_failure(listed["remote_error"], listed))
-        judge = JudgePartition(self.options.replace, self.tierer.now, self.options.producer_expiration)
+        done.encryption = listed["encryption"]
+        judge = JudgePartition(
+            self.options.replace, self.tierer.now, self.options.producer_expiration, beside=self.beside
+        )
         done.readiness = list(judge.verdicts(_complete(facts), listed["copies"]))
         ready = [row for row in done.readiness if row["verdict"] == Verdict.READY]
         if carry.sink is not None and listed["leftover_count"]:
@@ -166,6 +176,6 @@ def _complete(facts: list[Row]) -> list[Row]:
     """Rows with every column that verdicts ask for, as a table would give them."""
     names = (
         *("object_key", "object_crc", "file_bytes", "file_crc", "next_base_offset", "finding_kind"),
-        *("leader_epochs", "open_transactions", "expired_to"),
+        *("leader_epochs", "open_transactions", "expired_to", "encrypted_by"),
     )
     return [{**dict.fromkeys(names), **row} for row in facts]

@@ -47,6 +47,7 @@ SPOILERS: list[tuple[Verdict, Spoil]] = [
     (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (replace(s, damage="BAD_CRC"), p, r)),
     (Verdict.ABOVE_LSO, lambda s, p, r: (s, replace(p, last_stable_offset=9), r)),
     (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
+    (Verdict.ENCRYPTED_REMOTE, lambda s, p, r: (s, p, replace(r, encrypted_by="x.rsm-manifest"))),
     (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (replace(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
 ]
 
