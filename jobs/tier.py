@@ -10,6 +10,7 @@ import click
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.copy_tasks import ToldBy, tiering_cluster_options
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.paths import LocalPath
@@ -19,19 +20,17 @@ from tiersnap.jobs.reporting.host_run import host_run
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.page import leave
 from tiersnap.jobs.tell.tier import show
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
-from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
 from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import Selection, count, matches_topic, open_log_dirs, selected_of
+from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 from tiersnap.snapshot.report import summarise
 
 
 @click.command()
 @log_dirs_argument("LOGDIR")
 @host_options(layout_name_option)
+@tiering_cluster_options
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
@@ -43,6 +42,7 @@ def tier(
     output: Output,
     log_dirs: tuple[str, ...],
     request: HostRequest,
+    told_by: ToldBy,
     every_boundary: bool,
     report: Path | None,
     sinks: Sinks,
@@ -56,10 +56,8 @@ def tier(
     host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
-    swept = SweptStore()
-    if host.apply:  # a bucket that refuses is better known before the work than after it
-        check_conditions(host.store, ObjectKeys())
-        swept = sweep_store(host.store, ObjectKeys(), lambda topic: matches_topic(topic, request.topic))
+    swept = host.prepare_store(request.topic)
+    host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 _DURATION = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>ms|s|m|h|d)")
 _SIZE = re.compile(r"(?P<number>[0-9]{1,15})(?P<unit>kib|mib|gib|tib|)")
@@ -77,9 +76,6 @@ def utc(milliseconds: int | None) -> str | None:
     import numpy as np
 
     return f"{np.datetime64(milliseconds, 'ms')}Z"
-def utc_time(milliseconds: int) -> str:
-    """1_795_266_000_000 -> '2026-11-21T13:00:00Z', ISO 8601 to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def noun_of(count: int, noun: str, plural: str = "") -> str:

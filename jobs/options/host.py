@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import allow_plaintext_option, leave_to_broker_option, rate_option, s3_options
+from tiersnap.jobs.options.remote import allow_plaintext_option, rate_option, s3_options
 from tiersnap.jobs.options.together import Command, Option, with_options
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
@@ -23,7 +23,6 @@ from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.upload.tier_host import HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.gate.copy_task import BesideBrokers
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 
@@ -78,7 +77,6 @@ def host_options(layout_option: Option) -> Option:
             s3: S3Settings,
             rate: int | None,
             allow_plaintext: bool,
-            left_for: int | None,
             apply: bool,
             **kwargs: object,
         ) -> object:
@@ -99,7 +97,6 @@ def host_options(layout_option: Option) -> Option:
                     topic_ids=ids,
                     check_crc=check_crc,
                     allow_plaintext=allow_plaintext,
-                    beside=BesideBrokers(0 if left_for is None else store.now(), left_for),
                     apply=apply,
                 )
 
@@ -128,6 +125,5 @@ _OPTIONS: tuple[Option, ...] = (
     s3_options,
     rate_option("Send no more bytes a second to remote storage"),
     allow_plaintext_option,
-    leave_to_broker_option,
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the plan is shown."),
 )

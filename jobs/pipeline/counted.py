@@ -27,14 +27,17 @@ MOST_TOLD = 20
 def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
     """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
 
-    And say where a folder's listing found damage, or what may not be read: it counts as it does for other commands.
+    And say where a folder's listing found damage, or what may not be read: it counts as it does for other commands; and
+    whether ended attempts left objects.
     """
     is_damaged, is_unread = F.exists("findings", _is_damage), F.exists("findings", _is_not_damaged)
     unanswered = F.col("remote_error").isNotNull()
     of_folders = (F.count_if(is_damaged).alias("damaged_folders"), F.count_if(is_unread).alias("unread_folders"))
-    counts = listed.agg(*_failures(unanswered), *of_folders).collect()[0]
+    is_left = F.count_if(F.col("leftover_count") > 0).alias("left")
+    counts = listed.agg(*_failures(unanswered), *of_folders, is_left).collect()[0]
     outcome.take_findings(ExitCode.DATA_CORRUPT if counts.damaged_folders else ExitCode.OK)
     outcome.take_findings(ExitCode.PARTIAL if counts.unread_folders else ExitCode.OK)
+    outcome.has_leftovers = counts.left > 0
     if _count_failures(outcome, counts):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
@@ -60,6 +63,14 @@ def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
         outcome.is_transient &= found.is_transient
         few = unled.orderBy("topic", "partition").limit(MOST_TOLD).collect()
         outcome.errors += [unled_error(f"{row.topic}-{row.partition}", row.replica_count, row.leader) for row in few]
+
+
+def count_swept(swept: DataFrame) -> tuple[int, int, str]:
+    """Objects that were deleted, partitions of which some were not, and why not of the first; see SweepTask."""
+    why = F.when(F.col("failure").isNotNull(), F.concat_ws(": ", "partition", "failure"))
+    sums = F.sum("objects").alias("objects"), F.count("failure").alias("failed"), F.min(why).alias("why")
+    counts = swept.agg(*sums).collect()[0]
+    return int(counts.objects or 0), int(counts.failed), counts.why or ""
 
 
 def _failures(is_error: Column) -> tuple[Column, ...]:

@@ -27,6 +27,7 @@ class RunOutcome:
         is_damaged: an error is for damage, or something is found damaged.
         is_unread: something is not here, or may not be read.
         encryption_unknown: partitions of which no manifest shows whether the plugin encrypts.
+        has_leftovers: ended attempts left objects of some partition.
     """
 
     partitions: int = 0
@@ -43,6 +44,7 @@ class RunOutcome:
     refused_count: int = 0
     is_damaged: bool = False
     is_unread: bool = False
+    has_leftovers: bool = False
     encryption_unknown: int = 0
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     ready_elsewhere: dict[str, int] = field(default_factory=dict)

@@ -18,13 +18,12 @@ from tiersnap.jobs.pipeline.history import unrecorded_runs
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.leftovers.of_store import sweep_store
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -33,11 +32,10 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
+from tiersnap.snapshot.gate.copy_task import BesideBrokers
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
-from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
 from tiersnap.snapshot.spark.gone import gone_partitions
@@ -68,7 +66,8 @@ def run(
     Args:
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
-        cluster: asked who leads, where there are several replicas of a partition and the settings name no leaders.
+        cluster: asked whether copy tasks work, and who leads, where there are several replicas of a partition and the
+            settings name no leaders.
         talk: hears of each stage.
 
     Raises:
@@ -92,7 +91,7 @@ class _Run:
         self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
         self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
-        self._beside = NO_BROKERS
+        self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
         self._number = 0
         self._unrecorded = range(0)
@@ -110,7 +109,7 @@ class _Run:
             changed = self._keep(self._changes(listed))
             totals = self._totals(changed)
             if totals.copy_count and self._settings.left_for is not None:
-                self._beside = BesideBrokers(self._store.now(), self._settings.left_for)
+                self._beside = replace(self._beside, store_now=self._store.now())
             counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
@@ -135,7 +134,7 @@ class _Run:
             self._count_verdicts(judged)
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
-            self._sweep()
+            self._sweep(listed)
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()
@@ -320,13 +319,12 @@ class _Run:
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
 
-    def _sweep(self) -> None:
-        """Remove what killed runs left in remote storage; what ended attempts left of a partition its tiering does."""
+    def _sweep(self, listed: DataFrame) -> None:
+        """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
         if self._settings.apply:
-            topics = self._settings.topics
-            swept = sweep_store(self._store, ObjectKeys(), lambda topic: matches_topic(topic, topics))
-            if str(swept):
-                self._talk(f"removed what killed processes had left: {swept}")
+            sweep_whole_store(self._store, self._settings.topics, self._talk)
+        if self._settings.apply and self._outcome.has_leftovers:
+            sweep_listed(listed, self._store, self._layout, self._talk)
 
     def _record(self) -> None:
         """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""

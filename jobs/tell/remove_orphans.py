@@ -7,7 +7,7 @@ from collections import Counter
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.orphans.judge import Orphan
 from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
-from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc_time
+from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 _COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
 
@@ -31,7 +31,7 @@ def show(output: Output, outcome: OrphansOutcome, *, older_than: int, applied: b
         output.warn(f"still there: {each.key}: {each.reason}")
     if last is not None:
         are = count_of(younger, "object is", "objects are")
-        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc_time(last)} on")
+        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
     if not outcome.wanted:
         output.talk("nothing to remove")
     elif not applied:

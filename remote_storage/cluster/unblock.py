@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.cluster.begun import Records, when_nobody_is_at_it
 from tiersnap.remote_storage.cluster.freeing import Freeing, exit_code_of
@@ -26,7 +26,6 @@ from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS
 from tiersnap.snapshot.log.log_dir import LogDir, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic, named
 
@@ -156,13 +155,12 @@ class Unblock:
 
     def _tier(self) -> HostOutcome:
         """Tier the stuck partitions; what brokers have tiered is in remote storage, so nothing is tiered twice."""
-        host = replace(self.host, beside=NO_BROKERS)  # their copy tasks are stuck
         found = (
             (NamedLogDir(uri, log_dir), each)
             for uri, log_dir in self.log_dirs.items()
             for each in named(log_dir, self._freeings)
         )
-        return HostOutcome(tuple(self.watch(host.partitions(found))))
+        return HostOutcome(tuple(self.watch(self.host.partitions(found))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
         host = self.host

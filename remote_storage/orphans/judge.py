@@ -22,7 +22,7 @@ from tiersnap.remote_storage.presence.attempts import AttemptObjects
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
-from tiersnap.snapshot.units import utc_time
+from tiersnap.snapshot.units import utc
 
 
 class OrphanKind(StrEnum):
@@ -87,7 +87,7 @@ class Aged:
     def waiting(self, orphan: Orphan, modified: int) -> Orphan:
         """Return what may go as what is too young to go now; `modified` is its time."""
         moment = modified + self.older_than + 1
-        reason = f"removable from {utc_time(moment)} on: {orphan.reason}"
+        reason = f"removable from {utc(moment)} on: {orphan.reason}"
         return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
 
 

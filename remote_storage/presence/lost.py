@@ -2,7 +2,8 @@
 
 A server acknowledged an object and lost it, or somebody deleted it. A broker that deletes by retention takes the oldest
 segments of the log first, with all of their objects. So a segment is lost, and was not deleted, if something of it is
-left, or if an older part of the log is still there. Of anything else nobody can tell without asking the cluster.
+left, or if an older part of the log is still there. Of anything else nobody can tell without asking the cluster. Where
+it was asked, its records decide: a segment that they name is published, and no second one takes its place here.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def find_lost(
     found: Presence,
     segments: Iterable[Interval],
     lineage: LeaderEpochs,
+    known_to_brokers: Container[str] | None = None,
     *,
     local: bool,
-    unknown_to_brokers: Container[str] = (),
 ) -> Iterator[LostSegment]:
     """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
 
@@ -48,8 +49,9 @@ def find_lost(
     Args:
         segments: base offset and exclusive end of the closed local segments from the log start on.
         lineage: (epoch, start offset) of the local log, ascending.
+        known_to_brokers: ids of the segments that the cluster's records name, which are left alone; None where no
+            cluster was asked.
         local: the layout is that of LocalTieredStorage.
-        unknown_to_brokers: segment ids of which the cluster was asked, and has no record.
     """
     whole = {copy.segment_id for copy in found.copies}
     whole_from = {copy.start_offset for copy in found.copies}
@@ -69,7 +71,9 @@ def find_lost(
             finished = None if claim is None else claim.finished
         if finished is None or finished in whole:
             continue
-        is_lost = first < base or finished in left or finished in unknown_to_brokers
+        is_lost = first < base or finished in left
+        if known_to_brokers is not None:
+            is_lost = finished not in known_to_brokers
         if is_lost and not whole_in_other_layout(store, keys, found.partition, {finished}, local=local):
             yield LostSegment(finished, base, end)
 

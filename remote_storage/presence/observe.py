@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,11 +33,14 @@ class Observe:
 
     Attributes:
         refuses_plaintext: looks whether the plugin encrypts what lies there, too.
+        known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
+            asked.
     """
 
     store: ObjectStore
     layout: Layout
     refuses_plaintext: bool = False
+    known_to_brokers: Mapping[str, Container[str]] | None = None
     _shown: dict[str, Shown] = field(default_factory=dict, compare=False)  # by topic; "" of the store
 
     def __call__(self, partition: Partition) -> dict[str, Any]:
@@ -47,7 +50,8 @@ class Observe:
         found = look(self.store, keys, name_of(partition), local=local, local_start=local_start)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
-        lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), local=local)
+        known = (self.known_to_brokers or {}).get(partition.topic_id or "")
+        lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), known, local=local)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
         rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.copies]

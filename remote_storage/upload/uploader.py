@@ -26,7 +26,6 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     IncompleteBundleError,
     ObjectExistsError,
-    RemoteStorageError,
     TiersnapError,
 )
 

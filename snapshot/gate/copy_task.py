@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tiersnap.snapshot.units import human_bytes, human_duration, utc_time
+from tiersnap.snapshot.units import human_bytes, human_duration, utc
 
 LEFT_FOR_MS = 3_600_000
 """How long after a broker's upload its segments are left to it, unless another time is given."""
+_MAX_LONG = 2**63 - 1
 
 
 class CopyTask(StrEnum):
@@ -48,7 +49,7 @@ class Due:
         """Return it for people, as of `now` (ms)."""
         if self.is_now(now):
             return "now"
-        at = [] if self.at is None else [f"at {utc_time(self.at)}"]
+        at = [] if self.at is None else [f"at {utc(self.at)}"]
         after = [] if self.more_bytes is None else [f"after {human_bytes(self.more_bytes)} more"]
         return " or ".join([*at, *after]) or "never"
 
@@ -76,7 +77,7 @@ class CopyLag:
         # A record from the future does not hold up its segment.
         if 0 in (self.milliseconds, self.size) or (self.milliseconds is not None and largest_timestamp > now):
             return Due(now)
-        at = None if self.milliseconds is None else largest_timestamp + self.milliseconds
+        at = None if self.milliseconds is None else min(largest_timestamp + self.milliseconds, _MAX_LONG)
         return Due(at, None if self.size is None else max(0, self.size - newer_bytes))
 
 
@@ -88,18 +89,34 @@ class CopyTasks:
     """What a cluster says of its copy tasks.
 
     Attributes:
-        topics: those whose copying is on, with their lag.
-        stuck: (topic, partition) of tasks that records prove to be stuck.
+        topics: lag by the id of each topic that the cluster shows; None where copying is off.
+        stuck: (topic id, partition) of tasks that records prove to be stuck.
     """
 
-    topics: Mapping[str, CopyLag] = field(default_factory=dict)
+    topics: Mapping[str, CopyLag | None] = field(default_factory=dict)
     stuck: frozenset[tuple[str, int]] = frozenset()
 
-    def of(self, topic: str, partition: int) -> CopyTask:
-        """Return what the partition's copy task does; a topic that the cluster does not have has none."""
-        if topic not in self.topics:
+    def of(self, topic_id: str, partition: int) -> CopyTask | None:
+        """Return what the partition's copy task does; None of a topic that the cluster does not show."""
+        if topic_id not in self.topics:
+            return None
+        if self.topics[topic_id] is None:
             return CopyTask.OFF
-        return CopyTask.STUCK if (topic, partition) in self.stuck else CopyTask.WORKS
+        return CopyTask.STUCK if (topic_id, partition) in self.stuck else CopyTask.WORKS
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAnswer:
+    """What a cluster says of partitions.
+
+    Attributes:
+        tasks: None where no cluster was asked.
+        segment_ids: of all remote segments that its records name, by the id of each topic that it shows; None where
+            none was asked, or its records are not all there any more.
+    """
+
+    tasks: CopyTasks | None = None
+    segment_ids: Mapping[str, frozenset[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +147,7 @@ class BesideBrokers:
     left_for: int | None = None
     tasks: CopyTasks | None = None
 
-    def broker_at(self, topic: str, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
+    def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
         """Return the broker that is at work at a partition, None where none is known to be.
 
         Args:
@@ -138,9 +155,11 @@ class BesideBrokers:
         """
         if self.left_for is None:
             return None
-        if self.tasks is not None:
-            works = self.tasks.of(topic, partition) is CopyTask.WORKS
-            return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic]) if works else None
+        task = None if self.tasks is None or topic_id is None else self.tasks.of(topic_id, partition)
+        if self.tasks is not None and task is CopyTask.WORKS:
+            return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic_id or ""])
+        if task is not None:
+            return None
         if wrote_at is None or self.store_now - wrote_at > self.left_for:
             return None
         ago = human_duration(max(0, self.store_now - wrote_at))

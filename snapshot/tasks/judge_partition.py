@@ -69,7 +69,7 @@ class JudgePartition:
             producer_expiration=self.producer_expiration,
             coverage=remote,
             unverified={base for base, end in ends.items() if end is not None and self._is_taken(end)},
-            broker=self.beside.broker_at(carried["topic"], carried["partition"], remote.broker_wrote_at),
+            broker=self.beside.broker_at(carried["topic_id"], carried["partition"], remote.broker_wrote_at),
             beyond_broker={base for base, end in ends.items() if end is not None and _is_missing(end)},
         )
         for segment, readiness in zip(known, judged, strict=True):

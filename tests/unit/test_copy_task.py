@@ -95,12 +95,16 @@ def test_a_broker_is_at_work_for_so_long_after_its_upload(age: int, left_for: in
 
 
 def test_what_the_cluster_says_counts_more_than_the_objects() -> None:
-    tasks = CopyTasks({"orders": AT_ONCE, "payments": AT_ONCE}, frozenset({("payments", 1)}))
+    tasks = CopyTasks({"orders": AT_ONCE, "payments": AT_ONCE, "off": None}, frozenset({("payments", 1)}))
     beside = BesideBrokers(NOW, HOUR, tasks)
     assert [tasks.of(*name) for name in (("orders", 1), ("payments", 1), ("off", 1))] == list(CopyTask)
     assert beside.broker_at("orders", 1, None) == BrokerAtWork("its broker's copy task works", AT_ONCE)
     assert beside.broker_at("payments", 1, NOW) is None
     assert beside.broker_at("off", 1, NOW) is None
+    assert beside.broker_at("not shown", 1, NOW) == BrokerAtWork(
+        "a broker uploaded a segment of this partition 0 ms ago"
+    )
+    assert beside.broker_at("not shown", 1, None) is None
     assert BesideBrokers(NOW, None, tasks).broker_at("orders", 1, NOW) is None
 
 
@@ -135,10 +139,11 @@ def test_a_segment_is_due_when_kafkas_rule_says_so(lag_ms: int, lag_bytes: int, 
     ("due", "text"),
     [
         (Due(NOW), "now"),
-        (Due(1_795_266_000_000), "at 2026-11-21T13:00:00Z"),
+        (Due(1_795_266_000_000), "at 2026-11-21T13:00:00.000Z"),
         (Due(None, 5 << 20), "after 5.0 MiB more"),
-        (Due(1_795_266_000_000, 5 << 20), "at 2026-11-21T13:00:00Z or after 5.0 MiB more"),
+        (Due(1_795_266_000_000, 5 << 20), "at 2026-11-21T13:00:00.000Z or after 5.0 MiB more"),
         (Due(None), "never"),
+        (CopyLag(2**63 - 1).due(NOW, 0, NOW), "at 292278994-08-17T07:12:55.807Z"),
     ],
 )
 def test_due_is_said_for_people(due: Due, text: str) -> None:

@@ -20,6 +20,7 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit
 
+TOPIC_ID = ORDERS.topic_id
 FOLDED = [10, 20, 30]
 
 
@@ -100,10 +101,10 @@ def test_run_leaves_them_and_a_report_of_its_tables_says_so_for_as_long(source: 
 
 def test_run_does_what_the_cluster_says_whatever_the_objects_are(source: Path, tmp_path: Path) -> None:
     for name, tasks, expected in (
-        ("works", CopyTasks({"orders": AT_ONCE}), 0),
-        ("off", CopyTasks(), 3),
-        ("stuck", CopyTasks({"orders": AT_ONCE}, frozenset({("orders", 0)})), 3),
-        ("never", CopyTasks({"orders": CopyLag(None, None)}), 0),
+        ("works", CopyTasks({TOPIC_ID: AT_ONCE}), 0),
+        ("off", CopyTasks({TOPIC_ID: None}), 3),
+        ("stuck", CopyTasks({TOPIC_ID: AT_ONCE}, frozenset({(TOPIC_ID, 0)})), 3),
+        ("never", CopyTasks({TOPIC_ID: CopyLag(None, None)}), 0),
     ):
         ran = Runner(tmp_path / name, source)(beside=BesideBrokers(0, LEFT_FOR_MS, tasks))
         assert (ran.errors, ran.segments_tiered) == ([], expected), name

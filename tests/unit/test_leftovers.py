@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
@@ -25,6 +26,7 @@ from tiersnap.remote_storage.expire.retention import Retention
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
 from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
+from tiersnap.remote_storage.leftovers.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.orphans.stored import list_stored
 from tiersnap.remote_storage.presence.partition import Presence, look
@@ -34,7 +36,7 @@ from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
@@ -55,9 +57,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
-    log_dir = open_log_dir(str(source))
     tiers = HostTier(store, LAYOUT, CarryOptions(), Tierer(run_id, NOW, wait=0), apply=True)
-    (done,) = tiers.partitions(log_dir, str(source), log_dir.partitions())
+    (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
 
@@ -105,6 +106,18 @@ def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectorySt
     rows = list(tier_partition(store, LAYOUT, KEYS, PARTITION, segments, me))
     assert [row["error"] for row in rows] == [None] * len(rows)
     assert present(store).leftovers == ()
+
+
+def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: DirectoryStore, source: Path) -> None:
+    key = late_write(store, source, suffix=".log")
+    refused = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"delete"})
+    left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
+    batch = pa.RecordBatch.from_pylist([left], schema=LEFT)
+    for each, expected in ((refused, (0, True)), (store, (1, False))):
+        (done,) = SweepTask(each, is_local=False)(iter([batch]))
+        (row,) = done.to_pylist()
+        assert (row["objects"], row["failure"] is not None) == expected
+    assert store.head(key) is None
 
 
 @pytest.mark.parametrize("manager", [Manager.NOBODY, Manager.BROKERS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.snapshot.log.log_dir import open_log_dir
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 pytestmark = pytest.mark.unit
@@ -43,10 +44,16 @@ def store(tmp_path: Path) -> DirectoryStore:
     return DirectoryStore(tmp_path / "remote")
 
 
-def run(store: DirectoryStore, source: Path, run_id: str, layout: Layout) -> HostPartition:
-    log_dir = open_log_dir(str(source))
-    tiers = HostTier(store, layout, CarryOptions(), Tierer(run_id, NOW, wait=0), apply=True)
-    (done,) = tiers.partitions(log_dir, str(source), log_dir.partitions())
+def run(
+    store: DirectoryStore,
+    source: Path,
+    run_id: str,
+    layout: Layout,
+    known_to_brokers: Mapping[str, frozenset[str]] | None = None,
+) -> HostPartition:
+    tierer = Tierer(run_id, NOW, wait=0)
+    tiers = HostTier(store, layout, CarryOptions(), tierer, known_to_brokers=known_to_brokers, apply=True)
+    (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
     return done
 
 
@@ -96,6 +103,22 @@ def test_tier_leaves_a_gap_where_retention_may_have_deleted_the_oldest_segment(
     done = run(store, source, "run-2", open_layout("aiven"))
     assert verdicts(done) == {0: "GAP_IN_REMOTE", 10: "ALREADY_TIERED", 20: "ALREADY_TIERED", 30: "ACTIVE_SEGMENT"}
     assert done.tiered == []
+
+
+def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
+    store: DirectoryStore, source: Path
+) -> None:
+    """The oldest one retention may have deleted; no broker deletes what no record names."""
+    layout = open_layout("aiven")
+    names = {row["start_offset"]: row["segment_id"] for row in run(store, source, "run-1", layout).tiered}
+    lose(store, 0)
+    lose(store, 10, KeyKind.LOG)
+    topic_id = ORDERS.topic_id
+    done = run(store, source, "run-2", layout, {topic_id: frozenset(names.values())})
+    assert (verdicts(done)[0], verdicts(done)[10], done.tiered) == ("GAP_IN_REMOTE", "GAP_IN_REMOTE", [])
+    assert verdicts(run(store, source, "run-3", layout, {"another": frozenset()}))[0] == "GAP_IN_REMOTE"
+    assert run(store, source, "run-4", layout, {topic_id: frozenset()}).errors == []
+    assert publishable(store) == [0, 10, 20]
 
 
 def test_tier_leaves_a_gap_where_a_brokers_segment_lost_an_object(store: DirectoryStore, source: Path) -> None:
