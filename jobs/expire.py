@@ -19,10 +19,12 @@ from tiersnap.remote_storage.expire.find import find_expired
 from tiersnap.remote_storage.expire.outcome import Outcome, carry_out, exit_code_of
 from tiersnap.remote_storage.expire.plan import ExpirePlan
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.log.selection import matches_topic
 
 
 @click.command()
@@ -41,7 +43,7 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     broker manages them the cluster is asked (--bootstrap-server); where there is none left to ask, say --unmanaged.
 
     What goes is recorded first. Killed anywhere, the same command ends it. What an object lock holds is LOCKED, and
-    what is behind waits. docs/expire.md says more.
+    what is behind waits. What ended attempts of tiersnap left goes, too. docs/expire.md says more.
     """
     store = open_existing_store(remote, s3, writes=apply)
     keys, retention = ObjectKeys(), asked.retention(store.now())
@@ -58,5 +60,6 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
         if apply and plan.going:
             check()
         done.append(carry_out(store, keys, plan) if apply else Outcome(plan))
-    show(output, done, applied=apply)
+    swept = sweep_store(store, keys, lambda topic: matches_topic(topic, asked.topic)) if apply else SweptStore()
+    show(output, done, swept, applied=apply)
     return exit_code_of(done)

@@ -55,7 +55,8 @@ def remove_orphans(
 
     Only what tiersnap announced is removed: a claim names the attempt, or a manifest the snapshot. And only of
     partitions whose cluster.json names this cluster, which has no record of it in __remote_log_metadata, or one that
-    it was deleted. What is published, what may still be published, and what is not ours is left alone.
+    it was deleted. What is published, what may still be published, and what is not ours is left alone. What is too
+    young is counted, with the time from which it may go.
     """
     if older_than is None or older_than < STALE_AFTER_MS:
         raise UsageError(
@@ -65,7 +66,7 @@ def remove_orphans(
     store = open_existing_store(remote, s3, writes=apply)
     found = list(find_orphans(store, cluster, lambda name: matches_topic(name, topic), older_than=older_than))
     outcome = OrphansOutcome(found, list(remove(store, found)) if apply else [])
-    show(output, outcome, applied=apply)
+    show(output, outcome, older_than=older_than, applied=apply)
     if sinks.is_any:
         from tiersnap.snapshot.metrics.of_run import of_orphans
 

@@ -16,6 +16,7 @@ from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness
 from tiersnap.jobs.tell.report import show
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, BesideBrokers
 from tiersnap.snapshot.report import By, summarise, write_report
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.of_last_run import last_run_info
@@ -58,9 +59,11 @@ def report(
     if ctx.invoked_subcommand is not None:
         return ExitCode.OK
     output = ctx.ensure_object(Output)
-    judge = JudgePartition(replace, now, producer_expiration)
+    last = last_run(warehouse)
+    beside = BesideBrokers(now, last.get("settings", {}).get("left_for", LEFT_FOR_MS))
+    judge = JudgePartition(replace, now, producer_expiration, beside=beside)
     rows = pa.Table.from_batches(readiness(warehouse, judge), schema=READINESS)
-    info = last_run_info(last_run(warehouse), warehouse, source, remote, at=params.clock(ctx), now=now)
+    info = last_run_info(last, warehouse, source, remote, at=params.clock(ctx), now=now)
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     show(output, By(by), rows, summary, info, list(unneeded(copies(warehouse))))

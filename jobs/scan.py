@@ -13,12 +13,12 @@ from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
+from tiersnap.jobs.options.scan import ScanRequest, scan_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.scan import show
 from tiersnap.jobs.tell.scan_files import ScanFiles
 from tiersnap.snapshot.gate.scan_totals import ScanTotals
-from tiersnap.snapshot.gate.scanned import Scanned, Scanner
+from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
 
@@ -26,16 +26,13 @@ from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, sel
 @click.command()
 @log_dirs_argument("LOGDIR")
 @selection_options
-@params.crc_option
-@params.producer_expiration_option
-@params.now_option
+@scan_options
 @click.option(
     "--report",
     type=LocalPath(file_okay=False),
     help="Also write the readiness page, JSON and CSV here.",
 )
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
-@remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
 @metrics_options
 @params.output_option
 @click.pass_obj
@@ -43,12 +40,9 @@ def scan(
     output: Output,
     log_dirs: tuple[str, ...],
     selection: Selection,
-    check_crc: bool,
-    producer_expiration: int | None,
-    now: int,
+    request: ScanRequest,
     report: Path | None,
     segments: bool,
-    view: RemoteView,
     sinks: Sinks,
 ) -> int:
     """List segments, snapshots (present, missing, suspect, corrupt) and verdicts.
@@ -59,8 +53,8 @@ def scan(
     for a snapshot, an index, leader epochs or a topic id, 0 otherwise.
     """
     opened = open_log_dirs(log_dirs)
-    scanner = Scanner(view.inventory(now, producer_expiration), now, producer_expiration, check_crc)
-    totals = ScanTotals(findings_of(opened), scanner.errors)
+    scanner = request.scanner(opened, selection, output)
+    totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=scanner.tasks is not None)
     files = ScanFiles(report, sinks)
     progress = Progress(output, "scanning", count(opened, selection))
 
@@ -71,6 +65,6 @@ def scan(
             files.add(each.uri, found)
             yield each.uri, found
 
-    show(output, opened, scanned(), totals, host_commands_of_scan(log_dirs, view.remote), segments=segments)
-    files.write(output, [each.uri for each in opened], now, totals.exit_code)
+    show(output, opened, scanned(), totals, host_commands_of_scan(log_dirs, request.view.remote), segments=segments)
+    files.write(output, [each.uri for each in opened], request.now, totals.exit_code)
     return totals.exit_code

@@ -10,6 +10,7 @@ import click
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options import common as params
+from tiersnap.jobs.options.copy_tasks import ToldBy, tiering_cluster_options
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.log_dirs import log_dirs_argument
 from tiersnap.jobs.options.paths import LocalPath
@@ -19,8 +20,6 @@ from tiersnap.jobs.reporting.host_run import host_run
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.page import leave
 from tiersnap.jobs.tell.tier import show
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
 from tiersnap.snapshot.log.places import places_of
@@ -31,6 +30,7 @@ from tiersnap.snapshot.report import summarise
 @click.command()
 @log_dirs_argument("LOGDIR")
 @host_options(layout_name_option)
+@tiering_cluster_options
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
@@ -42,6 +42,7 @@ def tier(
     output: Output,
     log_dirs: tuple[str, ...],
     request: HostRequest,
+    told_by: ToldBy,
     every_boundary: bool,
     report: Path | None,
     sinks: Sinks,
@@ -55,8 +56,8 @@ def tier(
     host = request.host(every_boundary=every_boundary)
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
-    if host.apply:  # a bucket that refuses is better known before the work than after it
-        check_conditions(host.store, ObjectKeys())
+    swept = host.prepare_store(request.topic)
+    host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(progress.watch(selected_of(opened, selection))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened))), places_of(log_dirs)
@@ -66,5 +67,5 @@ def tier(
     if report is not None or sinks.is_any:
         leave(summarise(list(done.readiness()), info), code, report, sinks, errors=len(done.errors))
     unknown = unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic)
-    show(output, done, info, report, opened, unknown)
+    show(output, done, info, report, opened, swept, unknown)
     return code

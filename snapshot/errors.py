@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     PARTIAL = 6
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 class TiersnapError(Exception):

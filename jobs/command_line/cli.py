@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -31,7 +34,7 @@ _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and t
 \b
 Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
 to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
-nobody reads stdout any more.
+nobody reads stdout any more, 143 terminated.
 docs/runbook.md says what to do about each.
 """
 
@@ -78,9 +81,18 @@ def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: st
         )
 
 
+class Terminated(KeyboardInterrupt):
+    """Raised by SIGTERM, so that whatever cleans up after an interrupt does so then, too."""
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point: run a command and exit with its code."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
 
 
 def run(argv: list[str]) -> int:
@@ -98,10 +110,10 @@ def _run(argv: list[str]) -> int:
     except TiersnapError as error:
         output.error(words_of_command(argv), error)
         return int(error.exit_code)
-    except click.exceptions.Abort:
-        return int(ExitCode.INTERRUPTED)
-    except KeyboardInterrupt:
-        return int(ExitCode.INTERRUPTED)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        # click makes an Abort of what interrupts a command.
+        is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
+        return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
     except click.ClickException as error:
         error = _with_near_option(error)
         said = io.StringIO()

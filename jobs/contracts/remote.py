@@ -20,6 +20,10 @@ from tiersnap.remote_storage.restore.plan import RestoreAction
 from tiersnap.snapshot.state.trust import Provenance
 
 PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]
+Encryptions = Annotated[
+    dict[str, int], "partitions with something to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests show"
+]
+Leftovers = Annotated[dict[str, int], "removed `objects` of segments, `probes`, `files` and `uploads`, by kind"]
 LeaderEpochs = Annotated[list[list[int]], "pairs of leader epoch and start offset"]
 
 
@@ -39,8 +43,11 @@ class TierSummary(TypedDict):
 
     run_id: str
     snapshots_written: int
+    snapshots_mended: Annotated[int, "of those written, how many took the place of a damaged object"]
     segments_tiered: int
     bytes_tiered: int
+    leftovers_removed: Leftovers
+    encryption: Encryptions
     report: NotRequired[str]
 
 
@@ -88,6 +95,7 @@ class UnblockSummary(TypedDict):
 
     run_id: NotRequired[str]
     segments_tiered: NotRequired[int]
+    snapshots_mended: NotRequired[int]
     place: NotRequired[PlaceSentence]
     place_evidence: NotRequired[EvidenceKind]
 
@@ -229,6 +237,8 @@ class ExpireSummary(TypedDict):
     segments: int
     deleted: int
     bytes: int
+    leftovers: Annotated[int, "objects that ended attempts left, and that go, or went"]
+    leftovers_removed: Leftovers
 
 
 class OrphanRow(TypedDict):
@@ -253,3 +263,5 @@ class OrphansSummary(TypedDict):
     orphans: ByName
     removed: int
     bytes: int
+    younger: Annotated[int, "objects that are too young to be removed now"]
+    younger_removable_at: Annotated[int | None, "ms, by the store's clock: when the last of them may be removed"]

@@ -23,10 +23,12 @@ class RunSummary(TypedDict):
     run_id: str
     segments_decoded: int
     snapshots_written: int
+    snapshots_mended: Annotated[int, "of those written, how many took the place of a damaged object"]
     segments_tiered: int
     bytes_tiered: int
     delta_commits: int
     ready_elsewhere: NotRequired[ByName]
+    encryption_unknown: Annotated[int, "partitions of which no manifest shows whether the plugin encrypts"]
     finding_count: Annotated[int, "of all; `findings` has the first few"]
     error_count: Annotated[int, "of all; `errors` has the first few"]
     seconds: dict[str, float]

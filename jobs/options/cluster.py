@@ -46,32 +46,35 @@ def cluster_options(command: Callable[..., object]) -> Callable[..., object]:
 
 def source_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that must not bring back what the cluster has deleted."""
-    return _optional(
+    return optional_client_options(
         command, "A broker of the cluster that the segments come from: what it has deleted is not restored."
     )
 
 
 def managing_cluster_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that deletes only what no broker manages."""
-    return _optional(command, "A broker of the cluster that wrote the segments: what it manages is left to it.")
+    return optional_client_options(
+        command, "A broker of the cluster that wrote the segments: what it manages is left to it."
+    )
 
 
 def record_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that compares records of a cluster with remote storage."""
     # Said each time, as --remote is, without which it is of no use.
     text = "A broker of the cluster: look in --remote for the segments that its brokers know."
-    return _optional(command, text, once)
+    return optional_client_options(command, text, once)
 
 
 def leader_options(command: Callable[..., object]) -> Callable[..., object]:
     """The optional ones of a command that takes several replicas of a partition."""
-    return _optional(
+    return optional_client_options(
         command,
-        "A broker of the cluster: without --leader it is asked which replica of a partition leads.",
+        "A broker of the cluster: it says whose copy task works, and without --leader which replica of a partition "
+        "leads.",
     )
 
 
-def _optional(
+def optional_client_options(
     command: Callable[..., object], help_text: str, option: Callable[..., Option] = click.option
 ) -> Callable[..., object]:
     """--bootstrap-server and --command-config, given as `cluster: Cluster | None`."""

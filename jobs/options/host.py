@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import rate_option, s3_options
+from tiersnap.jobs.options.remote import allow_plaintext_option, rate_option, s3_options
 from tiersnap.jobs.options.together import Command, Option, with_options
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
@@ -76,6 +76,7 @@ def host_options(layout_option: Option) -> Option:
             check_crc: bool,
             s3: S3Settings,
             rate: int | None,
+            allow_plaintext: bool,
             apply: bool,
             **kwargs: object,
         ) -> object:
@@ -88,7 +89,16 @@ def host_options(layout_option: Option) -> Option:
             tierer = Tierer(new_run_id(), now)
 
             def host_in(layout: Layout) -> HostTier:
-                return HostTier(store, layout, options, tierer, topic_ids=ids, check_crc=check_crc, apply=apply)
+                return HostTier(
+                    store,
+                    layout,
+                    options,
+                    tierer,
+                    topic_ids=ids,
+                    check_crc=check_crc,
+                    allow_plaintext=allow_plaintext,
+                    apply=apply,
+                )
 
             request = HostRequest(remote, store, topic, layout, host_in, tierer.run_id, apply)
             return command(*args, request=request, **kwargs)
@@ -114,5 +124,6 @@ _OPTIONS: tuple[Option, ...] = (
     params.crc_option,
     s3_options,
     rate_option("Send no more bytes a second to remote storage"),
+    allow_plaintext_option,
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the plan is shown."),
 )

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs.options.common import Size
+from tiersnap.jobs.options.common import Duration, Size
 from tiersnap.jobs.options.once import LAYOUTS
 from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.stores.pace import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
+from tiersnap.snapshot.units import format_duration
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.layout import Layout
@@ -43,6 +45,22 @@ layout_name_option = click.option(
     default="aiven",
     show_default=True,
     help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+)
+
+
+allow_plaintext_option = click.option(
+    "--allow-plaintext",
+    is_flag=True,
+    help="Upload also where the plugin encrypts what lies in remote storage: what is uploaded is plain text.",
+)
+leave_to_broker_option = click.option(
+    "--leave-to-broker",
+    "left_for",
+    type=Duration(),
+    default=format_duration(LEFT_FOR_MS),
+    show_default=True,
+    help="Upload nothing of a partition of which a broker uploaded a segment within this time, by the clock of remote "
+    "storage; none uploads beside brokers, too. With --bootstrap-server the cluster says whether one is at work.",
 )
 
 

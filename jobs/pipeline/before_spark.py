@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,14 @@ from pyarrow import fs
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks
+from tiersnap.remote_storage.cluster.owner import check_cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions, check_lists
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.snapshot.gate.copy_task import CopyTasks
+from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.spark.discover import Discovered, discover
 
@@ -45,11 +49,13 @@ class RunInput:
         found: partition folders of the sources.
         store: remote storage, which answered.
         leaders: rows of LEADERS, None where no cluster has to be asked.
+        copy_tasks: what a cluster says of them, None where none is asked.
     """
 
     found: Discovered
     store: ObjectStore
-    leaders: pa.Table | None
+    leaders: pa.Table | None = None
+    copy_tasks: CopyTasks | None = None
 
     @property
     def topics(self) -> set[str]:
@@ -70,8 +76,18 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
     found = discover(settings.sources, settings.topics)
     store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
     (check_conditions if settings.apply else check_lists)(store, ObjectKeys())
-    given = RunInput(found, store, None)
-    has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
-    if cluster is None or settings.leaders or not has_replicas:
+    given = RunInput(found, store)
+    if cluster is None:
         return given
-    return RunInput(found, store, leading_replicas(cluster, found.owners, given.topics))
+    check_cluster(cluster, found.owners)
+    if settings.left_for is not None:
+        given = replace(given, copy_tasks=_copy_tasks(cluster, found))
+    has_replicas = len({folder for _, folder in found.folders}) < len(found.folders)
+    if settings.leaders or not has_replicas:
+        return given
+    return replace(given, leaders=leading_replicas(cluster, found.owners, given.topics))
+
+
+def _copy_tasks(cluster: Cluster, found: Discovered) -> CopyTasks | None:
+    names = {name for _, folder in found.folders if (name := split_folder_name(folder)) is not None}
+    return ask_copy_tasks(cluster, names, found.owners).tasks

@@ -12,13 +12,22 @@ from tiersnap.jobs.command_line.kept_options import kept_options
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.remote import layout_name_option, rate_option, s3_options
+from tiersnap.jobs.options.remote import (
+    allow_plaintext_option,
+    layout_name_option,
+    leave_to_broker_option,
+    rate_option,
+    s3_options,
+)
 from tiersnap.jobs.options.together import with_options
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+from tiersnap.jobs.tell.encryption import tell_unknown_encryption
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies
+from tiersnap.jobs.tell.left_to_brokers import tell_left_to_brokers
+from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.readiness import Verdict
@@ -52,6 +61,8 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
         s3: S3Settings,
         rate: int | None,
         until: int | None,
+        allow_plaintext: bool,
+        left_for: int | None,
         apply: bool,
         **kwargs: object,
     ) -> object:
@@ -68,6 +79,8 @@ def run_options(command: Callable[..., object]) -> Callable[..., object]:
             leaders=leaders,
             check_crc=check_crc,
             until=until,
+            allow_plaintext=allow_plaintext,
+            left_for=left_for,
             apply=apply,
             options=kept_options(click.get_current_context()),
         )
@@ -126,6 +139,8 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
         help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
         "timestamp is not older.",
     ),
+    allow_plaintext_option,
+    leave_to_broker_option,
     click.option("--apply", is_flag=True, help="Write to remote storage; without it the run says what it would do."),
 )
 
@@ -144,10 +159,12 @@ def tell(
             "run_id": settings.run_id,
             "segments_decoded": done.segments_decoded,
             "snapshots_written": done.snapshots_written,
+            "snapshots_mended": done.snapshots_mended,
             "segments_tiered": done.segments_tiered,
             "bytes_tiered": done.bytes_tiered,
             "delta_commits": done.delta_commits,
             **({"ready_elsewhere": outcome.ready_elsewhere} if outcome.ready_elsewhere else {}),
+            "encryption_unknown": outcome.encryption_unknown,
             "finding_count": outcome.finding_count,
             "error_count": outcome.error_count,
             "seconds": {name: round(value, 2) for name, value in outcome.seconds.items()},
@@ -157,6 +174,8 @@ def tell(
         errors=outcome.errors,
     )
     tell_troubles(output, outcome)
+    tell_mended(output, done.snapshots_mended)
+    tell_left_to_brokers(output, outcome.verdicts)
     if settings.carry.scan is Scan.WINDOW:
         for unseen in UNSEEN:
             output.talk(f"--scan window does not see {unseen}")
@@ -169,6 +188,7 @@ def tell(
             f"the bytes lie in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
         )
     if not settings.apply:
+        tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
         output.talk("nothing was written to remote storage: give --apply")
     elif outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)

@@ -25,9 +25,14 @@ MOST_TOLD = 20
 
 
 def count_listed(outcome: RunOutcome, listed: DataFrame) -> None:
-    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered."""
+    """Add the partitions of LISTED rows of which nobody knows what remote storage holds: nothing of them is tiered.
+
+    And say whether ended attempts left objects.
+    """
     unanswered = F.col("remote_error").isNotNull()
-    if _count_failures(outcome, listed.agg(*_failures(unanswered)).collect()[0]):
+    counts = listed.agg(*_failures(unanswered), F.count_if(F.col("leftover_count") > 0).alias("left")).collect()[0]
+    outcome.has_leftovers = counts.left > 0
+    if _count_failures(outcome, counts):
         few = listed.where(unanswered).orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("remote_error", *RECORDED)
         outcome.errors += [_failure(row.remote_error, row) for row in few.collect()]
 
@@ -43,6 +48,14 @@ def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
         outcome.is_transient &= found.is_transient
         few = unled.orderBy("topic", "partition").limit(MOST_TOLD).collect()
         outcome.errors += [unled_error(f"{row.topic}-{row.partition}", row.replica_count, row.leader) for row in few]
+
+
+def count_swept(swept: DataFrame) -> tuple[int, int, str]:
+    """Objects that were deleted, partitions of which some were not, and why not of the first; see SweepTask."""
+    why = F.when(F.col("failure").isNotNull(), F.concat_ws(": ", "partition", "failure"))
+    sums = F.sum("objects").alias("objects"), F.count("failure").alias("failed"), F.min(why).alias("why")
+    counts = swept.agg(*sums).collect()[0]
+    return int(counts.objects or 0), int(counts.failed), counts.why or ""
 
 
 def _failures(is_error: Column) -> tuple[Column, ...]:
@@ -85,9 +98,11 @@ def count_carried(outcome: RunOutcome, partitions: DataFrame, run: int) -> None:
     counts = facts.agg(
         F.count_if(F.col("kind") == str(FactKind.CARRIED)).alias("partitions"),
         F.count_if(F.col("written_by") == run).alias("written"),
+        F.count_if((F.col("written_by") == run) & F.col("is_mended")).alias("mended"),
         *_failures(F.col("kind") == str(FactKind.ERROR)),
     ).collect()[0]
-    outcome.partitions_carried, outcome.counts.snapshots_written = counts.partitions, counts.written
+    outcome.partitions_carried = counts.partitions
+    outcome.counts.snapshots_written, outcome.counts.snapshots_mended = counts.written, counts.mended
     if _count_failures(outcome, counts):
         failed = facts.where(F.col("kind") == str(FactKind.ERROR)).orderBy(*PARTITION_KEY, "part").limit(MOST_TOLD)
         outcome.errors += [_failure(row.message, row) for row in failed.select("message", *RECORDED).collect()]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.snapshot.errors import TiersnapError, TransientError, UnfinishedError, UsageError
+from tiersnap.remote_storage.cluster.owner import check_cluster
+from tiersnap.snapshot.errors import TiersnapError, TransientError, UnfinishedError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 
 LEADERS = pa.schema(
@@ -30,14 +31,9 @@ def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], top
         UsageError: a source is of another cluster.
         BrokerUnavailableError: the cluster does not answer.
     """
-    cluster_id = cluster.cluster_id()
+    check_cluster(cluster, owners)
     log_dirs: dict[int, list[str]] = {}
     for log_dir, owner in owners.items():
-        if owner.cluster_id != cluster_id:
-            raise UsageError(
-                f"{log_dir} is of the cluster {owner.cluster_id}, and {cluster.bootstrap_server} of {cluster_id}",
-                hint="--bootstrap-server names a broker of the cluster that the sources come from",
-            )
         if owner.node_id is not None:
             log_dirs.setdefault(owner.node_id, []).append(log_dir)
     rows = [

@@ -26,6 +26,8 @@ class RunOutcome:
         refused_count: errors that are refusals.
         is_damaged: an error is for damage, or something is found damaged.
         is_unread: something is not here, or may not be read.
+        encryption_unknown: partitions of which no manifest shows whether the plugin encrypts.
+        has_leftovers: ended attempts left objects of some partition.
     """
 
     partitions: int = 0
@@ -42,6 +44,8 @@ class RunOutcome:
     refused_count: int = 0
     is_damaged: bool = False
     is_unread: bool = False
+    has_leftovers: bool = False
+    encryption_unknown: int = 0
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     ready_elsewhere: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from tiersnap.jobs.pipeline.history import unrecorded_runs
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.reporting.disks import disks_below
@@ -31,6 +32,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.gate.copy_task import BesideBrokers
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
@@ -64,7 +66,8 @@ def run(
     Args:
         spark: the session, or a function that starts it, which is called once all that needs no Spark was checked.
         store: remote storage, where it is not the one that the settings name.
-        cluster: asked who leads, where there are several replicas of a partition and the settings name no leaders.
+        cluster: asked whether copy tasks work, and who leads, where there are several replicas of a partition and the
+            settings name no leaders.
         talk: hears of each stage.
 
     Raises:
@@ -87,7 +90,8 @@ class _Run:
         self._layout = open_layout(settings.layout)
         self._warehouse = warehouse
         self._options_digest = settings.carry.digest(place=given.store.uri if settings.apply else None)
-        self._look = Observe(self._store, self._layout)
+        self._look = Observe(self._store, self._layout, refuses_plaintext=not settings.allow_plaintext)
+        self._beside = BesideBrokers(left_for=settings.left_for, tasks=given.copy_tasks)
         self._outcome = RunOutcome()
         self._number = 0
         self._unrecorded = range(0)
@@ -104,6 +108,8 @@ class _Run:
             listed = self._led(found)
             changed = self._keep(self._changes(listed))
             totals = self._totals(changed)
+            if totals.copy_count and self._settings.left_for is not None:
+                self._beside = replace(self._beside, store_now=self._store.now())
             counted.count_listed(self._outcome, listed)
         with self._timed("decode"):
             has_read = self._decode(changed, totals)
@@ -128,6 +134,7 @@ class _Run:
             self._count_verdicts(judged)
         with self._timed("tier"):
             is_tiered = self._tier(judged, listed)
+            self._sweep(listed)
         with self._timed("report"):
             if is_tiered:
                 judged.unpersist()
@@ -198,6 +205,7 @@ class _Run:
         self._unrecorded = range(recorded + 1, newest + 1)
         self._number = self._warehouse.number = newest + 1
         self._outcome.partitions, self._outcome.segments = totals.partitions, totals.segment_count
+        self._outcome.encryption_unknown = totals.unknown_encryption
         self._talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
         if totals.left_out_count:
             why = "remote storage holds them" + (", or they lie before the scan window" if self._is_bounded else "")
@@ -278,7 +286,9 @@ class _Run:
 
     def _judge(self, facts: DataFrame) -> DataFrame:
         carry = self._settings.carry
-        task = JudgePartition(carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded)
+        task = JudgePartition(
+            carry.replace, self._settings.now, carry.producer_expiration, self._is_bounded, self._beside
+        )
         return judging.verdicts(facts, self._warehouse.read("remote_log_segments"), task)
 
     def _count_verdicts(self, judged: DataFrame) -> None:
@@ -308,6 +318,13 @@ class _Run:
         counted.count_tiered(self._outcome, self._warehouse.read("remote_log_segments"), self._number)
         self._talk(f"tiered {count_of(self._outcome.counts.segments_tiered, 'segment')}")
         return True
+
+    def _sweep(self, listed: DataFrame) -> None:
+        """Remove what killed runs and ended attempts left in remote storage, also where nothing was tiered."""
+        if self._settings.apply:
+            sweep_whole_store(self._store, self._settings.topics, self._talk)
+        if self._settings.apply and self._outcome.has_leftovers:
+            sweep_listed(listed, self._store, self._layout, self._talk)
 
     def _record(self) -> None:
         """Write the run's row of `runs` if it changed something, and those of earlier runs that were killed first."""

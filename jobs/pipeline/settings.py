@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
@@ -35,6 +36,8 @@ class RunSettings:
         check_crc: verify the CRC-32C of every batch that is decoded.
         until: ms, exclusive; of each partition only the segments below the first whose largest timestamp is not older
             are tiered. None for all.
+        allow_plaintext: also among segments that the plugin encrypted.
+        left_for: ms after a broker's upload during which segments of its partition are left to it; None leaves none.
         apply: write to remote storage.
         now: ms; the one time that a run knows.
         options: see RunInfo.
@@ -55,6 +58,8 @@ class RunSettings:
     leaders: tuple[str, ...] = ()
     check_crc: bool = True
     until: int | None = None
+    allow_plaintext: bool = False
+    left_for: int | None = LEFT_FOR_MS
     apply: bool = False
     run_id: str = field(default_factory=new_run_id)
     now: int = field(default_factory=lambda: int(time.time() * 1000))

@@ -11,7 +11,7 @@ from tiersnap.snapshot.errors import NotALogDirError, UsageError
 from tiersnap.snapshot.units import count_of
 
 _SUMS = ("segment_count", "decode_count", "retry_count", "decode_bytes", "left_out_count", "left_out_bytes")
-_MORE_SUMS = ("finding_count", "copy_count", "unread_count")
+_MORE_SUMS = ("finding_count", "copy_count", "unknown_encryption", "unread_count")
 
 
 def totals_of(changed: DataFrame, sources: Sequence[str]) -> Row:

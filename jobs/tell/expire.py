@@ -6,18 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
 from tiersnap.remote_storage.expire.delete import Deleted
 from tiersnap.remote_storage.expire.outcome import Outcome, errors_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpiringSegment
 from tiersnap.remote_storage.expire.retention import Breach
+from tiersnap.remote_storage.leftovers.of_store import SweptStore
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.snapshot.units import human_bytes
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")
 
 
-def show(output: Output, done: Sequence[Outcome], *, applied: bool) -> None:
-    """Rows, summary and errors; then what people should do."""
+def show(output: Output, done: Sequence[Outcome], swept: SweptStore, *, applied: bool) -> None:
+    """Rows, summary and errors; then what people should do.
+
+    Args:
+        swept: what killed processes had left in the store.
+    """
     rows = [row for each in done for row in _rows(each)]
     going = [segment for each in done for segment in each.plan.going]
     summary = {
@@ -27,9 +33,11 @@ def show(output: Output, done: Sequence[Outcome], *, applied: bool) -> None:
             segment.state is SegmentState.DELETE_SEGMENT_FINISHED for each in done for segment in each.deleted
         ),
         "bytes": sum(each.size for each in going),
+        "leftovers": sum(len(each.plan.leftovers) for each in done),
+        "leftovers_removed": by_kind(objects := sum(each.swept.objects for each in done), swept),
     }
     output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors_of(done))
-    for plan, deleted, error in done:
+    for plan, deleted, error, _ in done:
         if plan.action is not ExpireAction.DELETE:
             output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")
         if error is not None:
@@ -37,17 +45,18 @@ def show(output: Output, done: Sequence[Outcome], *, applied: bool) -> None:
         for each in deleted:
             for left in each.failures:
                 output.warn(f"still there: {left.key}: {left.reason}")
+    tell_leftovers(output, objects, swept)
     if not done:
         # As it is once all of a topic has gone; or its name was mistyped.
         output.warn("nothing to delete: there are no remote segments of a topic and partition that was asked for")
-    elif not going:
+    elif not going and not summary["leftovers"]:
         output.talk("nothing to delete")
     elif not applied:
         output.talk("nothing was deleted: give --apply")
 
 
 def _rows(outcome: Outcome) -> Iterator[dict[str, object]]:
-    plan, deleted, _ = outcome
+    plan, deleted = outcome.plan, outcome.deleted
     at = plan.partition
     where: dict[str, object] = {"topic": at.topic, "topic_id": at.topic_id, "partition": at.partition}
     if plan.action is not ExpireAction.DELETE:

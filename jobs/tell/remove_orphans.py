@@ -7,17 +7,21 @@ from collections import Counter
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.remote_storage.orphans.judge import Orphan
 from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 _COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
 
 
-def show(output: Output, outcome: OrphansOutcome, *, applied: bool) -> None:
-    """The result."""
+def show(output: Output, outcome: OrphansOutcome, *, older_than: int, applied: bool) -> None:
+    """The result; `older_than` in ms."""
+    younger = sum(len(each.keys) for each in outcome.waiting)
+    last = max((each.removable_at for each in outcome.waiting), default=None)
     summary = {
         "orphans": dict(Counter(str(each.action) for each in outcome.found)),
         "removed": sum(not failures for _, failures in outcome.done),
         "bytes": sum(each.size for each in outcome.wanted),
+        "younger": younger,
+        "younger_removable_at": last,
     }
     rows, errors = [_row(each) for each in outcome.found], list(outcome.errors())
     output.rows("maintain remove-orphans", rows, columns=_COLUMNS, summary=summary, errors=errors)
@@ -25,6 +29,9 @@ def show(output: Output, outcome: OrphansOutcome, *, applied: bool) -> None:
         output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for each in outcome.failures:
         output.warn(f"still there: {each.key}: {each.reason}")
+    if last is not None:
+        are = count_of(younger, "object is", "objects are")
+        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
     if not outcome.wanted:
         output.talk("nothing to remove")
     elif not applied:

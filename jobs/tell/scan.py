@@ -29,6 +29,10 @@ _CAUSES = (
     Verdict.ABOVE_LSO,
 )
 
+_BROKERS_COPY = (
+    "a broker with tiered storage copies them at its next turn, or since Kafka 4.4 after remote.copy.lag.ms or .bytes"
+)
+
 
 def show(
     output: Output,
@@ -102,7 +106,10 @@ def _lines(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
     elif is_missing:
         yield f"next for missing snapshots: {asked}"
     if totals.verdicts[Verdict.READY]:
-        yield f"next for READY: a broker tiers them; where none does: {commands.tier}"
+        brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
+        yield f"next for READY: {brokers}: {commands.tier}"
+    if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
+        yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"
 
 
 def _damaged(totals: ScanTotals) -> str:

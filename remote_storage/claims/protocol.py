@@ -28,6 +28,7 @@ from tiersnap.remote_storage.claims.record import MAX_BYTES, Attempt, Claim, Cla
 from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.small_object import read_twice_if_damaged
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ObjectExistsError
@@ -201,12 +202,16 @@ def _key(keys: ObjectKeys, segment: ClaimedSegment) -> str:
 
 def _read(store: ObjectStore, key: str, segment: ClaimedSegment) -> tuple[Claim, int, int] | None:
     """The claim, its age and when it was last changed; ms, by the store's clock."""
-    try:
+
+    def read() -> tuple[Claim, int, int]:
         found = store.read(key, limit=MAX_BYTES)
+        claim = Claim.decode(segment, found.data, name=store.uri + key, etag=found.info.etag)
+        return claim, found.age, found.info.modified
+
+    try:
+        return read_twice_if_damaged(read)
     except ObjectNotFoundError:
         return None
-    read = Claim.decode(segment, found.data, name=store.uri + key, etag=found.info.etag)
-    return read, found.age, found.info.modified
 
 
 def _replace(store: ObjectStore, key: str, new: Claim) -> Claim:

@@ -71,6 +71,11 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
     return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
 
 
+def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
+    """Whether so many copies were begun and neither finished nor deleted that the copier may be stuck."""
+    return sum(1 for _ in cache.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)) >= STUCK_AFTER
+
+
 def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: int) -> Watched | None:
     """What to watch of a partition whose copier may be stuck by the records of before; None where it is not."""
     begun = attempts(cache, partition, next_offset), blind_attempts(cache, partition)

@@ -12,6 +12,7 @@ from tiersnap.remote_storage.cluster.copier import (
     Watched,
     attempts,
     blind_attempts,
+    has_unended,
     quiet_seconds,
     suspected,
     watch,
@@ -108,7 +109,9 @@ def find_stuck(
         why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
         return first_offset_missing(cache.segments(partition).values(), start, why_outside)
 
-    suspects = [suspect for each in candidates if (suspect := suspected(cache, each, end_of(each))) is not None]
+    # Where remote storage ends is asked only of partitions with attempts that ended nowhere.
+    doubtful = [each for each in candidates if has_unended(cache, each)]
+    suspects = [suspect for each in doubtful if (suspect := suspected(cache, each, end_of(each))) is not None]
     failing = _failing(cluster, reader, candidates, suspects, talk)
     not_looked = {each for each, progress in failing.items() if progress is Progress.FAILING}.union(resumed)
     found = []

@@ -36,6 +36,13 @@ def is_copying_off(settings: Mapping[str, Setting]) -> bool:
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
+def is_copied(settings: Mapping[str, Setting]) -> bool:
+    """Whether brokers copy the topic's segments to remote storage by themselves."""
+    is_tiered = value_of(settings, REMOTE_STORAGE, "false") == "true"
+    is_compacted = "compact" in value_of(settings, "cleanup.policy", "delete")
+    return is_tiered and not is_compacted and not is_copying_off(settings)
+
+
 def is_marked(settings: Mapping[str, Setting]) -> bool:
     """Whether the topic says that its settings are put aside."""
     retention = settings.get(RETENTION_MS)

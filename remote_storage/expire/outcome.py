@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tiersnap.remote_storage.expire.delete import Deleted, delete_expired
 from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.leftovers.of_partition import Swept, sweep_partition
+from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
 
 _REFUSED = {ExpireAction.REFUSE, ExpireAction.IN_USE}
@@ -20,23 +22,29 @@ class Outcome(NamedTuple):
     Attributes:
         deleted: of the segments that were begun.
         error: what ended it; the other partitions go on.
+        swept: what ended attempts had left.
     """
 
     plan: ExpirePlan
     deleted: Sequence[Deleted] = ()
     error: TiersnapError | None = None
+    swept: Swept = Swept()
 
 
 def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Outcome:
     """Delete what a plan says, as far as it can be done."""
     deleted: list[Deleted] = []
+    swept = Swept()
     try:
         if plan.action is ExpireAction.DELETE:
             for each in delete_expired(store, keys, plan):
                 deleted.append(each)  # noqa: PERF402 - those before an error count
+        for local in (False, True) if plan.leftovers else ():
+            found = look(store, keys, plan.partition, local=local)
+            swept += sweep_partition(store, keys, found, plan.expired)
     except TiersnapError as error:
-        return Outcome(plan, deleted, error)
-    return Outcome(plan, deleted)
+        return Outcome(plan, deleted, error, swept)
+    return Outcome(plan, deleted, swept=swept)
 
 
 def exit_code_of(done: Sequence[Outcome]) -> ExitCode:
@@ -48,7 +56,7 @@ def exit_code_of(done: Sequence[Outcome]) -> ExitCode:
     errors = [each.error for each in done if each.error is not None]
     if errors and not any(each.deleted for each in done) and actions == {ExpireAction.DELETE}:
         return errors[0].exit_code
-    if errors or any(deleted.failures for each in done for deleted in each.deleted):
+    if errors or any(_left(done)):
         return ExitCode.PARTIAL
     if not actions & _REFUSED:
         return ExitCode.OK
@@ -65,5 +73,12 @@ def errors_of(done: Sequence[Outcome]) -> list[TiersnapError]:
         if each.plan.action in _REFUSED
     ]
     ended = [each.error for each in done if each.error is not None]
-    left = [left for each in done for deleted in each.deleted for left in deleted.failures]
-    return [*refused, *ended, *(failure(f"{each.key}: {each.reason}", is_transient=False) for each in left)]
+    left = (failure(f"{each.key}: {each.reason}", is_transient=False) for each in _left(done))
+    return [*refused, *ended, *left]
+
+
+def _left(done: Sequence[Outcome]) -> Iterator[DeleteFailure]:
+    """What could not be deleted."""
+    for each in done:
+        yield from (failed for deleted in each.deleted for failed in deleted.failures)
+        yield from each.swept.failures

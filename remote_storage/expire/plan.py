@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,13 @@ from tiersnap.remote_storage.expire.manager import Managed, Manager
 from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention, expired
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.leftovers.of_partition import NOTHING_EXPIRED, Expired, old_leftovers
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.orphans.stored import StoredPartition
 from tiersnap.remote_storage.presence.attempts import AttemptObjects
 from tiersnap.remote_storage.presence.copies import RemoteCopy, read_copy
 from tiersnap.remote_storage.presence.finished import largest_timestamp
-from tiersnap.remote_storage.presence.partition import REQUESTS_AT_ONCE
+from tiersnap.remote_storage.presence.partition import REQUESTS_AT_ONCE, look
 from tiersnap.remote_storage.restore.remote_copies import read_lineage
 from tiersnap.remote_storage.restore.segment_chain import newest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -72,6 +74,8 @@ class ExpirePlan:
         log_start_offset: behind those that go; 0 where none does.
         record: what is recorded as being deleted.
         hint: what to do about a refusal.
+        leftovers: keys of objects that ended attempts of ours left; they go, whoever manages the partition.
+        expired: below what they go also of a segment that lost an object.
     """
 
     partition: TopicIdPartition
@@ -81,6 +85,8 @@ class ExpirePlan:
     log_start_offset: int = 0
     record: ExpireRecord = field(default_factory=ExpireRecord)
     hint: str = ""
+    leftovers: tuple[str, ...] = ()
+    expired: Expired = NOTHING_EXPIRED
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:
@@ -95,7 +101,8 @@ def plan_partition(
     if managed.manager is not Manager.NOBODY:
         by_brokers = managed.manager is Manager.BROKERS
         action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
-        return ExpirePlan(stored.partition, action, managed.reason)
+        left = _leftovers(store, keys, stored, NOTHING_EXPIRED) if by_brokers else ()
+        return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
     try:
         record = read_record(store, keys, stored.partition)
         begun = {each.segment_id for each in record.deleting}
@@ -112,7 +119,27 @@ def plan_partition(
     ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
     looked = _up_to_the_first_lock(store, ordered)
     log_start = max([record.log_start_offset, *(each.end_offset for each in looked if each.moves_log_start)])
-    return ExpirePlan(stored.partition, ExpireAction.DELETE, managed.reason, looked, log_start, record)
+    written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
+    gone = Expired(log_start, written_before)
+    left = _leftovers(store, keys, stored, gone)
+    reason = managed.reason
+    return ExpirePlan(
+        stored.partition, ExpireAction.DELETE, reason, looked, log_start, record, leftovers=left, expired=gone
+    )
+
+
+def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, gone: Expired) -> tuple[str, ...]:
+    """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
+    starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
+    doubtful = {
+        each.is_local for each in stored.attempts if each.missing or starts[each.is_local, each.start_offset] > 1
+    }
+    return tuple(
+        key
+        for local in sorted(doubtful)
+        for each in old_leftovers(store, look(store, keys, stored.partition, local=local), gone)
+        for key in each.keys
+    )
 
 
 def _expiring(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.small_object import read_twice_if_damaged
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.strict_json import below, has_version, parse_object, text, whole
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
@@ -91,11 +92,15 @@ def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
         CorruptDataError: what is there is no such record.
     """
     key = keys.expire(partition)
-    try:
+
+    def read() -> ExpireRecord:
         found = store.read(key, limit=_MOST_BYTES)
+        return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
+
+    try:
+        return read_twice_if_damaged(read)
     except ObjectNotFoundError:
         return ExpireRecord()
-    return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
 
 
 def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:

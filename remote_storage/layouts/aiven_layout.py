@@ -63,9 +63,13 @@ class AivenLayout:
         """See Layout."""
         return self.keys.segment(KeyKind.LOG, metadata)
 
+    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """See Layout."""
+        return self.keys.segment_stem(metadata)
+
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
         """See Layout; complete is a manifest that is right about the other two."""
-        sizes = {found.key: found.size for found in store.list(self.keys.segment_stem(metadata))}
+        sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return CopyState.ABSENT
         log, indexes, manifest_key = self.object_keys(metadata)

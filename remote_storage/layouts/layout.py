@@ -57,6 +57,10 @@ class Layout(Protocol):
         """The key of the segment file, which is verbatim in every layout here."""
         ...
 
+    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """What the keys of all objects of the copy begin with, and no others do."""
+        ...
+
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
         """What is in the store."""
         ...

@@ -66,9 +66,13 @@ class LocalTieredStorageLayout:
         """See Layout."""
         return self.keys.segment(KeyKind.LOCAL_LOG, metadata)
 
+    def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """See Layout."""
+        return self.keys.segment_stem(metadata, local=True)
+
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> CopyState:
         """See Layout; complete is all mandatory files and a log of the right size."""
-        sizes = {found.key: found.size for found in store.list(self.keys.segment_stem(metadata, local=True))}
+        sizes = {found.key: found.size for found in store.list(self.stem(metadata))}
         if not sizes:
             return CopyState.ABSENT
         mandatory = set(self.object_keys(metadata)) - {self.keys.segment(KeyKind.LOCAL_TRANSACTION_INDEX, metadata)}

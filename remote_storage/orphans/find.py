@@ -19,6 +19,8 @@ from tiersnap.remote_storage.orphans.judge import (
     judge_attempts,
     judge_rest,
     judge_snapshots,
+    judge_young,
+    young_candidates,
 )
 from tiersnap.remote_storage.orphans.known import KnownPartition, ask
 from tiersnap.remote_storage.orphans.stored import (
@@ -75,7 +77,8 @@ def orphans_of(
     store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, known: KnownPartition, aged: Aged
 ) -> Iterator[Orphan]:
     """Orphans of one partition; one row for all of them where the partition is refused."""
-    offsets = frozenset(each.start_offset for each in candidates(stored, known, aged))
+    looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
+    offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, keys, stored, offsets)
     look = partial(read_copy, store, stored.partition)
     found = list(judge_attempts(stored, known, aged, claims, look))
@@ -90,6 +93,7 @@ def orphans_of(
     found += judge_snapshots(stored, known, aged, manifests, is_ours(store))
     removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
     yield from found
+    yield from judge_young(stored, known, aged, claims)
     yield from judge_rest(stored, known, aged, removed)
 
 

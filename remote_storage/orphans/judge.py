@@ -11,7 +11,7 @@ is one whose offsets no other whole copy holds: a record, or a claim, does not b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tiersnap.remote_storage.claims import Claim
@@ -22,6 +22,7 @@ from tiersnap.remote_storage.presence.attempts import AttemptObjects
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
+from tiersnap.snapshot.units import utc
 
 
 class OrphanKind(StrEnum):
@@ -45,6 +46,7 @@ class Fate(StrEnum):
     """What becomes of it."""
 
     REMOVE = "REMOVE"
+    WAIT = "WAIT"  # too young; it may go later
     LEAVE = "LEAVE"  # named, and left to people
     REFUSE = "REFUSE"
 
@@ -57,6 +59,7 @@ class Orphan:
         keys: in the order in which they must go.
         size: bytes of all of it; 0 for an upload, which is not measured.
         upload: of UPLOAD and FILE.
+        removable_at: ms by the store's clock, of what is too young.
     """
 
     kind: OrphanKind
@@ -67,6 +70,7 @@ class Orphan:
     partition: TopicIdPartition | None = None
     segment_id: str = ""
     upload: UnfinishedUpload | None = None
+    removable_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,12 @@ class Aged:
     def is_old(self, modified: int) -> bool:
         """Whether something of that time (ms, by the same clock) is."""
         return self.now - modified > self.older_than
+
+    def waiting(self, orphan: Orphan, modified: int) -> Orphan:
+        """Return what may go as what is too young to go now; `modified` is its time."""
+        moment = modified + self.older_than + 1
+        reason = f"removable from {utc(moment)} on: {orphan.reason}"
+        return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
 
 
 def judge_attempts(
@@ -102,6 +112,35 @@ def judge_attempts(
         size = sum(info.size for info in attempt.objects.values())
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
         yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
+
+
+def judge_young(
+    stored: StoredPartition, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
+) -> Iterator[Orphan]:
+    """What of a partition may go once it is old, as far as that is known without a look into remote segments."""
+    for attempt in young_candidates(stored, known, aged):
+        if attempt.segment_id in claims:
+            size = sum(info.size for info in attempt.objects.values())
+            kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
+            why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
+            orphan = Orphan(kind, Fate.WAIT, why, attempt.keys, size, stored.partition, attempt.segment_id)
+            yield aged.waiting(orphan, attempt.modified)
+    for offset, info in stored.snapshots.items():
+        reason = _of_no_segment(offset, known)
+        if reason and not aged.is_old(info.modified):
+            orphan = Orphan(OrphanKind.SNAPSHOT, Fate.WAIT, reason, (info.key,), info.size, stored.partition)
+            yield aged.waiting(orphan, info.modified)
+
+
+def young_candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+    """Attempts that are not old enough, and that no record tells of; not those that may yet be published."""
+    return [
+        each
+        for each in stored.attempts
+        if not aged.is_old(each.modified)
+        and known.is_gone(each.segment_id)
+        and (each.missing or not known.is_live or each.segment_id in known.records)
+    ]
 
 
 def candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:

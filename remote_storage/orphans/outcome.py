@@ -28,15 +28,20 @@ class OrphansOutcome:
         return [each for each in self.found if each.action is Fate.REFUSE]
 
     @property
+    def waiting(self) -> list[Orphan]:
+        """What is too young."""
+        return [each for each in self.found if each.action is Fate.WAIT]
+
+    @property
     def failures(self) -> list[DeleteFailure]:
         """Objects that could not be removed."""
         return [each for _, failures in self.done for each in failures]
 
     @property
     def left(self) -> list[Orphan]:
-        """What is there now."""
+        """What is there now, but for what is too young."""
         gone = {id(orphan) for orphan, failures in self.done if not failures}
-        return [each for each in self.found if id(each) not in gone]
+        return [each for each in self.found if id(each) not in gone and each.action is not Fate.WAIT]
 
     def errors(self) -> Iterator[TiersnapError]:
         """What was refused, and what could not be removed."""

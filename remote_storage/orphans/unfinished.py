@@ -1,50 +1,59 @@
-"""What killed processes left that no reader ever sees: multipart uploads, temporary files, probes of the store.
+"""Unfinished uploads, temporary files and probes of the store as orphans: what every run removes, and what is refused.
 
-No record can tell of them, so what shows that they are ours is enough: a claim that names the attempt, the mark in a
-file's name, the prefix of our probes. A plugin's uploads are under way in the same bucket, and are left alone.
+leftovers.of_store finds them. Here a cluster was asked, so an upload of a partition of another cluster is refused, and
+a plugin's is named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.leftovers.of_store import UploadOfSegment, old_probes, old_uploads, uploads_of_segments
 from tiersnap.remote_storage.orphans.judge import Aged, Fate, Orphan, OrphanKind
-from tiersnap.remote_storage.orphans.stored import StoredPartition, list_stored, read_claims
-from tiersnap.remote_storage.stores.object_store import ObjectStore, UnfinishedUpload
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
 
 
 def unfinished(
     store: ObjectStore, keys: ObjectKeys, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]
 ) -> Iterator[Orphan]:
-    """Old ones of the topics that `is_wanted` takes and, of this cluster or of none that is named; and of no topic."""
-    for probe in store.list(keys.probes):
-        if aged.is_old(probe.modified):
-            yield Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
-    partitions: dict[TopicIdPartition, StoredPartition] = {}
-    for upload in store.unfinished_uploads():
-        if upload.age <= aged.older_than:
-            continue
+    """Those of the topics that `is_wanted` takes, of this cluster or of none that is named; and of no topic.
+
+    Those that are too young are named as such; a plugin's are not, since they may be under way.
+    """
+    for probe in old_probes(store, keys, aged.now, -1):
+        orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
+        yield orphan if aged.is_old(probe.modified) else aged.waiting(orphan, probe.modified)
+    others = []
+    for upload in old_uploads(store, -1):
         if upload.is_ours:
-            yield Orphan(OrphanKind.FILE, Fate.REMOVE, "a killed process left it", (upload.key,), upload=upload)
-            continue
-        key = keys.recognise(upload.key)
-        if key is None or key.offset is None or key.segment_id is None or not is_wanted(key.partition.topic):
-            continue
-        if key.partition not in partitions:
-            partitions[key.partition] = list_stored(store, keys, key.partition)
-        stored = partitions[key.partition]
-        claims = read_claims(store, keys, stored, frozenset({key.offset}))
-        yield _of_segment(upload, stored, cluster_id, key.segment_id, is_named=key.segment_id in claims)
+            orphan = Orphan(OrphanKind.FILE, Fate.REMOVE, "a killed process left it", (upload.key,), upload=upload)
+            yield orphan if upload.age > aged.older_than else aged.waiting(orphan, upload.started)
+        else:
+            others.append(upload)
+    for each in uploads_of_segments(store, keys, others, is_wanted):
+        orphan = _of_segment(store, keys, each, cluster_id)
+        if each.upload.age > aged.older_than:
+            yield orphan
+        elif orphan.action is Fate.REMOVE:
+            yield aged.waiting(orphan, each.upload.started)
 
 
-def _of_segment(
-    upload: UnfinishedUpload, stored: StoredPartition, cluster_id: str, segment_id: str, *, is_named: bool
-) -> Orphan:
+def _of_segment(store: ObjectStore, keys: ObjectKeys, each: UploadOfSegment, cluster_id: str) -> Orphan:
     action, reason = Fate.REMOVE, "a killed attempt left it"
-    if not is_named:
+    if each.claim is None:
         action, reason = Fate.LEAVE, "no claim of ours names it"
-    elif stored.cluster_id not in (None, cluster_id):
-        action, reason = Fate.REFUSE, f"it comes from the cluster {stored.cluster_id}, this one is {cluster_id}"
-    return Orphan(OrphanKind.UPLOAD, action, reason, (upload.key,), 0, stored.partition, segment_id, upload)
+    elif (theirs := _cluster_id(store, keys, each)) not in (None, cluster_id):
+        action, reason = Fate.REFUSE, f"it comes from the cluster {theirs}, this one is {cluster_id}"
+    return Orphan(
+        OrphanKind.UPLOAD, action, reason, (each.upload.key,), 0, each.partition, each.segment_id, each.upload
+    )
+
+
+def _cluster_id(store: ObjectStore, keys: ObjectKeys, each: UploadOfSegment) -> str | None:
+    try:
+        return read_cluster_id(store, keys, each.partition)
+    except CorruptDataError:
+        return None

@@ -49,6 +49,9 @@ class FoundCopy:
         keys: of its objects, what makes it visible first.
         claim: of ours that names the attempt; looked for only where several copies begin at one offset, where it was
             not changed right behind the copy, and of the newest copies up to one that is finished.
+        is_encrypted: by the plugin.
+        is_brokers: no claim of ours is there for its segment, or one that was read and does not name it; and its
+            manifest names a broker, if it has one.
     """
 
     segment_id: str
@@ -61,6 +64,8 @@ class FoundCopy:
     written_at: int
     keys: tuple[str, ...]
     claim: Claim | None
+    is_encrypted: bool = False
+    is_brokers: bool = False
 
     @property
     def facts(self) -> CopyFacts:
@@ -189,7 +194,7 @@ def look(
         for segment in claimed & segments.keys()
         if not 0 <= changed[segment] - segments[segment] <= _FINISHED_WITHIN_MS
     )
-    copies = [_found_copy(each, by_id[each.segment_id], claims.named) for each in found]
+    copies = [_found_copy(partition, each, by_id[each.segment_id], claimed, claims) for each in found]
     whole = {copy.segment_id for copy in copies}
     absent = {over for each in copies if (over := _finished_without(each)) and over not in whole}
     absent -= whole_in_other_layout(store, keys, partition, absent, local=local)
@@ -254,6 +259,10 @@ class _Claims:
     named: dict[str, Claim] = field(default_factory=dict)
     problems: dict[ClaimedSegment, str] = field(default_factory=dict)
 
+    def has_read(self, segment: ClaimedSegment) -> bool:
+        """Whether the claim was read, and is one."""
+        return self.found.get(segment) is not None
+
     def read(self, segment: ClaimedSegment) -> Claim | None:
         if segment not in self.found:
             try:
@@ -288,8 +297,14 @@ def _age(segment: ClaimedSegment) -> tuple[int, int]:
     return segment.leader_epoch, segment.base_offset
 
 
-def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Claim]) -> FoundCopy:
-    metadata = copy.metadata
+def _found_copy(
+    partition: TopicIdPartition,
+    copy: RemoteCopy,
+    attempt: AttemptObjects,
+    claimed: frozenset[ClaimedSegment],
+    claims: _Claims,
+) -> FoundCopy:
+    metadata, segment, claim = copy.metadata, _segment_of(partition, copy), claims.named.get(attempt.segment_id)
     return FoundCopy(
         segment_id=copy.segment_id,
         start_offset=copy.start_offset,
@@ -300,7 +315,11 @@ def _found_copy(copy: RemoteCopy, attempt: AttemptObjects, claims: dict[str, Cla
         max_timestamp=metadata.max_timestamp,
         written_at=attempt.modified,
         keys=attempt.keys,
-        claim=claims.get(attempt.segment_id),
+        claim=claim,
+        is_encrypted=copy.is_encrypted,
+        is_brokers=claim is None
+        and (segment not in claimed or claims.has_read(segment))
+        and (metadata.broker_id >= 0 or attempt.is_local),
     )
 
 

@@ -150,12 +150,12 @@ class DirectoryStore:
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
         folder = prefix.rpartition("/")[0]
         if folder or prefix.startswith("/"):
             self._parts(folder)
-        yield from self._walk(folder + "/" if folder else "", prefix)
+        yield from self._walk(folder + "/" if folder else "", prefix, after)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""
@@ -227,12 +227,12 @@ class DirectoryStore:
                 crc = _copy(source, size, file, str(path), earliest(deadline, current()))
             yield temporary, PutResult(PutOutcome.CREATED, size, crc, _etag(temporary.status(), crc), proved=True)
 
-    def _walk(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
-        """Objects below `folder` (a key prefix ending in `/`, or empty) in the order of their keys."""
+    def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Objects below `folder` (a key prefix ending in `/`, or empty) in the order of their keys, behind `after`."""
         with self._use(folder):
             try:
                 with opened_folder(self.root, folder.split("/")[:-1]) as descriptor:
-                    folders, files = entries(descriptor)
+                    folders, files = entries(descriptor, prefix[len(folder) :] if prefix.startswith(folder) else "")
             except (FileNotFoundError, NotADirectoryError):
                 return
         # A folder sorts as its keys do: `a-b/x` before `a/x`.
@@ -241,10 +241,10 @@ class DirectoryStore:
             key, status = folder + name, found[name]
             if key == UNFINISHED + "/":
                 continue
-            if status is not None and key.startswith(prefix):
+            if status is not None and key > after:
                 yield ObjectInfo(key, status.st_size, None, _ms(status))
-            elif status is None and (key.startswith(prefix) or prefix.startswith(key)):
-                yield from self._walk(key, prefix)
+            elif status is None and (key.startswith(prefix) or prefix.startswith(key)) and key >= after[: len(key)]:
+                yield from self._walk(key, prefix, after)
 
     def _same(self, found: ObjectInfo, key: str, put: PutResult) -> PutResult:
         if _is_same(found, put):

@@ -69,14 +69,18 @@ def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def entries(folder: int) -> tuple[list[str], list[tuple[str, os.stat_result]]]:
-    """Names of the folders, names and status of the plain files in a folder; nothing else is an object."""
+def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str, os.stat_result]]]:
+    """Names of the folders in a folder, and names and status of the plain files; nothing else is an object.
+
+    Args:
+        beginning: of the names of files that are wanted; only those are asked for their status.
+    """
     folders, files = [], []
     with os.scandir(folder) as found:
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            elif entry.is_file(follow_symlinks=False):
+            elif entry.name.startswith(beginning) and entry.is_file(follow_symlinks=False):
                 try:
                     files.append((entry.name, entry.stat(follow_symlinks=False)))
                 except FileNotFoundError:

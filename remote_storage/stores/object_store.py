@@ -203,8 +203,8 @@ class ObjectStore(Protocol):
         """What is there, or None; a directory reads the file for its CRC."""
         ...
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Objects whose key begins with `prefix`, in key order."""
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
+        """Objects whose key begins with `prefix` and is greater than `after`, in key order."""
         ...
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:

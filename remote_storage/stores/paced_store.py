@@ -94,9 +94,9 @@ class PacedStore:
         """See ObjectStore."""
         return self.inner.head(key)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
-        return self.inner.list(prefix)
+        return self.inner.list(prefix, after=after)
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore."""

@@ -170,9 +170,10 @@ class S3Store:
         found = self._look(key)
         return found and replace(found, metadata=_as_put(found.metadata))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
-        for page in self._pages("list_objects_v2", "s3:ListBucket", prefix):
+        begins = {"StartAfter": self.prefix + after} if after else {}
+        for page in self._pages("list_objects_v2", "s3:ListBucket", prefix, **begins):
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self.prefix)
                 yield ObjectInfo(key, found["Size"], None, _ms(found["LastModified"]), found["ETag"])
@@ -226,9 +227,9 @@ class S3Store:
         ):
             yield call
 
-    def _pages(self, operation: str, action: str, prefix: str) -> Iterator[dict[str, Any]]:
+    def _pages(self, operation: str, action: str, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
         paginator = self.client.get_paginator(operation)
-        pages = iter(paginator.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix))
+        pages = iter(paginator.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix, **more))
         while True:
             with self._call(action, prefix):
                 page = next(pages, None)

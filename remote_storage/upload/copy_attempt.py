@@ -108,6 +108,11 @@ def _copy(
                 claims.release(job.store, job.keys, claimed)
         yield from _undone(job, segment, segment_id, error, left=left)
         return None
+    except KeyboardInterrupt:
+        # Its objects are deleted as far as that could be; what is left goes with the leftovers.
+        with suppress(TiersnapError):
+            claims.release(job.store, job.keys, claimed)
+        raise
     try:
         claims.finish(job.store, job.keys, claimed, claimed_snapshot(ready))
     except ObjectChangedError as error:

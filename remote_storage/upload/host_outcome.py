@@ -53,11 +53,26 @@ class HostOutcome:
         return sum(not row["bytes"] for row in self.copied)
 
     @property
+    def encryption(self) -> Counter[str]:
+        """Partitions with something to tier, by what manifests show (listed.Encryption)."""
+        wanted = (each for each in self.partitions if each.encryption is not None and _is_to_tier(each))
+        return Counter(str(each.encryption) for each in wanted)
+
+    @property
+    def leftovers_removed(self) -> int:
+        """Objects that ended attempts had left."""
+        return sum(each.leftovers_removed for each in self.partitions)
+
+    @property
     def counts(self) -> RunCounts:
         """What was written by this run; a copy that was finished without a byte is none."""
         sent = [row["bytes"] for row in self.copied if row["bytes"]]
-        written = sum(each.snapshots_written for each in self.partitions)
-        return RunCounts(snapshots_written=written, segments_tiered=len(sent), bytes_tiered=sum(sent))
+        return RunCounts(
+            snapshots_written=sum(each.snapshots_written for each in self.partitions),
+            snapshots_mended=sum(each.snapshots_mended for each in self.partitions),
+            segments_tiered=len(sent),
+            bytes_tiered=sum(sent),
+        )
 
     @property
     def verdicts(self) -> Counter[Verdict]:
@@ -83,3 +98,8 @@ class HostOutcome:
     def exit_code(self, *, apply: bool) -> ExitCode:
         """What is damaged, could not be written or read, or was refused although it was to be tiered; else OK."""
         return exit_code_of_all(self.findings, self.errors, exit_code_of(self.verdicts, apply=apply))
+
+
+def _is_to_tier(partition: HostPartition) -> bool:
+    wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
+    return bool(partition.tiered) or any(row["verdict"] in wanted for row in partition.readiness)

@@ -15,12 +15,12 @@ from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.errors import CopyInFlightError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.partition import Presence
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.already_there import is_covered, row_of_covered
 from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired
-from tiersnap.remote_storage.upload.earlier_attempts import delete_superseded
 from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row
@@ -62,7 +62,7 @@ def tier_partition(
             put_cluster_id(store, keys, partition, cluster_id)
         presence = job.look(planned[0].base_offset)
         _check_in_flight(job, presence)
-        delete_superseded(job, presence)
+        sweep_partition(store, keys, presence).check()
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.row(planned[0], error=error)

@@ -12,6 +12,7 @@ from pyarrow import fs
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.snapshot_sink import KeptSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
 from tiersnap.remote_storage.upload.snapshot_source import SnapshotSource
@@ -77,8 +78,8 @@ class TierTask:
             yield pa.RecordBatch.from_pylist([row], schema=TIERED)
 
 
-def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:
-    """A row of READY as tier_partition takes it."""
+def planned_segment(row: Mapping[str, Any], kept: KeptSnapshots | None = None) -> PlannedSegment:
+    """A row of READY as tier_partition takes it; a snapshot whose bytes are `kept` is not fetched."""
     filesystem, folder = partition_folder(row)
     stem = f"{folder}/{row['base_offset']:020d}"
     opened = row["open_transactions"]
@@ -95,18 +96,22 @@ def planned_segment(row: Mapping[str, Any]) -> PlannedSegment:
         if opened is None
         else tuple((each["producer_id"], each["first_offset"]) for each in opened),
         header_digest=row["digest"] or None,
-        snapshot=_snapshot(row, filesystem, folder),
+        snapshot=_snapshot(row, filesystem, folder, kept),
     )
 
 
-def _snapshot(row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str) -> SnapshotSource:
+def _snapshot(
+    row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str, kept: KeptSnapshots | None
+) -> SnapshotSource:
     offset = row["next_base_offset"]
     if row["object_key"] is not None:
+        data = None if kept is None else kept.of(row["object_key"])
         return SnapshotSource(
             offset=offset,
             provenance=Provenance(row["provenance"]),
             crc32c=row["object_crc"],
-            object_key=row["object_key"],
+            data=data,
+            object_key=row["object_key"] if data is None else None,
         )
     return SnapshotSource(
         offset=offset,

@@ -1,8 +1,7 @@
 """A segment into remote storage: all of it, proved, or nothing.
 
 Order: log, indexes, what makes it visible last. The log is checked as it is sent (see checked_log), the indexes are
-made right by it, each object that the store did not vouch for is looked up, and nothing becomes visible before the rest
-is proved.
+made right by it, and nothing becomes visible before all the rest is seen in the store (see arrival).
 On any failure what was written is deleted in reverse order. After a crash nothing is visible either; `inspect_copy`
 tells the next run whether to finish (record COPY_SEGMENT_FINISHED) or to clean up with `delete_copy` and take a new
 segment id.
@@ -20,17 +19,15 @@ from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
+from tiersnap.remote_storage.upload.arrival import check_listed, check_stored
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
 from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     IncompleteBundleError,
     ObjectExistsError,
-    RemoteStorageError,
     TiersnapError,
-    TransientError,
 )
-from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)
 
@@ -71,13 +68,13 @@ def copy_segment(
 
     Args:
         timeout: seconds for the whole segment, None for no limit.
-        before_visible: called when all but the last object is there and proved; what it raises undoes the copy.
+        before_visible: called when all but the last object is seen in the store; what it raises undoes the copy.
 
     Raises:
         SegmentChangedError: the segment is not what was decoded.
         CorruptSegmentError: a batch is damaged.
         WrongLeaderEpochsError: a batch has another leader epoch than the log's checkpoint tells.
-        TransientError: time is over, or storage failed for the moment.
+        TransientError: time is over, storage failed for the moment, or lost what it had acknowledged.
         RemoteStorageError: storage refused, or has other bytes than were sent.
         ObjectExistsError: the segment id was used before.
 
@@ -90,17 +87,16 @@ def copy_segment(
         "tiersnap-version": __version__,
         "tiersnap-snapshot-provenance": str(segment.producer_snapshot.provenance),
     }
-    copied: list[CopiedObject] = []
+    sent: list[tuple[str, PutResult]] = []
     in_doubt: list[str] = []
 
     def send(key: str, put: Callable[[], PutResult]) -> None:
         deadline.check(f"copy of {metadata.id}")
         in_doubt[:] = [key]
         done = put()
-        copied.append(CopiedObject(key, done.size, done.crc32c, done.outcome))
+        sent.append((key, done))
         in_doubt.clear()
-        if not done.proved:
-            _prove(store, key, done)
+        check_stored(store, key, done)
 
     try:
         with segment.log.open() as file:
@@ -111,17 +107,19 @@ def copy_segment(
         *others, last = layout.plan(segment.bundle(log.indexes), metadata)
         for planned in others:
             send(planned.key, partial(store.put_if_absent, planned.key, planned.content, provenance))
+        check_listed(store, layout.stem(metadata), sent)
         before_visible()
         send(last.key, partial(store.put_if_absent, last.key, last.content, provenance))
     except BaseException as error:
         # An object that somebody else made is not ours to delete; one of which no word came is.
-        ours = [done.key for done in copied if done.outcome.is_ours]
+        ours = [key for key, done in sent if done.outcome.is_ours]
         if not isinstance(error, ObjectExistsError):
             ours += in_doubt
         failures = _delete_in_reverse(store, ours)
         if isinstance(error, TiersnapError):
             error.attrs["left_behind"] = [failure.key for failure in failures]
         raise
+    copied = (CopiedObject(key, done.size, done.crc32c, done.outcome) for key, done in sent)
     return CopyResult(tuple(copied), log.indexes.rebuilt)
 
 
@@ -159,20 +157,6 @@ def _check_described(segment: ReadySegment, metadata: RemoteLogSegmentMetadata) 
     found = (segment.base_offset, segment.next_base_offset, segment.log.size)
     if described != found:
         raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment is {found}")
-
-
-def _prove(store: ObjectStore, key: str, put: PutResult) -> None:
-    """Ask the store what it has; a server that says 200 has not always kept what was sent."""
-    found = store.head(key)
-    if found is None:
-        raise TransientError(f"{store.uri}{key}: not there after it was written", hint="run the same command again")
-    if found.size != put.size or found.crc32c not in {None, put.crc32c}:
-        raise RemoteStorageError(
-            f"{store.uri}{key}: wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, the store has "
-            f"{count_of(found.size, 'byte')}" + ("" if found.crc32c is None else f" with CRC {found.crc32c:08x}"),
-            hint="run the same command again; if it recurs, the store is not to be trusted with this",
-            key=key,
-        )
 
 
 def _delete_in_reverse(store: ObjectStore, keys: list[str]) -> tuple[DeleteFailure, ...]:

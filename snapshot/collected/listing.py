@@ -23,7 +23,8 @@ _SINCE = {"log_start_checkpoint": 2, "orphan_indexes": 3}  # columns that versio
 _VERSION_KEY = b"tiersnap.collected"
 _LONG, _TEXT = pa.int64(), pa.string()
 
-_OF_READER = ("expired_to", "error_type", "hint")  # remote storage is asked by who reads it
+# Remote storage is asked by who reads it.
+_OF_READER = ("expired_to", "encryption", "encrypted_by", "leftover_count", "error_type", "hint")
 _OF_HOST = [field for field in LISTED if field.name not in _OF_READER]
 
 DECODED = pa.struct(

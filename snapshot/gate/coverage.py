@@ -41,6 +41,8 @@ class RemoteCoverage:
         in_flight: base offsets of segments that somebody is copying now.
         expired_to: exclusive; copies below it `tiersnap expire` has deleted, 0 where it never did.
         unfinished: [start, exclusive end) of what tiersnap has copied and that counts only once it is tiered again.
+        broker_wrote_at: ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
+        encrypted_by: key of a manifest that shows that the plugin encrypts, "" where none does.
     """
 
     covered: tuple[Interval, ...] = ()
@@ -48,6 +50,8 @@ class RemoteCoverage:
     in_flight: frozenset[int] = frozenset()
     expired_to: int = 0
     unfinished: tuple[Interval, ...] = ()
+    broker_wrote_at: int | None = None
+    encrypted_by: str = ""
 
     def is_unfinished(self, start_offset: int, end_offset: int) -> bool:
         """Whether something of [start, exclusive end) is."""
@@ -78,18 +82,28 @@ def coverage_of(
     in_flight: Iterable[int] = (),
     expired_to: int = 0,
     unfinished: Iterable[Interval] = (),
+    broker_wrote_at: int | None = None,
+    encrypted_by: str = "",
 ) -> RemoteCoverage:
     """The coverage that complete copies give; each counts for the offsets where its epochs agree with the lineage.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.
         log_end_offset: of the local log, exclusive.
-        in_flight, expired_to, unfinished: see RemoteCoverage.
+        in_flight, expired_to, unfinished, broker_wrote_at, encrypted_by: see RemoteCoverage.
     """
     complete = [copy for copy in copies if copy.is_complete]
     agreed = (each for copy in complete for each in agreed_intervals(copy.leader_epochs, copy.end_offset, lineage))
     highest = _highest(complete, lineage, log_end_offset)
-    return RemoteCoverage(tuple(joined(agreed)), highest, frozenset(in_flight), expired_to, tuple(unfinished))
+    return RemoteCoverage(
+        tuple(joined(agreed)),
+        highest,
+        frozenset(in_flight),
+        expired_to,
+        tuple(unfinished),
+        broker_wrote_at,
+        encrypted_by,
+    )
 
 
 def _highest(copies: list[CopyFacts], lineage: LeaderEpochs, log_end_offset: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.gate.readiness import Readiness, judge
@@ -38,11 +39,23 @@ class Examination:
     findings: tuple[Finding, ...]
 
     def readiness(
-        self, *, now: int, producer_expiration: int | None, coverage: RemoteCoverage = NOTHING_REMOTE
+        self,
+        *,
+        now: int,
+        producer_expiration: int | None,
+        coverage: RemoteCoverage = NOTHING_REMOTE,
+        broker: BrokerAtWork | None = None,
     ) -> tuple[Readiness, ...]:
         """One verdict a segment, ascending; see `readiness.judge`."""
         return tuple(
-            judge(self.facts, self.segments, now=now, producer_expiration=producer_expiration, coverage=coverage)
+            judge(
+                self.facts,
+                self.segments,
+                now=now,
+                producer_expiration=producer_expiration,
+                coverage=coverage,
+                broker=broker,
+            )
         )
 
 

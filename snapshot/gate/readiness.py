@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiersnap.snapshot.gate.copy_task import BrokerAtWork
 from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.log.findings import FindingKind
@@ -34,18 +35,21 @@ class Verdict(StrEnum):
     GAP_BEFORE = "GAP_BEFORE"
     ABOVE_LSO = "ABOVE_LSO"
     MISSING_INDEX = "MISSING_INDEX"
+    ENCRYPTED_REMOTE = "ENCRYPTED_REMOTE"
     MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
     UNVERIFIED_SNAPSHOT = "UNVERIFIED_SNAPSHOT"
     CORRUPT_SNAPSHOT = "CORRUPT_SNAPSHOT"
     SUSPECT_SNAPSHOT = "SUSPECT_SNAPSHOT"
+    LEFT_TO_BROKER = "LEFT_TO_BROKER"
     READY = "READY"
 
 
 # A segment with one of these is nobody's problem: it is done, or the next run tiers it.
 SETTLED = frozenset({Verdict.ALREADY_TIERED, Verdict.READY})
 # What may come behind: the broker, too, goes on above the highest remote offset whatever lies below.
-_LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE}
+_LETS_PASS = SETTLED | {Verdict.EXPIRED, Verdict.GAP_IN_REMOTE, Verdict.ENCRYPTED_REMOTE, Verdict.LEFT_TO_BROKER}
 
+_UNFINISHED = "its copy of tiersnap in remote storage does not count, and is finished or made again"
 _READ = "read it as the user that runs the broker"
 _COMPARE = f"{_READ}; if its log begins in remote storage: tiersnap verify LOGDIR --remote REMOTE"
 _REPLACE = (
@@ -71,6 +75,9 @@ NEXT_STEP: dict[Verdict, str] = {
     Verdict.UNVERIFIED_SNAPSHOT: _COMPARE,
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,
+    Verdict.ENCRYPTED_REMOTE: "let its broker copy it, which encrypts: tiersnap repair LOGDIR --apply on its host "
+    "writes the snapshots that it lacks; or tiersnap run --allow-plaintext --apply",
+    Verdict.LEFT_TO_BROKER: "",
     Verdict.READY: "tiersnap run --apply",
 }
 
@@ -97,6 +104,8 @@ def judge(
     producer_expiration: int | None,
     coverage: RemoteCoverage = NOTHING_REMOTE,
     unverified: Collection[int] = (),
+    broker: BrokerAtWork | None = None,
+    beyond_broker: Collection[int] = (),
 ) -> Iterator[Readiness]:
     """Verdicts of a partition's segments, given and returned in ascending base offset.
 
@@ -105,18 +114,61 @@ def judge(
         producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
         coverage: what remote storage holds of the log's lineage.
         unverified: base offsets of segments that may go with a file that nobody compared, as `--scan window` has it.
+        broker: copies the partition's segments, and the READY ones are left to it; None where none is at work.
+        beyond_broker: base offsets of segments that no broker can copy, since they have no snapshot file: what is READY
+            from the first of them on is not left to one, unless something before it is.
     """
     blocked_by: Readiness | None = None
-    for segment in segments:
+    known = tuple(segments)
+    held_back = _HeldBack(coverage, broker, beyond_broker, now, sum(segment.size for segment in known))
+    for segment in known:
         verdict, reason = _in_remote(partition, segment, coverage) or _local(
-            partition, segment, blocked_by, now, producer_expiration
+            partition, segment, blocked_by, now, producer_expiration, "" if broker else coverage.encrypted_by
         )
         if verdict is Verdict.UNVERIFIED_SNAPSHOT and segment.base_offset in unverified:
             verdict = Verdict.READY
+        held_back.pass_by(segment)
+        if verdict is Verdict.READY:
+            verdict, reason = held_back.judge(segment, reason)
         readiness = Readiness(segment.base_offset, verdict, reason)
         if blocked_by is None and verdict not in _LETS_PASS and not _is_to_finish(segment, coverage):
             blocked_by = readiness
         yield readiness
+
+
+@dataclass(slots=True)
+class _HeldBack:
+    """Says of segments that would be READY, in ascending base offset, whether remote storage holds them back.
+
+    Attributes:
+        newer_bytes: of the log behind the segment that was passed last.
+    """
+
+    coverage: RemoteCoverage
+    broker: BrokerAtWork | None
+    beyond_broker: Collection[int]
+    now: int
+    newer_bytes: int
+    _has_left: bool = False
+
+    def pass_by(self, segment: SegmentFacts) -> None:
+        """Go on to a segment."""
+        self.newer_bytes -= segment.size
+
+    def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
+        """The verdict of a segment that would be READY for `reason`."""
+        # What lies below the highest remote offset a broker passes by.
+        is_brokers = self.broker is not None and not _is_below(segment, self.coverage)
+        if is_brokers and not self._has_left and segment.base_offset in self.beyond_broker:
+            self.broker = None
+        elif is_brokers and self.broker is not None:
+            self._has_left = True
+            why = self.broker.reason(segment.largest_timestamp, self.newer_bytes, self.now)
+            return Verdict.LEFT_TO_BROKER, why
+        if self.coverage.encrypted_by:
+            return Verdict.ENCRYPTED_REMOTE, _encrypted(self.coverage.encrypted_by, reason)
+        is_unfinished = self.coverage.is_unfinished(segment.base_offset, segment.next_base_offset or 0)
+        return Verdict.READY, f"{reason}; {_UNFINISHED}" if is_unfinished else reason
 
 
 def _in_remote(
@@ -156,6 +208,7 @@ def _local(
     blocked_by: Readiness | None,
     now: int,
     producer_expiration: int | None,
+    encrypted_by: str,
 ) -> tuple[Verdict, str]:
     if segment.next_base_offset is None:
         return Verdict.ACTIVE_SEGMENT, "still being written"
@@ -180,6 +233,8 @@ def _local(
         return Verdict.MISSING_INDEX, "no " + ", no ".join(segment.missing_parts)
     found = segment.snapshot.verdict(now, producer_expiration)
     reason = segment.snapshot.reason(now, producer_expiration)
+    if encrypted_by:
+        return Verdict.ENCRYPTED_REMOTE, _encrypted(encrypted_by, reason)
     return (_SNAPSHOT[found], reason) if found in _SNAPSHOT else (Verdict.READY, "; ".join([reason, *_notes(segment)]))
 
 
@@ -190,6 +245,10 @@ _SNAPSHOT = {
     SnapshotVerdict.CORRUPT: Verdict.CORRUPT_SNAPSHOT,
     SnapshotVerdict.SUSPECT: Verdict.SUSPECT_SNAPSHOT,
 }
+
+
+def _encrypted(manifest: str, reason: str) -> str:
+    return f"{manifest} shows encryption, and tiersnap uploads plain text; snapshot: {reason}"
 
 
 def _notes(segment: SegmentFacts) -> Iterator[str]:

@@ -33,10 +33,14 @@ class ScanTotals:
         lost_indexes: partitions with a closed segment without an .index.
         lost_below_log_start: partitions that lost one below the log start offset.
         errors: why remote storage does not say what it holds.
+        was_asked: a cluster said what brokers copy by themselves.
     """
 
-    def __init__(self, findings: Iterable[Finding] = (), errors: Sequence[TiersnapError] = ()) -> None:
+    def __init__(
+        self, findings: Iterable[Finding] = (), errors: Sequence[TiersnapError] = (), *, was_asked: bool = False
+    ) -> None:
         """Begin with what was found before any partition; `errors` may grow meanwhile."""
+        self.was_asked = was_asked
         self.verdicts: Counter[Verdict] = Counter()
         self.snapshots: Counter[SnapshotVerdict] = Counter()
         self.wanted: Counter[SnapshotVerdict] = Counter()

@@ -9,6 +9,7 @@ from typing import Protocol
 from pyarrow import fs
 
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.gate.readiness import Readiness
@@ -41,9 +42,19 @@ class Scanned:
         now: int,
         producer_expiration: int | None,
         coverage: RemoteCoverage = NOTHING_REMOTE,
+        tasks: CopyTasks | None = None,
     ) -> Scanned:
-        """Judge a partition; what remote storage holds of it (`coverage`), a log directory does not say."""
-        readiness = examination.readiness(now=now, producer_expiration=producer_expiration, coverage=coverage)
+        """Judge a partition; what remote storage holds of it (`coverage`), a log directory does not say.
+
+        Args:
+            tasks: what a cluster says of its copy tasks; None where none was asked.
+        """
+        partition = examination.partition
+        beside = NO_BROKERS if tasks is None else BesideBrokers(left_for=0, tasks=tasks)
+        broker = beside.broker_at(partition.topic_id, partition.partition, None)
+        readiness = examination.readiness(
+            now=now, producer_expiration=producer_expiration, coverage=coverage, broker=broker
+        )
         verdicts = {offset: found.verdict(now, producer_expiration) for offset, found in examination.snapshots.items()}
         return cls(examination, readiness, verdicts, now, producer_expiration)
 
@@ -68,12 +79,14 @@ class Scanner:
 
     Attributes:
         inventory: of remote storage; None judges by the log directory alone.
+        tasks: what a cluster says of its copy tasks; None where none was asked.
     """
 
     inventory: Inventory | None
     now: int
     producer_expiration: int | None
     check_crc: bool = True
+    tasks: CopyTasks | None = None
 
     def scan(self, filesystem: fs.FileSystem, partition: Partition) -> Scanned:
         """Return the partition as it is judged."""
@@ -81,7 +94,7 @@ class Scanner:
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)
         log_end = examination.facts.log_end_offset
         tiered = NOTHING_REMOTE if self.inventory is None else self.inventory.coverage(partition, log_end)
-        return Scanned.of(examination, self.now, self.producer_expiration, tiered)
+        return Scanned.of(examination, self.now, self.producer_expiration, tiered, self.tasks)
 
     @property
     def errors(self) -> list[TiersnapError]:

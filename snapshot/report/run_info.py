@@ -17,6 +17,7 @@ class RunCounts:
 
     Attributes:
         bytes_decoded: of segment files that were read.
+        snapshots_mended: of those written, how many took the place of a damaged object.
         bytes_tiered: of segment files, without their indexes.
         delta_commits: to all tables.
     """
@@ -24,6 +25,7 @@ class RunCounts:
     segments_decoded: int = 0
     bytes_decoded: int = 0
     snapshots_written: int = 0
+    snapshots_mended: int = 0
     segments_tiered: int = 0
     bytes_tiered: int = 0
     delta_commits: int = 0

@@ -19,7 +19,7 @@ class Level(StrEnum):
     BLOCKED = "BLOCKED"  # somebody has to do something
     PENDING = "PENDING"  # clears by itself, or behind something else
     READY = "READY"  # the next run with --apply tiers it
-    SETTLED = "SETTLED"  # nothing to do: tiered, or never to be
+    SETTLED = "SETTLED"  # nothing to do: tiered, left to a broker that works, or never to be
 
 
 SEVERITY: tuple[Verdict, ...] = (
@@ -32,10 +32,12 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.UNVERIFIED_SNAPSHOT,
     Verdict.MISSING_INDEX,
     Verdict.TOPIC_ID_UNKNOWN,
+    Verdict.ENCRYPTED_REMOTE,
     Verdict.ABOVE_LSO,
     Verdict.COPY_IN_FLIGHT,
     Verdict.GAP_BEFORE,
     Verdict.READY,
+    Verdict.LEFT_TO_BROKER,
     Verdict.ALREADY_TIERED,
     Verdict.EXPIRED,
     Verdict.COMPACTED_TOPIC,
@@ -47,10 +49,12 @@ RANK: dict[Verdict, int] = {verdict: rank for rank, verdict in enumerate(SEVERIT
 # From done to worst: the order of bars and legends, which read from left to right.
 DISPLAY_ORDER: tuple[Verdict, ...] = (
     Verdict.ALREADY_TIERED,
+    Verdict.LEFT_TO_BROKER,
     Verdict.READY,
     Verdict.COPY_IN_FLIGHT,
     Verdict.ABOVE_LSO,
     Verdict.GAP_BEFORE,
+    Verdict.ENCRYPTED_REMOTE,
     Verdict.TOPIC_ID_UNKNOWN,
     Verdict.MISSING_INDEX,
     Verdict.UNVERIFIED_SNAPSHOT,
@@ -76,10 +80,12 @@ LEVEL: dict[Verdict, Level] = {
     Verdict.MISSING_SNAPSHOT: Level.BLOCKED,
     Verdict.MISSING_INDEX: Level.BLOCKED,
     Verdict.TOPIC_ID_UNKNOWN: Level.BLOCKED,
+    Verdict.ENCRYPTED_REMOTE: Level.BLOCKED,
     Verdict.ABOVE_LSO: Level.PENDING,
     Verdict.COPY_IN_FLIGHT: Level.PENDING,
     Verdict.GAP_BEFORE: Level.PENDING,
     Verdict.READY: Level.READY,
+    Verdict.LEFT_TO_BROKER: Level.SETTLED,
     Verdict.ALREADY_TIERED: Level.SETTLED,
     Verdict.EXPIRED: Level.SETTLED,
     Verdict.COMPACTED_TOPIC: Level.SETTLED,
@@ -106,6 +112,8 @@ MEANING: dict[Verdict, str] = {
     Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
     Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
     Verdict.COPY_IN_FLIGHT: "A copy of the segment to remote storage is under way.",
+    Verdict.LEFT_TO_BROKER: "A broker copies the partition's segments; tiersnap leaves this one to it.",
+    Verdict.ENCRYPTED_REMOTE: "The segments in remote storage are encrypted; this one would lie there in plain text.",
     Verdict.EXPIRED: "tiersnap expire deleted it from remote storage, and nobody brings it back unasked.",
     Verdict.GAP_IN_REMOTE: "It lies below what remote storage reaches, and no copy there holds it: brokers pass it by.",
     Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot is there and was not compared with the log.",

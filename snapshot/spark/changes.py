@@ -9,6 +9,7 @@ from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.spark.listing import listed_segments
 from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.listed import Encryption
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 
 _KNOWN = (
@@ -83,7 +84,8 @@ def partition_changes(
         tried again only because they could not be read), `decode_bytes`, `left_out_count` and `left_out_bytes` (of
         segments that no run has decoded and that need no decode: in remote storage, or before the scan window),
         `wanted` (array of the segments to decode: WANTED's columns from base_offset on, with topic_id),
-        `finding_count`, `copy_count`, and `unread_count` (of snapshot files that could not be read, where the
+        `finding_count`, `copy_count`, `unknown_encryption` (1 of a partition of which no manifest shows whether the
+        plugin encrypts, else 0), and `unread_count` (of snapshot files that could not be read, where the
         partition is as it was carried; see spark.unread).
     """
     lost = lost_states(remote_log_segments)
@@ -153,6 +155,7 @@ def partition_changes(
         "wanted",
         F.size("findings").alias("finding_count"),
         F.size("copies").alias("copy_count"),
+        (F.coalesce("encryption", F.lit("")) == str(Encryption.UNKNOWN)).cast("long").alias("unknown_encryption"),
         F.coalesce(F.when(is_as_carried, F.col("carried_unread_count")), F.lit(0)).alias("unread_count"),
     )
 

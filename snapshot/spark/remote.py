@@ -71,6 +71,7 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
     """Rows of upload.tier_rows.TIERED -> rows of REMOTE_LOG_SEGMENTS."""
-    return tiered.withColumns({"is_ours": F.lit(True), "run": F.lit(run).cast("long")}).select(
-        *schemas.REMOTE_LOG_SEGMENTS.names
-    )
+    is_brokers = F.lit(None).cast("boolean")
+    return tiered.withColumns(
+        {"is_ours": F.lit(True), "run": F.lit(run).cast("long"), "is_brokers": is_brokers}
+    ).select(*schemas.REMOTE_LOG_SEGMENTS.names)

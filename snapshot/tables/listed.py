@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,15 @@ from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 _LONG, _TEXT = pa.int64(), pa.string()
+
+
+class Encryption(StrEnum):
+    """Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show."""
+
+    PLAIN = "PLAIN"
+    ENCRYPTED = "ENCRYPTED"
+    UNKNOWN = "UNKNOWN"  # there is no manifest
+
 
 SEGMENT_FILES = pa.struct(
     [
@@ -63,6 +73,7 @@ COPY = pa.struct(
         ("state", _TEXT),
         ("event_timestamp", _LONG),
         ("is_ours", pa.bool_()),  # known to be; of what is finished nobody asks
+        ("is_brokers", pa.bool_()),  # no claim names it
     ]
 )
 
@@ -98,6 +109,9 @@ LISTED = pa.schema(
         ("start", START),  # null where nobody asked for one, or none is there
         ("copies", pa.list_(COPY)),  # what remote storage holds of the offsets that are here
         ("expired_to", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
+        ("encryption", _TEXT),  # Encryption; null where nobody looked
+        ("encrypted_by", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
+        ("leftover_count", _LONG),  # what attempts left there that are over; null where nobody looked
         ("remote_error", _TEXT),  # why nobody knows what it holds, or null
         ("is_transient", pa.bool_()),  # that may pass
         ("error_type", _TEXT),
@@ -107,6 +121,8 @@ LISTED = pa.schema(
 )
 
 
+# What a listing says of remote storage, but for the copies.
+_OF_REMOTE = ("start", "expired_to", "encryption", "encrypted_by", "leftover_count", "remote_error")
 _INDEXES = {"offset_index": "index", "time_index": "timeindex", "transaction_index": "txnindex"}
 
 
@@ -140,7 +156,7 @@ def to_row(log_dir: str, partition: Partition, *, properties: MetaProperties | N
         "findings": [finding.as_dict() for finding in partition.findings],
     }
     row["fingerprint"] = fingerprint(row)
-    nothing = dict.fromkeys(("window_offset", "start", "expired_to", "remote_error", *RECORDED))
+    nothing = dict.fromkeys((*_OF_REMOTE, "window_offset", *RECORDED))
     return row | nothing | {"copies": []}
 
 

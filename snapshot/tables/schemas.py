@@ -97,6 +97,7 @@ PARTITIONS = _schema(
     ("log_end_offset?", _LONG),
     ("leader_epochs?", pa.list_(LEADER_EPOCH)),
     ("expired_to?", _LONG),  # below it `tiersnap expire` deleted the copies; exclusive, null where it never did
+    ("encrypted_by?", _TEXT),  # key of a manifest that shows that the plugin encrypts; null where none does
     ("state_offset?", _LONG),  # exclusive; null when there is no state to start from
     ("state_chain?", _TEXT),  # digest of the files below it
     ("history_from?", _LONG),
@@ -123,6 +124,7 @@ PARTITIONS = _schema(
     ("object_crc?", _LONG),  # CRC-32C of the whole object
     ("entry_count?", _LONG),
     ("written_by?", _LONG),  # number of the run that put the object
+    ("is_mended?", _BOOL),  # that run put it in the place of a damaged one
     # SEGMENT: what the gate must know of the segment at `offset`.
     ("next_base_offset?", _LONG),
     ("size_bytes?", _LONG),
@@ -163,6 +165,7 @@ REMOTE_LOG_SEGMENTS = _schema(
     ("hint?", _TEXT),
     ("is_transient?", _BOOL),
     ("run", _LONG),
+    ("is_brokers?", _BOOL),  # no claim of tiersnap names it; null of what was tiered, and of an earlier version
 )
 
 RUNS = _schema(
@@ -311,5 +314,6 @@ LATER_COLUMNS = {
         *("confidence", "before_producer_id", "transactional_id"),
         *("segment_base_offset", "position", "timestamp"),
     ),
-    "partitions": ("expired_to", "error_type", "hint"),
+    "partitions": ("expired_to", "error_type", "hint", "is_mended", "encrypted_by"),
+    "remote_log_segments": ("is_brokers",),
 }

@@ -46,7 +46,7 @@ from tiersnap.snapshot.tasks.store_boundary import BoundaryStore, of_stored
 from tiersnap.snapshot.tasks.window_start import WindowStart
 
 # Columns of LISTED that a carry leaves in the table.
-_AS_LISTED = ("directory_id", "cluster_id", "leader_epochs", "expired_to")
+_AS_LISTED = ("directory_id", "cluster_id", "leader_epochs", "expired_to", "encrypted_by")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ class _Carry:
         # Nobody could look whether the log goes back further than its files.
         self._is_blind = listed["remote_error"] is not None and self._partition.first_base_offset > 0
         self._is_continued = is_continued(self._partition, listed["copies"] or ())
-        self._store = None if self._is_blind or task.sink is None else self._store_in(task.sink)
+        # Not a byte goes where tiersnap may not upload.
+        self._is_refused = listed["encrypted_by"] is not None
+        is_left = self._is_blind or self._is_refused
+        self._store = None if is_left or task.sink is None else self._store_in(task.sink)
 
     def _store_in(self, sink: SnapshotSink) -> BoundaryStore:
         task = self._task
@@ -303,9 +306,11 @@ class _Carry:
     def _carried(self, examination: Examination) -> Iterator[Row]:
         may_get_start = examination.replay.lacks_start and self._unread_count > 0
         is_finished = not (self._errors or self._is_blind or may_get_start)
-        digest = self._task.options.digest(place=None if self._store is None else self._store.uri)
+        digest = self._task.options.digest(place=None if self._task.sink is None else self._task.sink.uri)
         # A snapshot file that could not be read may turn out to know more than the log, and the state follow from it.
-        state = examination.replay.closed_state if is_finished and not self._unread_count else None
+        # And what was not stored, since it was refused, is stored from the beginning once it is not.
+        is_kept = is_finished and not self._unread_count and not self._is_refused
+        state = examination.replay.closed_state if is_kept else None
         chains = {segment["base_offset"]: segment["chain"] for segment in self._listed["segments"]}
         yield self._fact(
             FactKind.CARRIED,

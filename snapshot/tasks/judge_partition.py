@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.gate.coverage import RemoteCoverage, coverage_of
 from tiersnap.snapshot.gate.readiness import Verdict, judge
 from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
-from tiersnap.snapshot.tables.remote_log_segments import COPY_STARTED, finished_copies, to_leader_epochs
+from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, finished_copies, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
@@ -30,12 +31,14 @@ class JudgePartition:
         now: ms.
         producer_expiration: ms.
         is_bounded: the scan left out what lies before a window: a broker's file there is taken without a comparison.
+        beside: how to tell that a broker is at work, to which segments are left.
     """
 
     replace: bool
     now: int
     producer_expiration: int | None
     is_bounded: bool = False
+    beside: BesideBrokers = NO_BROKERS
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Judge the partition."""
@@ -66,6 +69,8 @@ class JudgePartition:
             producer_expiration=self.producer_expiration,
             coverage=remote,
             unverified={base for base, end in ends.items() if end is not None and self._is_taken(end)},
+            broker=self.beside.broker_at(carried["topic_id"], carried["partition"], remote.broker_wrote_at),
+            beyond_broker={base for base, end in ends.items() if end is not None and _is_missing(end)},
         )
         for segment, readiness in zip(known, judged, strict=True):
             boundary = ends[segment.base_offset]
@@ -145,6 +150,11 @@ def _compared(boundary: Mapping[str, Any]) -> str | None:
     return str(boundary["found"]) if boundary["found"] in COMPARED else None
 
 
+def _is_missing(boundary: Mapping[str, Any]) -> bool:
+    """Whether there is no snapshot file: a broker's copy task fails there."""
+    return bool(boundary["found"] == SnapshotVerdict.MISSING)
+
+
 def _end(segment: Mapping[str, Any], log_end_offset: int) -> int:
     end = segment["next_base_offset"]
     return log_end_offset if end is None else int(end)
@@ -157,7 +167,7 @@ def coverage(carried: Mapping[str, Any], copies: Iterable[Mapping[str, Any]]) ->
         carried: its row of CARRIED.
         copies: rows of `remote_log_segments`.
     """
-    looked = {"copies": list(copies), "expired_to": carried["expired_to"]}
+    looked = {"copies": list(copies), **{name: carried[name] for name in ("expired_to", "encrypted_by")}}
     return coverage_of_copies(looked, to_leader_epochs(carried["leader_epochs"]), carried["log_end_offset"])
 
 
@@ -165,7 +175,7 @@ def coverage_of_copies(looked: Mapping[str, Any], lineage: LeaderEpochs, log_end
     """The same of what a RemoteLook found.
 
     Args:
-        looked: `copies` and `expired_to`.
+        looked: `copies`, `expired_to` and `encrypted_by`.
         lineage: (epoch, start offset) of the local log, ascending.
     """
     begun = [row for row in looked["copies"] if row["state"] == COPY_STARTED]
@@ -176,4 +186,10 @@ def coverage_of_copies(looked: Mapping[str, Any], lineage: LeaderEpochs, log_end
         in_flight=[row["start_offset"] for row in begun if not row["is_ours"]],
         expired_to=looked["expired_to"] or 0,
         unfinished=[(row["start_offset"], row["end_offset"] + 1) for row in begun if row["is_ours"]],
+        broker_wrote_at=max((row["event_timestamp"] for row in looked["copies"] if _is_by_broker(row)), default=None),
+        encrypted_by=looked["encrypted_by"] or "",
     )
+
+
+def _is_by_broker(copy: Mapping[str, Any]) -> bool:
+    return bool(copy["is_brokers"]) and copy["state"] in (COPY_STARTED, COPY_FINISHED)

@@ -66,9 +66,11 @@ class ListPartitions:
         row |= self._remote(partition)
         mark_tiered(row, partition)
         if row["remote_error"] is None:
-            # The verdicts know it by a fact of the carry.
+            # The verdicts know these by a fact of the carry.
             if row["expired_to"] is not None:
                 row["fingerprint"] = fingerprint(row["fingerprint"], "expired to", row["expired_to"])
+            if row["encrypted_by"] is not None:
+                row["fingerprint"] = fingerprint(row["fingerprint"], "encrypted")
             # A copy that comes to be where the files begin is a reason to carry again.
             if (before := _copy_before(row, partition)) is not None:
                 row["fingerprint"] = fingerprint(row["fingerprint"], before)

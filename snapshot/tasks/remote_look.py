@@ -13,7 +13,8 @@ class RemoteLook(Protocol):
     """Looks at what remote storage holds of a partition; picklable."""
 
     def __call__(self, partition: Partition) -> dict[str, Any]:
-        """Columns of LISTED: `copies`, those that reach into the local log or are being made now, and `expired_to`.
+        """Columns of LISTED: `copies` (those that reach into the local log or are being made), `expired_to`,
+        `encryption`, `encrypted_by` and `leftover_count`.
 
         Raises:
             TiersnapError: it cannot be known.

@@ -32,7 +32,7 @@ class SnapshotObject:
 class StoredSnapshot:
     """What is in object storage at one boundary; `crc32c` of all its bytes, `crc` the one that the file names.
 
-    `is_new`: this call wrote it; else it was there.
+    `is_new`: this call wrote it; else it was there. `is_mended`: in the place of one that no broker could read.
     """
 
     key: str
@@ -44,6 +44,7 @@ class StoredSnapshot:
     provenance: str
     folded_from: int
     is_new: bool
+    is_mended: bool = False
 
 
 class SnapshotSink(Protocol):

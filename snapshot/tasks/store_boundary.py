@@ -127,4 +127,6 @@ def of_stored(stored: StoredSnapshot, run: int) -> Row:
     row: Row = {"object_key": stored.key, "object_crc": stored.crc32c, "entry_count": stored.entry_count}
     if stored.is_new:
         row["written_by"] = run
+    if stored.is_mended:
+        row["is_mended"] = True
     return row

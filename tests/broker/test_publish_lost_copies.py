@@ -31,6 +31,11 @@ QUICK = {
 CLOSED = 5
 
 
+def asked(broker: Broker) -> tuple[str, str]:
+    """It says that copying is off, although it uploaded a moment ago."""
+    return "--bootstrap-server", broker.bootstrap
+
+
 def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(tmp_path, capsys):
     """One is lost in the middle and one at the end; then no local file is left, and the broker starts again."""
     tier, elsewhere = LocalTier(tmp_path / "tier"), LocalTier(tmp_path / "elsewhere")
@@ -44,7 +49,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
         isolations = ("read_uncommitted", "read_committed")
         before = {isolation: read_all(broker, TOPIC, isolation=isolation) for isolation in isolations}
-        command = [str(disks.log_dir), "--layout", "local-tiered-storage", "--topic", TOPIC, "--apply"]
+        command = [str(disks.log_dir), *asked(broker), "--layout", "local-tiered-storage", "--topic", TOPIC, "--apply"]
 
         def tiered(place: LocalTier) -> bool:
             assert tiersnap(["-q", "tier", *command, "--remote", str(place.directory)]) == 0
@@ -97,7 +102,7 @@ def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_tak
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true"})
         write_segments(broker, TOPIC, CLOSED + 2, name="later-")
         remote = ["--remote", str(tier.directory), "--layout", "local-tiered-storage", "--topic", TOPIC]
-        command = ["-q", "tier", str(disks.log_dir), *remote, "--apply"]
+        command = ["-q", "tier", str(disks.log_dir), *remote, *asked(broker), "--apply"]
 
         def tiered() -> bool:
             assert tiersnap(command) == 0

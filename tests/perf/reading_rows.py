@@ -126,11 +126,11 @@ def _tiering(proxy: FaultProxy, folder: Path) -> Row:
     each = (requests(lambda number: number > 0) - min(first, 4)) / (count - 1)
     return Row(
         "requests to tier a segment to S3, besides parts and what is asked once a partition",
-        "≤ 7",
+        "≤ 8",
         f"{each:.2f}",
-        "7",
-        each / 7,
-        each <= 7,
+        "8",
+        each / 8,
+        each <= 8,
     )
 
 

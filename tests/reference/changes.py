@@ -117,6 +117,7 @@ def partition_change(listed: Row, tables: Tables, *, options_digest: str, check_
         "wanted": wanted,
         "finding_count": len(listed["findings"]),
         "copy_count": len(listed["copies"]),
+        "unknown_encryption": int(listed["encryption"] == "UNKNOWN"),
         "unread_count": carried["unread_count"] if carried is not None and is_as_carried else 0,
     }
 

@@ -109,9 +109,9 @@ class FlakyStore:
         """See ObjectStore."""
         return self._call("head", lambda: self.inner.head(key))
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """See ObjectStore."""
-        return self._call("list", lambda: iter(tuple(self.inner.list(prefix))))
+        return self._call("list", lambda: iter(tuple(self.inner.list(prefix, after=after))))
 
     def delete(self, keys: Iterable[str]) -> tuple[DeleteFailure, ...]:
         """See ObjectStore; a failure is reported for every key."""

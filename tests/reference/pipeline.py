@@ -26,6 +26,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.tier_host import ready_rows
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
+from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
@@ -176,6 +177,7 @@ class Runner:
         check_crc: bool = True,
         now: int | None = None,
         scan: Scan = Scan.EXACT,
+        beside: BesideBrokers = NO_BROKERS,
     ) -> Ran:
         self.runs += 1
         run_id, now = f"run-{self.runs}", self.runs if now is None else now
@@ -190,12 +192,12 @@ class Runner:
                 ran.commits += 1
 
         def judged() -> list[Row]:
-            task = JudgePartition(replace, now, producer_expiration, scan is Scan.WINDOW)
+            task = JudgePartition(replace, now, producer_expiration, scan is Scan.WINDOW, beside)
             inputs = [changes.judge_input(key_of(row), tables) for row in ran.listed]
             return _rows(batch for rows in inputs if rows for batch in task(input_batches(rows)))
 
         found = discover(sources or (str(self.source),), topic)
-        observe = Observe(store, self.layout)
+        observe = Observe(store, self.layout, refuses_plaintext=True)
         look = ListPartitions(topic_ids or {}, observe, options.since(now), not tables.partitions)
         folders = [{"log_dir": log_dir, "folder": folder} for log_dir, folder in found.folders]
         ran.listed = _rows(look(iter([pa.RecordBatch.from_pylist(folders, schema=FOLDERS)])))

@@ -9,6 +9,7 @@ S3_ENDPOINT_FOR_TESTS=http://host:port another server is tested, which takes `te
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,13 +75,19 @@ def s3_store(endpoint: str, bucket: str) -> S3Store:
 
 
 @pytest.fixture(scope="session")
-def comparing_endpoint(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def comparing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where that server keeps objects: files below their bucket's name, checksums in extended attributes."""
+    return tmp_path_factory.mktemp("versitygw")
+
+
+@pytest.fixture(scope="session")
+def comparing_endpoint(endpoint: str, comparing_folder: Path) -> Iterator[str]:
     """A server that refuses content that has not the checksum which came with it."""
     if not versitygw.PROGRAM.exists():
         pytest.skip("no versitygw: `make test-s3` builds it where Go is at hand")
     # Those of the other server, which may be in the environment already.
     credentials = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
-    with versitygw.running(tmp_path_factory.mktemp("versitygw"), *credentials) as url:
+    with versitygw.running(comparing_folder, *credentials) as url:
         yield url
 
 

@@ -288,3 +288,12 @@ def test_the_clock_of_a_store_is_the_one_that_its_objects_are_dated_by(store):
     after = store.now()
     modified = next(store.list("a")).modified
     assert before // 1000 <= modified // 1000 <= after // 1000 + 1, "servers tell whole seconds"
+
+
+def test_list_begins_behind_a_key(store):
+    keys = ["claims/a/1", "claims/b", "orders/0/x", "orders/1", "z"]
+    for key in keys:
+        store.put_if_absent(key, b"x")
+    for after in ("", "a", "claims/~", "claims/a/1", "claims/b", "orders/0", "orders/0/x", "z"):
+        assert [info.key for info in store.list(after=after)] == [key for key in keys if key > after]
+    assert [info.key for info in store.list("orders/", after="orders/0/x")] == ["orders/1"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.lying_store import LyingStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
 from tiersnap.remote_storage.claims import (
     STALE_AFTER_MS,
@@ -143,6 +144,23 @@ def test_what_is_no_claim_is_named_and_not_taken_for_one(store, data):
             use()
     assert store.get(KEY) == data
     assert list(claimed_segments(store, KEYS, PARTITION)) == [SEGMENT]
+
+
+def test_read_claim_reads_again_when_a_byte_flipped(store):
+    lying = LyingStore(store)
+    held = claim(lying, KEYS, SEGMENT, attempt("r1"))
+    lying.flips[KEY] = 1
+    assert read_claim(lying, KEYS, SEGMENT) == held
+    assert lying.reads == [KEY, KEY]
+
+
+def test_read_claim_calls_it_damage_when_damaged_twice(store):
+    lying = LyingStore(store)
+    claim(lying, KEYS, SEGMENT, attempt("r1"))
+    lying.flips[KEY] = 2
+    with pytest.raises(CorruptDataError, match="not a claim that this tiersnap reads"):
+        read_claim(lying, KEYS, SEGMENT)
+    assert lying.reads == [KEY, KEY]
 
 
 @given(st.binary(max_size=200) | st.builds(lambda text: text.encode(), st.text(max_size=200)))

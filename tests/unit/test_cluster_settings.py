@@ -11,6 +11,7 @@ from tiersnap.jobs.options.cluster import read_properties
 from tiersnap.remote_storage.claims import Process, this_process
 from tiersnap.remote_storage.cluster.begun import Begun, Records, decode_begun
 from tiersnap.remote_storage.cluster.client import Setting
+from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.put_aside import (
     as_options,
     aside_without_mark,
@@ -26,11 +27,13 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     check_copier_rests,
     check_copying_was_not_switched_off,
     check_settings,
+    is_copied,
 )
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.gate.copy_task import AT_ONCE, CopyLag
 
 pytestmark = pytest.mark.unit
 
@@ -308,3 +311,54 @@ def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
     with pytest.raises(CorruptDataError, match="tells of oo") as caught:
         decode_begun(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500
+
+
+TIERED = {"remote.storage.enable": setting("true")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, False),
+        (TIERED, True),
+        ({**TIERED, COPYING: setting("true")}, False),
+        ({**TIERED, "cleanup.policy": setting("compact,delete")}, False),
+        ({"remote.storage.enable": setting("false")}, False),
+    ],
+)
+def test_is_copied_where_brokers_copy_by_themselves(settings: dict[str, Setting], expected: bool) -> None:
+    assert is_copied(settings) is expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, AT_ONCE),  # before 4.4
+        ({"remote.copy.lag.ms": "0", "remote.copy.lag.bytes": "-1", "retention.bytes": "-1"}, AT_ONCE),
+        ({"remote.copy.lag.ms": "60000", "remote.copy.lag.bytes": "500"}, CopyLag(60_000, 500)),
+        (
+            {
+                "remote.copy.lag.ms": "-1",
+                "local.retention.ms": "7000",
+                "remote.copy.lag.bytes": "-1",
+                "local.retention.bytes": "900",
+            },
+            CopyLag(7_000, 900),
+        ),
+        (
+            {
+                "remote.copy.lag.ms": "-1",
+                "local.retention.ms": "-2",
+                "retention.ms": "8000",
+                "remote.copy.lag.bytes": "-1",
+                "local.retention.bytes": "-2",
+                "retention.bytes": "1000",
+            },
+            CopyLag(8_000, 1_000),
+        ),
+        ({"remote.copy.lag.ms": "-1", "local.retention.ms": "-2", "retention.ms": "-1"}, CopyLag(None, None)),
+    ],
+)
+def test_copy_lag_is_what_log_config_resolves(values: dict[str, str], expected: CopyLag) -> None:
+    """Follows LogConfig.remoteCopyLagMs and remoteCopyLagBytes of 4.4.0."""
+    assert copy_lag({name: setting(value) for name, value in values.items()}) == expected

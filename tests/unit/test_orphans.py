@@ -186,8 +186,31 @@ def test_what_is_younger_than_the_grace_is_left_alone(store, layout, tmp_path):
     make_old(store, but=first)
     found = orphans(store, known(*everything))
     assert not any(first in key for key in removable(found))
-    assert len({each.segment_id for each in found}) == 2
-    assert orphans(store, known(*everything), older_than=10 * DAY) == []
+    assert len({each.segment_id for each in found if each.action is Fate.REMOVE}) == 2
+    assert removable(orphans(store, known(*everything), older_than=10 * DAY)) == set()
+
+
+def test_orphans_say_when_what_is_too_young_may_go(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    put_snapshots(store, [5])
+    written = {info.key: info.modified for info in store.list()}
+    found = orphans(store, known(log_start=None, records=deleted(finished(store, layout))))
+    assert {each.action for each in found} == {Fate.WAIT}
+    kept = [key for key in written if key.startswith(("claims/", "snapshots/")) and not key.endswith("05.snapshot")]
+    assert {key for each in found for key in each.keys} == written.keys() - kept
+    for each in found:
+        assert each.removable_at == max(written[key] for key in each.keys) + DAY + 1
+        assert each.reason.startswith("removable from 20")
+
+
+def test_orphans_do_not_count_what_may_yet_be_published(store, layout, tmp_path):
+    tier_ours(store, layout, tmp_path / "logs")
+    assert orphans(store, known()) == []
+
+
+def deleted(segments):
+    """Records of a cluster that has deleted all of them."""
+    return {each.id.segment_id: replace(each, state=DELETED) for each in segments}
 
 
 def test_one_young_object_keeps_the_whole_copy(store, layout, tmp_path):
@@ -392,7 +415,9 @@ def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours
     for key in (f"{UNFINISHED}/{ours}", f"{UNFINISHED}/{theirs}", probes[0]):
         age(store, key, 2 * DAY)
     found = list(unfinished(store, KEYS, Aged(store.now(), DAY), CLUSTER, lambda _: True))
-    assert sorted(each.kind for each in found) == [OrphanKind.FILE, OrphanKind.PROBE]
+    kinds = [OrphanKind.FILE, OrphanKind.PROBE]
+    assert sorted(each.kind for each in found if each.action is Fate.REMOVE) == kinds
+    assert sorted(each.kind for each in found if each.action is Fate.WAIT) == kinds
     list(remove(store, found))
     assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
     assert [info.key for info in store.list()] == probes[1:]

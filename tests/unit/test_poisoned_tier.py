@@ -18,6 +18,7 @@ pytestmark = pytest.mark.unit
 
 LAYOUTS = ["aiven", "local-tiered-storage"]
 EXPIRY = ("--expiration", "none")
+ALL_OF_IT = ("--leave-to-broker", "none")  # although a broker uploaded the rest of it a moment ago
 
 
 def state(data: bytes) -> State:
@@ -53,9 +54,9 @@ def test_repair_writes_what_kafka_says_of_the_whole_log(churn: PoisonedTier) -> 
 
 
 def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: PoisonedTier) -> None:
-    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--apply")
+    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--apply")
     assert_said(ran, 4, "SUSPECT_SNAPSHOT")
-    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    ran = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--replace", "--apply")
     assert_said(ran, 0)
     (row,) = ran.rows
     assert row["tiered"] == 1
@@ -63,7 +64,7 @@ def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: P
     at = ("--topic", "churn", "--partition", "0", "--offset", "918", "--index", "producer-snapshot")
     assert tiersnap("fetch", "--remote", churn.remote, *at, "--out", target, "--apply").exit_code == 0
     assert state(target.read_bytes()) == state(churn.expected[919])
-    again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
+    again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--replace", "--apply")
     assert_said(again, 0)
     assert "lost" not in again.err
 
@@ -139,7 +140,7 @@ def test_a_tier_that_no_replica_poisoned_is_right_and_says_so(tmp_path: Path) ->
     assert_said(ran, 0, "2 of 2 snapshots agree with the log")
     assert "computed from" not in ran.err
     assert tiersnap("repair", right.logs, *words(right), *NOW).rows == []
-    assert tiersnap("tier", right.logs, *words(right), *NOW, "--apply").rows[0]["tiered"] == 1
+    assert tiersnap("tier", right.logs, *words(right), *NOW, *ALL_OF_IT, "--apply").rows[0]["tiered"] == 1
 
 
 def refusals(at: PoisonedTier) -> list[Ran]:

@@ -47,6 +47,7 @@ SPOILERS: list[tuple[Verdict, Spoil]] = [
     (Verdict.CORRUPT_SEGMENT, lambda s, p, r: (replace(s, damage="BAD_CRC"), p, r)),
     (Verdict.ABOVE_LSO, lambda s, p, r: (s, replace(p, last_stable_offset=9), r)),
     (Verdict.MISSING_INDEX, lambda s, p, r: (replace(s, missing_parts=("leader epochs",)), p, r)),
+    (Verdict.ENCRYPTED_REMOTE, lambda s, p, r: (s, p, replace(r, encrypted_by="x.rsm-manifest"))),
     (Verdict.MISSING_SNAPSHOT, lambda s, p, r: (replace(s, snapshot=Comparison(SnapshotVerdict.MISSING, "no")), p, r)),
 ]
 
@@ -170,6 +171,13 @@ SEGMENTS = [replace(SEGMENT, base_offset=base, next_base_offset=base + 10) for b
 )
 def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str) -> None:
     assert " ".join(verdicts(PARTITION, *SEGMENTS, coverage=coverage)) == expected
+
+
+def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
+    coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
+    judged = list(judge(PARTITION, SEGMENTS, now=NOW, producer_expiration=DAY, coverage=coverage))
+    assert "does not count, and is finished or made again" in judged[0].reason
+    assert "does not count" not in judged[3].reason
 
 
 def test_what_cannot_be_tiered_again_below_what_is_there_holds_up_nothing_behind_it() -> None:

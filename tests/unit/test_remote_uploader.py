@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.lying_store import LyingStore
 from tests.s3.segments import attempt, log_bytes, make_segment
 from tiersnap.remote_storage.errors import IllegalStateTransitionError
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -23,7 +24,8 @@ from tiersnap.snapshot.errors import IncompleteBundleError, ObjectExistsError, R
 pytestmark = pytest.mark.unit
 
 LAYOUTS = {"aiven": (AivenLayout(ObjectKeys("p/")), 3), "local": (LocalTieredStorageLayout(), 5)}
-STEPS = [(name, step) for name, (_, objects) in LAYOUTS.items() for step in range(1, objects + 1)]
+# A put of each object, and a listing before the last.
+STEPS = [(name, step) for name, (_, objects) in LAYOUTS.items() for step in range(1, objects + 2)]
 VISIBLE = {KeyKind.RSM_MANIFEST, KeyKind.LOCAL_SNAPSHOT}
 
 
@@ -115,8 +117,8 @@ def test_what_makes_a_copy_visible_is_deleted_first(inner, segment):
 
 def test_what_cannot_be_deleted_is_reported_with_the_error(inner, segment, caplog):
     layout, copy = AivenLayout(), attempt(segment)
-    # two puts, the third fails; then three deletes of which two fail
-    store = FlakyStore(inner, {3: Fault.FAIL_AFTER, 4: Fault.FAIL_BEFORE, 6: Fault.FAIL_BEFORE})
+    # two puts, a listing, the third put fails; then three deletes of which two fail
+    store = FlakyStore(inner, {4: Fault.FAIL_AFTER, 5: Fault.FAIL_BEFORE, 7: Fault.FAIL_BEFORE})
     with caplog.at_level(logging.WARNING), pytest.raises(TransientError) as raised:
         copy_segment(store, layout, segment, copy)
     log, _, manifest = layout.object_keys(copy)
@@ -230,6 +232,21 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
 
     with pytest.raises(TransientError, match="not there after"):
         copy_segment(Forgetful(inner, {}), AivenLayout(), segment, attempt(segment))
+    assert keys_in(inner) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("aiven", ".log"), ("aiven", ".indexes"), ("local", ".log"), ("local", ".timeindex")]
+)
+@pytest.mark.parametrize("lie", ["loses", "shortens"])
+def test_copy_segment_refuses_a_lost_object_before_it_is_visible(inner, segment, name, key, lie):
+    store, (layout, _) = LyingStore(inner), LAYOUTS[name]
+    getattr(store, lie).add(key)
+    error, words = {"loses": (TransientError, "not there"), "shortens": (RemoteStorageError, "the store has")}[lie]
+    looked = []
+    with pytest.raises(error, match=words):
+        copy_segment(store, layout, segment, attempt(segment), before_visible=lambda: looked.append(1))
+    assert looked == []
     assert keys_in(inner) == []
 
 

@@ -62,7 +62,7 @@ def test_what_is_made_is_of_the_whole_log_and_tier_takes_it(
     assert {row["provenance"] for row in ran.rows} == {"COMPUTED_FROM_SNAPSHOT"}
     again = repair(logs, "--remote", remote, *words)
     assert (again.exit_code, again.rows) == (0, [])
-    (tiered,) = tier(logs, remote, *words).rows
+    (tiered,) = tier(logs, remote, *words, "--leave-to-broker", "none").rows
     assert tiered["tiered"] == 2
 
 

@@ -17,6 +17,7 @@ import pytest
 from tests.reference import tiered
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.log_builder import data_batch, marker, write_partition
+from tests.reference.lying_store import LyingStore
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
@@ -466,6 +467,35 @@ def test_a_copy_whose_snapshot_is_not_the_claimed_one_stops_its_partition(tmp_pa
     assert done.exit_code != 0
     assert "its claim says" in done.err
     assert copies(remote).total() == 2
+
+
+def test_tier_computes_a_rotten_snapshot_object_again(source: Path, tmp_path: Path) -> None:
+    """Its checksum is that of the bytes that were written once, as S3 keeps it."""
+    store = LyingStore(DirectoryStore(tmp_path / "remote"), loses={".log"})
+    (stopped,) = run(host(store, "run-1"), source)  # type: ignore[arg-type]
+    assert [type(error) for error in stopped.errors] == [TransientError]
+    key = ObjectKeys().snapshot(ORDERS, 10)
+    right, store.flips[key] = store.get(key), 1_000
+    (done,) = run(host(store, "run-2"), source)  # type: ignore[arg-type]
+    assert (done.errors, done.snapshots_mended) == ([], 1)
+    assert {row["verdict"] for row in done.readiness} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
+    assert store.get(key) == right
+    (again,) = run(host(store, "run-3"), source)  # type: ignore[arg-type]
+    assert (again.snapshots_mended, again.tiered) == (0, [])
+
+
+def test_tier_says_how_many_damaged_snapshot_objects_it_mended(source: Path, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    assert tier(source, remote, "--apply").exit_code == 0
+    for path in remote.iterdir():
+        if path.name != "snapshots":
+            shutil.rmtree(path)
+    path = remote / ObjectKeys().snapshot(ORDERS, 10)
+    right = path.read_bytes()
+    path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    ran = tier(source, remote, "--apply")
+    assert_said(ran, 0, "computed again from the log and replaced: 1 damaged snapshot object")
+    assert (json.loads(ran.out)["result"]["snapshots_mended"], path.read_bytes()) == (1, right)
 
 
 def test_a_file_that_may_be_uploaded_and_differs_from_the_log_starts_no_carry(tmp_path: Path) -> None:

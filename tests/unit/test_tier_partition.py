@@ -379,7 +379,7 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
     assert (longer[0].base_offset, longer[0].next_base_offset) == (0, 10)
     before = DirectoryStore(tmp_path / "before")
     run(before, layout, segments[:1])
-    (first,) = (replace(copy, claim=None) for copy in present(before, layout).copies)
+    (first,) = (replace(copy, claim=None, is_brokers=False) for copy in present(before, layout).copies)
     for step in range(30):
         store = DirectoryStore(tmp_path / f"killed-{step}")
         shutil.copytree(before.root, store.root)
@@ -392,7 +392,7 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
             rows = run(store, layout, again)
             assert [row["error"] for row in rows] == [None] * len(rows)
             found = present(store, layout)
-            assert first in [replace(copy, claim=None) for copy in found.copies]
+            assert first in [replace(copy, claim=None, is_brokers=False) for copy in found.copies]
         assert [
             (copy.start_offset, copy.end_offset) for copy in found.copies if copy.segment_id != first.segment_id
         ] == [

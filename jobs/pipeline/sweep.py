@@ -1,0 +1,40 @@
+"""What a run removes of what ended attempts and killed processes left in remote storage."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from tiersnap.jobs.pipeline.counted import count_swept
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.leftovers.of_store import sweep_store
+from tiersnap.remote_storage.leftovers.sweep_task import SWEPT, SweepTask
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.log.selection import matches_topic
+from tiersnap.snapshot.spark import sweeping
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
+
+
+def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
+    """Remove what killed processes left of the store itself, and of the topics that are wanted; see sweep_store."""
+    swept = sweep_store(store, ObjectKeys(), lambda topic: matches_topic(topic, topics))
+    if str(swept):
+        talk(f"removed what killed processes had left: {swept}")
+
+
+def sweep_listed(listed: DataFrame, store: ObjectStore, layout: Layout, talk: Callable[[str], None]) -> None:
+    """Delete what ended attempts left of LISTED partitions; what cannot be deleted the next run tries again."""
+    task = SweepTask(store, isinstance(layout, LocalTieredStorageLayout))
+    removed, failed, first = count_swept(sweeping.sweep(listed, task, SWEPT))
+    if failed:
+        partitions = count_of(failed, "partition")
+        _log.warning("what ended attempts left of %s cannot be deleted; the first: %s", partitions, first)
+    if removed:
+        talk(f"removed {count_of(removed, 'object')} that ended attempts had left")

@@ -1,0 +1,122 @@
+"""Which partitions brokers copy by themselves, and after which lag: asked of a cluster before anything is uploaded.
+
+A topic's settings say whether copying is on, and its lag (KIP-1241). That a copy task is stuck nobody says; the records
+of its attempts raise a suspicion, and watching decides, as `unblock` does it (see stuck).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.lineage import open_lineage
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.cluster.owner import check_cluster
+from tiersnap.remote_storage.cluster.raw_connection import can_speak
+from tiersnap.remote_storage.cluster.stuck import find_stuck
+from tiersnap.remote_storage.cluster.topic_checks import AS_TOTAL, UNLIMITED, is_copied, value_of
+from tiersnap.remote_storage.errors import MetadataTopicAbsentError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
+from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
+from tiersnap.snapshot.tasks.sources import read_properties
+
+_log = logging.getLogger(__name__)
+
+
+def ask_copy_tasks(
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    log_dirs: Iterable[str] = (),
+    *,
+    wants_ids: bool = False,
+    talk: Callable[[str], None] = lambda _: None,
+) -> ClusterAnswer:
+    """Ask what the copy tasks of some partitions do; up to three task intervals where one may be stuck.
+
+    Args:
+        log_dirs: have the leader epochs of partitions whose leaders cannot be asked for them.
+        wants_ids: also see which segments its records name; of all partitions they are read then, else only of those
+            that brokers copy.
+        talk: told what takes a while.
+
+    Raises:
+        BrokerUnavailableError, ClusterRefusedError: the cluster does not say.
+    """
+    topics = cluster.topics({topic for topic, _ in partitions})
+    lags: dict[str, CopyLag | None] = {}
+    for name, topic in topics.items():
+        settings = cluster.settings(name)
+        lags[topic.topic_id] = copy_lag(settings) if is_copied(settings) else None
+    candidates = {
+        TopicIdPartition(topic, topics[topic].topic_id, number): topics[topic].leaders[number]
+        for topic, number in partitions
+        if topic in topics and lags[topics[topic].topic_id] is not None and topics[topic].leaders.get(number, -1) >= 0
+    }
+    try:
+        metadata_topic = MetadataTopic.of(cluster)
+    except MetadataTopicAbsentError:
+        return ClusterAnswer(CopyTasks(lags))
+    known = [TopicIdPartition(topic, topics[topic].topic_id, number) for topic, number in partitions if topic in topics]
+    places = () if can_speak(cluster.properties) else tuple(log_dirs)
+    read = known if wants_ids else list(candidates)
+    with metadata_topic.read(read) as reader, open_lineage(cluster, places) as lineage:
+        stuck = find_stuck(cluster, reader, lineage, candidates, (), talk)
+        ids = _ids_by_topic(reader, known) if wants_ids else None
+    tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
+    copied = sum(lag is not None for lag in lags.values())
+    _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", copied, len(lags), len(stuck))
+    return ClusterAnswer(tasks, ids)
+
+
+def _ids_by_topic(reader: MetadataReader, known: Iterable[TopicIdPartition]) -> dict[str, frozenset[str]] | None:
+    """Ids of all segments that records name, by topic id; None where the topic of the records has lost some."""
+    if any(reader.log_starts.values()):
+        return None
+    found: dict[str, frozenset[str]] = {}
+    for each in known:
+        topic_id = str(each.topic_id)
+        of_topic = found.get(topic_id, frozenset(reader.cache.doubtful))
+        found[topic_id] = of_topic | reader.cache.segments(each).keys()
+    return found
+
+
+def ask_about_log_dirs(
+    cluster: Cluster,
+    log_dirs: Iterable[NamedLogDir],
+    topic: re.Pattern[str] | None,
+    *,
+    talk: Callable[[str], None],
+) -> ClusterAnswer:
+    """Ask what the copy tasks of the partitions in some log directories do; see ask_copy_tasks.
+
+    Args:
+        topic: takes the topics that are asked of; None takes all.
+
+    Raises:
+        UsageError: a log directory is of another cluster.
+    """
+    opened = {each.uri: each.log_dir for each in log_dirs}
+    found = {uri: read_properties(each.filesystem, each.path) for uri, each in opened.items()}
+    check_cluster(cluster, {uri: properties for uri, properties in found.items() if properties is not None})
+    folders = (split_folder_name(folder) for each in opened.values() for folder in each.folders)
+    names = {name for name in folders if name is not None and matches_topic(name[0], topic)}
+    return ask_copy_tasks(cluster, names, opened, wants_ids=True, talk=talk)
+
+
+def copy_lag(settings: Mapping[str, Setting]) -> CopyLag:
+    """Return the lag of a topic by its settings; none before 4.4. Follows LogConfig.remoteCopyLagMs and -Bytes."""
+    return CopyLag(_resolved(settings, "ms", "0"), _resolved(settings, "bytes", UNLIMITED))
+
+
+def _resolved(settings: Mapping[str, Setting], unit: str, default: str) -> int | None:
+    """-1 takes the local retention, which may take the total one; None where that is unlimited."""
+    value = value_of(settings, f"remote.copy.lag.{unit}", default)
+    if value == UNLIMITED:
+        value = value_of(settings, f"local.retention.{unit}", AS_TOTAL)
+        value = value_of(settings, f"retention.{unit}", UNLIMITED) if value == AS_TOTAL else value
+    return None if int(value) < 0 else int(value)

@@ -1,0 +1,169 @@
+"""Whether a broker's copy task works at a partition, and when it copies a segment. Pure: no cluster, no store.
+
+Brokers know no claims: beside a copy task that works, what tiersnap uploads is copied a second time. So READY segments
+are left to it. That it works says the cluster, where one was asked; else a segment that a broker uploaded a short while
+ago, by the clock of the store.
+
+Since 4.4 a copy task waits for `remote.copy.lag.ms` and `.bytes` (KIP-1241). Follows
+org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tiersnap.snapshot.units import human_bytes, human_duration, utc
+
+LEFT_FOR_MS = 3_600_000
+"""How long after a broker's upload its segments are left to it, unless another time is given."""
+_MAX_LONG = 2**63 - 1
+
+
+class CopyTask(StrEnum):
+    """What a partition's copy task does."""
+
+    WORKS = "WORKS"
+    STUCK = "STUCK"  # it begins the same segment again and again
+    OFF = "OFF"  # copying is switched off, or the topic is not tiered
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a segment is copied: at a time, or once so much was written behind it, whichever comes first; else never.
+
+    Attributes:
+        at: ms; at or before now, it may be copied now. None where time does not count.
+        more_bytes: to be written to the log behind the segment. None where size does not count.
+    """
+
+    at: int | None
+    more_bytes: int | None = None
+
+    def is_now(self, now: int) -> bool:
+        """Whether it may be copied at `now` (ms)."""
+        return (self.at is not None and self.at <= now) or (self.more_bytes is not None and self.more_bytes <= 0)
+
+    def text(self, now: int) -> str:
+        """Return it for people, as of `now` (ms)."""
+        if self.is_now(now):
+            return "now"
+        at = [] if self.at is None else [f"at {utc(self.at)}"]
+        after = [] if self.more_bytes is None else [f"after {human_bytes(self.more_bytes)} more"]
+        return " or ".join([*at, *after]) or "never"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLag:
+    """A topic's `remote.copy.lag.ms` and `.bytes` as they are in force; 0 copies at once.
+
+    Attributes:
+        milliseconds: since the newest record of a segment. None where time does not count: -1, and no local retention.
+        size: bytes of the log behind the segment. None where size does not count.
+    """
+
+    milliseconds: int | None = 0
+    size: int | None = None
+
+    def due(self, largest_timestamp: int, newer_bytes: int, now: int) -> Due:
+        """Return when a segment is copied.
+
+        Args:
+            largest_timestamp: ms, the segment's as the broker has it.
+            newer_bytes: of the log behind the segment.
+            now: ms.
+        """
+        # A record from the future does not hold up its segment.
+        if 0 in (self.milliseconds, self.size) or (self.milliseconds is not None and largest_timestamp > now):
+            return Due(now)
+        at = None if self.milliseconds is None else min(largest_timestamp + self.milliseconds, _MAX_LONG)
+        return Due(at, None if self.size is None else max(0, self.size - newer_bytes))
+
+
+AT_ONCE = CopyLag()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTasks:
+    """What a cluster says of its copy tasks.
+
+    Attributes:
+        topics: lag by the id of each topic that the cluster shows; None where copying is off.
+        stuck: (topic id, partition) of tasks that records prove to be stuck.
+    """
+
+    topics: Mapping[str, CopyLag | None] = field(default_factory=dict)
+    stuck: frozenset[tuple[str, int]] = frozenset()
+
+    def of(self, topic_id: str, partition: int) -> CopyTask | None:
+        """Return what the partition's copy task does; None of a topic that the cluster does not show."""
+        if topic_id not in self.topics:
+            return None
+        if self.topics[topic_id] is None:
+            return CopyTask.OFF
+        return CopyTask.STUCK if (topic_id, partition) in self.stuck else CopyTask.WORKS
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAnswer:
+    """What a cluster says of partitions.
+
+    Attributes:
+        tasks: None where no cluster was asked.
+        segment_ids: of all remote segments that its records name, by the id of each topic that it shows; None where
+            none was asked, or its records are not all there any more.
+    """
+
+    tasks: CopyTasks | None = None
+    segment_ids: Mapping[str, frozenset[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAtWork:
+    """A broker that copies a partition's segments; `how` is how that is known, `lag` what it waits for if known."""
+
+    how: str
+    lag: CopyLag | None = None
+
+    def reason(self, largest_timestamp: int, newer_bytes: int, now: int) -> str:
+        """Return why a segment is left to it; see CopyLag.due."""
+        if self.lag is None:
+            return self.how
+        return f"{self.how}, and copies it {self.lag.due(largest_timestamp, newer_bytes, now).text(now)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BesideBrokers:
+    """How to tell that a broker is at work.
+
+    Attributes:
+        store_now: ms, by the clock of the store.
+        left_for: ms since a broker's upload; None leaves nothing to brokers.
+        tasks: what the cluster says; None where none was asked.
+    """
+
+    store_now: int = 0
+    left_for: int | None = None
+    tasks: CopyTasks | None = None
+
+    def broker_at(self, topic_id: str | None, partition: int, wrote_at: int | None) -> BrokerAtWork | None:
+        """Return the broker that is at work at a partition, None where none is known to be.
+
+        Args:
+            wrote_at: ms by the store's clock, when a broker last wrote an object of a segment; None where none did.
+        """
+        if self.left_for is None:
+            return None
+        task = None if self.tasks is None or topic_id is None else self.tasks.of(topic_id, partition)
+        if self.tasks is not None and task is CopyTask.WORKS:
+            return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic_id or ""])
+        if task is not None:
+            return None
+        if wrote_at is None or self.store_now - wrote_at > self.left_for:
+            return None
+        ago = human_duration(max(0, self.store_now - wrote_at))
+        return BrokerAtWork(f"a broker uploaded a segment of this partition {ago} ago")
+
+
+NO_BROKERS = BesideBrokers()

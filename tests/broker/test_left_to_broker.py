@@ -1,0 +1,70 @@
+"""`tier` and `scan` ask a broker whether its copy task works, and leave to it what it copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.harness.broker import Broker
+from tests.broker.harness.damage import drop_snapshot, segment_bases
+from tests.broker.harness.remote_log_metadata import states
+from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS, TOPIC
+from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
+from tests.broker.harness.topics import alter_topic, wait_for_leader
+from tests.broker.harness.unblocking import make_stick
+from tests.broker.harness.waiting import wait_until
+from tests.reference.command import Ran, assert_said, tiersnap
+
+pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+
+CLOSED = 10
+# A copy task copies one segment, and waits a minute before the next.
+SLOW = {"remote.log.manager.copy.max.bytes.per.second": "1", "remote.log.manager.copy.quota.window.num": "61"}
+
+
+def tier(broker: Broker, *words: str) -> Ran:
+    assert broker.tier is not None
+    remote = ("--remote", str(broker.tier.directory), "--layout", "local-tiered-storage")
+    return tiersnap("tier", broker.disks.log_dir, *remote, "--bootstrap-server", broker.bootstrap, *words)
+
+
+def verdicts(ran: Ran) -> dict[str, int]:
+    return ran.row(partition=f"{TOPIC}-0")["verdicts"]
+
+
+def test_tier_leaves_to_a_copy_task_that_works_what_it_takes_once_copying_is_off(current_disks, copy_of, tmp_path):
+    disks = copy_of(current_disks)
+    tiered = LocalTier(tmp_path / "tier")
+    with Broker(disks, CURRENT_VERSION, tier=tiered, settings=SLOW) as broker:
+        wait_for_leader(broker, TOPIC)
+        assert verdicts(tier(broker)) == {"READY": CLOSED, "ACTIVE_SEGMENT": 1}, "the topic is not tiered"
+        alter_topic(broker, TOPIC, TOPIC_SETTINGS)
+        wait_until(lambda: states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == 1, "it copies", seconds=30)
+
+        left = tier(broker, "--apply")
+        assert_said(left, 0, f"left to brokers: {CLOSED - 1} segments")
+        assert verdicts(left) == {"LEFT_TO_BROKER": CLOSED - 1, "ALREADY_TIERED": 1, "ACTIVE_SEGMENT": 1}
+        assert len(tiered.segments(TOPIC)) == 1
+        remote = ("--remote", str(tiered.directory), "--layout", "local-tiered-storage")
+        asked = ("--bootstrap-server", broker.bootstrap)
+        scan = tiersnap("scan", disks.log_dir, *remote, *asked, "--topic", TOPIC, "--segments")
+        assert_said(scan, 0, f"brokers copy {CLOSED - 1} segments by themselves")
+        assert [row["verdict"] for row in scan.rows] == [
+            *("ALREADY_TIERED", *["LEFT_TO_BROKER"] * (CLOSED - 1), "ACTIVE_SEGMENT"),
+        ]
+        assert scan.rows[-2]["reason"] == "its broker's copy task works, and copies it now"
+
+        alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true", "retention.ms": "-1"})
+        taken = tier(broker, "--apply")
+        assert (taken.exit_code, verdicts(taken)) == (0, {"ALREADY_TIERED": CLOSED, "ACTIVE_SEGMENT": 1}), taken.err
+        assert tiered.complete_bases(TOPIC) == tuple(segment_bases(disks.partition(TOPIC))[:CLOSED]), "none twice"
+
+
+def test_tier_takes_what_a_stuck_copy_task_does_not_copy(current_disks, copy_of, tmp_path):
+    disks = copy_of(current_disks)
+    drop_snapshot(disks.partition(TOPIC), segment_bases(disks.partition(TOPIC))[5])
+    tiered = LocalTier(tmp_path / "tier", FAILING_INTERVAL_MS)
+    with Broker(disks, CURRENT_VERSION, tier=tiered) as broker:
+        make_stick(broker)
+        plan = tier(broker)
+        assert (plan.exit_code, len(tiered.complete_bases(TOPIC))) == (0, 4)
+        assert verdicts(plan) == {"READY": CLOSED - 4, "ALREADY_TIERED": 4, "ACTIVE_SEGMENT": 1}

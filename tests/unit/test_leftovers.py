@@ -1,0 +1,224 @@
+"""What ended attempts and killed processes left goes with the next run and with expire, and no cluster is asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.flaky_store import Crash, Fault, FlakyStore
+from tests.reference.left_over import DAY, KEYS, make_old, tier_ours
+from tests.reference.log_builder import write_partition
+from tests.reference.lying_store import LyingStore
+from tests.reference.planned import PARTITION, planned, write_log
+from tests.reference.tiered import age
+from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
+from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment
+from tiersnap.remote_storage.expire.manager import Managed, Manager
+from tiersnap.remote_storage.expire.outcome import carry_out
+from tiersnap.remote_storage.expire.plan import plan_partition
+from tiersnap.remote_storage.expire.retention import Retention
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
+from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
+from tiersnap.remote_storage.leftovers.sweep_task import LEFT, SweepTask
+from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
+from tiersnap.remote_storage.orphans.stored import list_stored
+from tiersnap.remote_storage.presence.partition import Presence, look
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.unfinished import UNFINISHED
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+
+pytestmark = pytest.mark.unit
+
+LAYOUT = AivenLayout(KEYS)
+ELSEWHERE = replace(claims.this_process(), host="elsewhere")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_partition(tmp_path / "logs", "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
+    return tmp_path / "logs"
+
+
+def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
+    tiers = HostTier(store, LAYOUT, CarryOptions(), Tierer(run_id, NOW, wait=0), apply=True)
+    (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
+    return done
+
+
+def present(store: ObjectStore) -> Presence:
+    return look(store, KEYS, PARTITION, local=False)
+
+
+def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
+    """Plan and carry out; objects that ended attempts had left."""
+    stored = list_stored(store, KEYS, PARTITION)
+    plan = plan_partition(store, KEYS, stored, Managed(manager, ""), Retention(store.now(), **limits))
+    done = carry_out(store, KEYS, plan)
+    assert done.error is None
+    assert done.swept.objects == len(plan.leftovers)
+    return done.swept.objects
+
+
+def late_write(store: DirectoryStore, source: Path, *, suffix: str) -> str:
+    """A partition tiered beside an object that an attempt, which ended, had sent; the key of that object."""
+    lying = LyingStore(store, late={suffix})
+    assert run(lying, source, "run-1").errors
+    assert run(store, source, "run-2").errors == []
+    before = {info.key for info in store.list()}
+    lying.deliver()
+    (key,) = {info.key for info in store.list()} - before
+    return key
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
+def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, source: Path, suffix: str) -> None:
+    key = late_write(store, source, suffix=suffix)
+    done = run(store, source, "run-3")
+    assert (done.errors, done.leftovers_removed, done.tiered) == ([], 1, [])
+    assert store.head(key) is None
+    assert [copy.start_offset for copy in look(store, KEYS, ORDERS, local=False).copies] == [0, 10, 20]
+
+
+def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
+    segments = planned(write_log(tmp_path / "logs"))
+    lying, me = LyingStore(store, late={".log"}), Tierer("run-1", NOW, wait=0)
+    list(tier_partition(lying, LAYOUT, KEYS, PARTITION, segments[:1], me))
+    lying.deliver()
+    ((key, age_ms),) = [(info.key, STALE_AFTER_MS + 1000) for info in store.list() if info.key.endswith(".log")]
+    age(store, key, age_ms)
+    rows = list(tier_partition(store, LAYOUT, KEYS, PARTITION, segments, me))
+    assert [row["error"] for row in rows] == [None] * len(rows)
+    assert present(store).leftovers == ()
+
+
+def test_sweep_task_removes_a_late_object_and_says_what_it_cannot_remove(store: DirectoryStore, source: Path) -> None:
+    key = late_write(store, source, suffix=".log")
+    refused = FlakyStore(store, {1: Fault.FAIL_BEFORE}, counted={"delete"})
+    left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
+    batch = pa.RecordBatch.from_pylist([left], schema=LEFT)
+    for each, expected in ((refused, (0, True)), (store, (1, False))):
+        (done,) = SweepTask(each, is_local=False)(iter([batch]))
+        (row,) = done.to_pylist()
+        assert (row["objects"], row["failure"] is not None) == expected
+    assert store.head(key) is None
+
+
+@pytest.mark.parametrize("manager", [Manager.NOBODY, Manager.BROKERS])
+def test_expire_removes_a_late_object_of_an_ended_attempt(
+    store: DirectoryStore, source: Path, manager: Manager
+) -> None:
+    key = late_write(store, source, suffix=".log")
+    for info in list(store.list()):
+        age(store, info.key, 2 * DAY)
+    assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
+    assert store.head(key) is None
+    assert len(look(store, KEYS, ORDERS, local=False).copies) == 3
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("limit", [{"milliseconds": DAY}, {"log_start_offset": 15}])
+def test_expire_removes_what_is_left_of_a_segment_that_lost_an_object(
+    store: DirectoryStore, tmp_path: Path, number: int, limit: dict[str, int]
+) -> None:
+    tier_ours(store, LAYOUT, tmp_path / "logs")
+    lost = present(store).copies[number]
+    store.delete([key for key in lost.keys if key.endswith(".rsm-manifest")])
+    make_old(store)
+    assert expire(store, milliseconds=100 * 365 * DAY) == 0, "its retention has not passed"
+    expire(store, **limit)
+    left = [info.key for info in store.list() if lost.segment_id in info.key]
+    is_behind_the_end = number == 2 and "log_start_offset" in limit
+    assert bool(left) == is_behind_the_end, "user data stayed"
+
+
+def killed_attempt(store: DirectoryStore, tmp_path: Path) -> claims.Claim:
+    """An attempt of another host that was killed behind its log; nobody goes on with it."""
+    segments = planned(write_log(tmp_path / "logs"))
+    me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)
+    with pytest.raises(Crash):
+        flaky = FlakyStore(store, {1: Fault.CRASH_AFTER}, counted={"put_file_if_absent"})
+        list(tier_partition(flaky, LAYOUT, KEYS, PARTITION, segments[:1], me))
+    (claim,) = claims.list_claims(store, KEYS, PARTITION)
+    return claim
+
+
+def test_sweep_partition_ends_a_killed_attempt_before_it_deletes(store: DirectoryStore, tmp_path: Path) -> None:
+    killed = killed_attempt(store, tmp_path)
+    for info in list(store.list()):
+        age(store, info.key, STALE_AFTER_MS + 1000)
+    assert sweep_partition(store, KEYS, present(store)).objects == 1
+    assert present(store).leftovers == ()
+    assert not claims.is_still_ours(store, KEYS, killed), "who wakes up makes nothing visible"
+
+
+def test_sweep_partition_leaves_an_attempt_that_may_be_at_work(store: DirectoryStore, tmp_path: Path) -> None:
+    killed = killed_attempt(store, tmp_path)
+    (log,) = [info.key for info in store.list() if info.key.endswith(".log")]
+    age(store, log, STALE_AFTER_MS + 1000)
+    assert sweep_partition(store, KEYS, present(store)).objects == 0, "its claim is young"
+    assert claims.is_still_ours(store, KEYS, killed)
+
+
+def test_sweep_partition_leaves_what_no_claim_names_and_whole_segments(store: DirectoryStore, tmp_path: Path) -> None:
+    tier_ours(store, LAYOUT, tmp_path / "logs")
+    key = f"{KEYS.partition_segments(PARTITION)}{5:020d}-{new_segment_id()}.log"
+    store.put_if_absent(key, b"a broker's")
+    make_old(store)
+    before = [info.key for info in store.list()]
+    assert sweep_partition(store, KEYS, present(store)).objects == 0
+    assert expire(store, milliseconds=100 * 365 * DAY) == 0
+    assert [info.key for info in store.list()] == before
+
+
+def test_sweep_store_removes_old_probes_and_temporary_files_of_ours(store: DirectoryStore) -> None:
+    folder = store.root / UNFINISHED
+    folder.mkdir(parents=True)
+    ours, young, theirs = f"tiersnap-{'a' * 32}.log", f"tiersnap-{'b' * 32}.log", "notes.txt"
+    for name in (ours, young, theirs):
+        (folder / name).write_text("x")
+    probes = [f"{KEYS.probes}{digit * 32}" for digit in "ab"]
+    for key in probes:
+        store.put_if_absent(key, b"?")
+    for key in (f"{UNFINISHED}/{ours}", f"{UNFINISHED}/{theirs}", probes[0]):
+        age(store, key, 2 * DAY)
+    assert sweep_store(store, KEYS, lambda _: True) == SweptStore(probes=1, files=1)
+    assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
+    assert [info.key for info in store.list()] == probes[1:]
+
+
+def test_tier_and_expire_say_what_killed_processes_left(store: DirectoryStore, source: Path) -> None:
+    for words in (["tier", source], ["expire", "--topic", "orders", "--retention", "100000d", "--unmanaged"]):
+        probe = f"{KEYS.probes}{'a' * 32}"
+        store.put_if_absent(probe, b"?")
+        age(store, probe, 2 * DAY)
+        ran = tiersnap(*words, "--remote", store.root, "--apply")
+        assert_said(ran, 0, "removed what ended attempts and killed processes had left: 1 probe")
+        assert json.loads(ran.out)["result"]["leftovers_removed"] == {"probes": 1}
+        assert store.head(probe) is None
+
+
+def test_a_claim_of_an_ended_attempt_names_it(store: DirectoryStore) -> None:
+    """What the sweep relies on: who gives up stays named."""
+    segment = ClaimedSegment(PARTITION, 0, 0)
+    held = claims.claim(store, KEYS, segment, Attempt(new_segment_id(), "run"))
+    assert claims.release(store, KEYS, held)
+    found = claims.read_claim(store, KEYS, segment)
+    assert found is not None
+    assert (found.holder.segment_id, found.holder.ended) == (held.holder.segment_id, True)

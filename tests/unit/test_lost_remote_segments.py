@@ -1,0 +1,148 @@
+"""Remote segments of ours that lost objects: uploaded again if nobody can have deleted them, and left alone if so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.reference.log_builder import write_partition
+from tests.reference.pipeline import Runner
+from tests.reference.tiered import age, tier
+from tests.unit.test_whole_but_not_counted import KEYS, NOW, ORDERS, SEGMENTS, publishable
+from tiersnap.remote_storage.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.layouts.keys import KeyKind
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
+from tiersnap.snapshot.tasks.carry_options import CarryOptions
+
+pytestmark = pytest.mark.unit
+
+KINDS = [
+    (name, kind)
+    for name in LAYOUTS
+    for kind in KeyKind
+    if kind.is_local is (name != "aiven") and kind.suffix in {".log", ".indexes", ".rsm-manifest", ".timeindex"}
+]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_partition(tmp_path / "logs", "orders", 0, SEGMENTS, high_watermark=35, indexes=True)
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "remote")
+
+
+def run(
+    store: DirectoryStore,
+    source: Path,
+    run_id: str,
+    layout: Layout,
+    known_to_brokers: Mapping[str, frozenset[str]] | None = None,
+) -> HostPartition:
+    tierer = Tierer(run_id, NOW, wait=0)
+    tiers = HostTier(store, layout, CarryOptions(), tierer, known_to_brokers=known_to_brokers, apply=True)
+    (done,) = tiers.partitions(selected_of(open_log_dirs([str(source)]), Selection()))
+    return done
+
+
+def lose(store: DirectoryStore, offset: int, *kinds: KeyKind) -> None:
+    """Delete objects of the segment at an offset; all of its objects where no kinds are given."""
+    parsed = {info.key: KEYS.recognise(info.key) for info in store.list()}
+    of_it = [key for key, found in parsed.items() if found and found.segment_id and found.offset == offset]
+    wanted = [key for key in of_it if not kinds or parsed[key].kind in kinds]
+    assert wanted
+    store.delete(wanted)
+
+
+def verdicts(done: HostPartition) -> dict[int, str]:
+    return {row["base_offset"]: row["verdict"] for row in done.readiness}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+@pytest.mark.parametrize("offset", [0, 10])
+def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
+    store: DirectoryStore, source: Path, name: str, kind: KeyKind, offset: int
+) -> None:
+    layout = open_layout(name)
+    run(store, source, "run-1", layout)
+    lose(store, offset, kind)
+    done = run(store, source, "run-2", layout)
+    assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
+    found = look(store, KEYS, ORDERS, local=name != "aiven")
+    assert ([copy.start_offset for copy in found.copies], found.leftovers) == ([0, 10, 20], ())
+    assert run(store, source, "run-3", layout).tiered == []
+
+
+def test_tier_uploads_a_segment_again_when_all_of_it_is_gone_and_older_ones_are_there(
+    store: DirectoryStore, source: Path
+) -> None:
+    run(store, source, "run-1", open_layout("aiven"))
+    lose(store, 10)
+    assert run(store, source, "run-2", open_layout("aiven")).errors == []
+    assert publishable(store) == [0, 10, 20]
+
+
+def test_tier_leaves_a_gap_where_retention_may_have_deleted_the_oldest_segment(
+    store: DirectoryStore, source: Path
+) -> None:
+    """On a disk that was copied aside the log start is as it was then."""
+    run(store, source, "run-1", open_layout("aiven"))
+    lose(store, 0)
+    done = run(store, source, "run-2", open_layout("aiven"))
+    assert verdicts(done) == {0: "GAP_IN_REMOTE", 10: "ALREADY_TIERED", 20: "ALREADY_TIERED", 30: "ACTIVE_SEGMENT"}
+    assert done.tiered == []
+
+
+def test_tier_asks_the_records_whether_a_lost_segment_may_be_uploaded_again(
+    store: DirectoryStore, source: Path
+) -> None:
+    """The oldest one retention may have deleted; no broker deletes what no record names."""
+    layout = open_layout("aiven")
+    names = {row["start_offset"]: row["segment_id"] for row in run(store, source, "run-1", layout).tiered}
+    lose(store, 0)
+    lose(store, 10, KeyKind.LOG)
+    topic_id = ORDERS.topic_id
+    done = run(store, source, "run-2", layout, {topic_id: frozenset(names.values())})
+    assert (verdicts(done)[0], verdicts(done)[10], done.tiered) == ("GAP_IN_REMOTE", "GAP_IN_REMOTE", [])
+    assert verdicts(run(store, source, "run-3", layout, {"another": frozenset()}))[0] == "GAP_IN_REMOTE"
+    assert run(store, source, "run-4", layout, {topic_id: frozenset()}).errors == []
+    assert publishable(store) == [0, 10, 20]
+
+
+def test_tier_leaves_a_gap_where_a_brokers_segment_lost_an_object(store: DirectoryStore, source: Path) -> None:
+    tier(source / "orders-0", store)
+    lose(store, 10, KeyKind.LOG)
+    assert verdicts(run(store, source, "run-1", open_layout("aiven")))[10] == "GAP_IN_REMOTE"
+
+
+def test_tier_leaves_what_expire_deleted(store: DirectoryStore, source: Path) -> None:
+    run(store, source, "run-1", open_layout("aiven"))
+    for info in list(store.list()):
+        age(store, info.key, 2 * STALE_AFTER_MS)
+    store.put_if_absent(KEYS.expire(ORDERS), b'{"version":1,"logStartOffset":20,"deleting":[]}')
+    lose(store, 0)
+    lose(store, 10, KeyKind.RSM_MANIFEST)
+    assert verdicts(run(store, source, "run-2", open_layout("aiven")))[10] == "EXPIRED"
+
+
+def test_run_uploads_a_lost_segment_again_whatever_its_tables_say(tmp_path: Path, source: Path) -> None:
+    runner = Runner(tmp_path, source)
+    assert runner().verdicts == {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3}
+    lose(runner.store, 10, KeyKind.INDEXES)
+    ran = runner()
+    assert (ran.errors, ran.verdicts) == ([], {"ACTIVE_SEGMENT": 1, "ALREADY_TIERED": 3})
+    assert publishable(runner.store) == [0, 10, 20]
+    runner()
+    assert runner().did_nothing
