@@ -39,7 +39,12 @@ FACTS = [
     ("init-again-after-failover", "4.4", "PRODUCER_FENCED PRODUCER_FENCED"),
     ("init-in-two-phases", "4.0", ""),
     ("init-in-two-phases", "4.1", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+    ("init-keep-prepared", "4.0", ""),
+    ("init-keep-prepared", "4.1", "UNSUPPORTED_VERSION UNSUPPORTED_VERSION"),
+    ("init-without-id", "2.4", "NONE"),
     ("init-half-named", "2.4", ""),
+    ("init-half-named", "2.5", "INVALID_REQUEST"),
+    ("timeout-in-two-phases", "4.0", ""),
     ("commit-after-timeout", "4.1", "PRODUCER_FENCED INVALID_TXN_STATE"),
     ("abort-after-timeout", "4.0.0", "PRODUCER_FENCED PRODUCER_FENCED"),
     ("abort-after-timeout", "4.1", "PRODUCER_FENCED NONE"),
@@ -54,6 +59,39 @@ FACTS = [
 def test_situation_is_answered_as_the_release_does(situation, release, answers):
     found = [row.answer for row in explain(situation, broker=release).rows if row.situation is not None]
     assert [str(each) for each in found] == answers.split()
+
+
+DOES = [
+    ("retry", "4.4", "appends nothing, and answers with the first offsets"),
+    ("marker", "4.4", "appends it, and ends the transaction"),
+    ("marker-again", "4.4", "appends it"),
+    ("init", "3.9", "gives producer id 10, epoch 8; writes Empty, producer id 10, epoch 8"),
+    ("init-unknown-id", "3.9", "gives producer id 11, epoch 0; writes Empty, producer id 11, epoch 0"),
+    ("init-again", "3.9", "gives producer id 10, epoch 7; writes Empty, producer id 10, epoch 7"),
+    ("init-without-id", "3.9", "gives a new producer id, epoch 0; writes nothing"),
+    ("init-during-transaction", "3.9", "writes PrepareAbort, producer id 10, epoch 8"),
+    ("add-partition", "3.9", "writes Ongoing with the partition"),
+    ("add-partition-fenced", "3.9", "writes nothing"),
+    ("commit", "3.9", "writes PrepareCommit, producer id 10, epoch 7"),
+    ("abort-at-32767", "3.9", "writes PrepareAbort, producer id 10, epoch 32767"),
+    ("timeout", "3.9", "writes PrepareAbort, producer id 10, epoch 8"),
+    ("expiration", "3.9", "forgets the transactional id"),
+]
+
+
+@pytest.mark.parametrize(("situation", "release", "does"), DOES)
+def test_situation_says_what_is_written(situation, release, does):
+    (row,) = [row for row in explain(situation, broker=release).rows if row.situation is not None]
+    assert row.does == does
+
+
+def test_last_epochs_of_version_2_say_the_next_producer_id_and_two_phases_wait():
+    said = {each: [row.does for row in explain(each, broker="4.4").rows if row.transaction_version == 2]
+            for each in ("abort-at-32767", "timeout-in-two-phases")}  # fmt: skip
+    assert said == {
+        "abort-at-32767": ["writes PrepareAbort, producer id 10, epoch 32767, next producer id 11"],
+        "timeout-in-two-phases": ["waits for its application to end it, however long"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,6 +121,110 @@ def test_error_is_found_in_the_situations_that_a_release_answers_so():
 def test_error_is_met_by_each_client_as_its_tables_say(client, severities):
     rows = explain("UnknownProducerIdException", client=client).rows
     assert {row.severity for row in rows if row.who == "client" and row.request.startswith("Produce")} == severities
+
+
+PRODUCE, AFTER_PRODUCE, ANY = "Produce, idempotent", "Produce, transactional", "any of a transaction"
+ABORTS, ENDS = "waits for the application to abort the transaction", "fails everything; the application has to close"
+# Error, client, and of each row of it the request, the condition and the beginning of what it does.
+CLIENT_FACTS = [
+    ("UNKNOWN_PRODUCER_ID", "2.4", [
+        (PRODUCE, "the response has no log start offset", "sends the same batch again"),
+        (PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (PRODUCE, "the record that was acknowledged last is below", "numbers all batches in flight from sequence 0"),
+        (PRODUCE, "otherwise", "fails the batch and goes on with a new producer id"),
+        (AFTER_PRODUCE, "the response has no log start offset", "sends the same batch again"),
+        (AFTER_PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (AFTER_PRODUCE, "the record that was acknowledged last", "numbers all batches in flight from sequence 0"),
+        (AFTER_PRODUCE, "otherwise", ENDS),
+    ]),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
+        (PRODUCE, "earlier batches are still under way", "sends the same batch again"),
+        (PRODUCE, "an earlier batch expired after it was sent, and not the one before", "sends the same batch again"),
+        (PRODUCE, "otherwise", "takes the next epoch"),
+        (AFTER_PRODUCE, "earlier batches are still under way", "sends the same batch again"),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and not the one before", ABORTS),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("DELIVERY_TIMED_OUT", "2.5", [
+        (PRODUCE, "an earlier batch expired after it was sent", "fails the batch and goes on in the next epoch"),
+        (PRODUCE, "otherwise", "fails the batch and sends the next one"),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and the coordinator is older than 2.5", ENDS),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent", ABORTS),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("NOT_ENOUGH_REPLICAS", "4.1", [
+        (PRODUCE, "time and retries are left", "sends the same batch again"),
+        (PRODUCE, "otherwise", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "time and retries are left", "sends the same batch again"),
+        (AFTER_PRODUCE, "otherwise", "lowers the sequences of later batches, and waits for the application to abort; "
+         "the application is told TRANSACTION_ABORTABLE"),
+    ]),
+    ("MESSAGE_TOO_LARGE", "0.11", [
+        (PRODUCE, "the batch has several records", "sends the records again in smaller batches"),
+        (PRODUCE, "otherwise", "fails the batch and sends the next one"),
+        (AFTER_PRODUCE, "the batch has several records", "sends the records again in smaller batches"),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("INVALID_PRODUCER_ID_MAPPING", "3.9", [
+        (AFTER_PRODUCE, "in any case", ABORTS),
+        (ANY, "the coordinator is of 2.5 or later", ABORTS),
+        (ANY, "otherwise", ENDS),
+    ]),
+    ("INVALID_PRODUCER_EPOCH", "3.9", [
+        (PRODUCE, "in any case", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "in any case", ABORTS),
+        (ANY, "in any case", "fails everything; the application has to close the producer; "
+         "the application is told PRODUCER_FENCED"),
+    ]),
+    ("PRODUCER_FENCED", "3.9", [(ANY, "in any case", ENDS)]),
+    ("NOT_COORDINATOR", "4.4", [(ANY, "in any case", "sends the same request again")]),
+    ("CONCURRENT_TRANSACTIONS", "4.1", [
+        (AFTER_PRODUCE, "in any case", "sends the same batch again"),
+        (ANY, "in any case", "sends the same request again"),
+    ]),
+    ("TOPIC_AUTHORIZATION_FAILED", "4.1", [
+        (PRODUCE, "in any case", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "in any case", "lowers the sequences of later batches, and waits for the application to abort"),
+        (ANY, "in any case", ABORTS),
+    ]),
+    ("CLUSTER_AUTHORIZATION_FAILED", "4.1", [(PRODUCE, "in any case", ENDS), (AFTER_PRODUCE, "in any case", ENDS)]),
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "4.1", [
+        ("InitProducerId", "otherwise", "goes back to where it was before initTransactions"),
+        (ANY, "otherwise", ENDS),
+    ]),
+    ("FENCED_INSTANCE_ID", "3.9", [("TxnOffsetCommit", "otherwise", ABORTS), (ANY, "otherwise", ENDS)]),
+    ("OPERATION_NOT_ATTEMPTED", "4.1", [("AddPartitionsToTxn", "otherwise", ABORTS), (ANY, "otherwise", ENDS)]),
+    ("TRANSACTION_ABORTABLE", "3.9", [(AFTER_PRODUCE, "in any case", ABORTS)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "client", "facts"), CLIENT_FACTS, ids=lambda value: str(value)[:40])
+def test_client_does_with_an_error_what_its_release_does(error, client, facts):
+    rows = [row for row in explain(error, client=client).rows if row.who == "client"]
+    found = [(row.request, row.when, row.does) for row in rows if row.request != "abortTransaction()"]
+    assert [(request, when[: len(fact[1])], does[: len(fact[2])]) for (request, when, does), fact in
+            zip(found, facts, strict=True)] == facts  # fmt: skip
+    may_abort = any("waits for the application to abort" in does for _, _, does in facts)
+    assert any(row.request == "abortTransaction()" for row in rows) == may_abort
+    assert {row.answer for row in rows} == {Answer(error)}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [("NOT_COORDINATOR", "is not told while the client tries again; of the group RefreshRetriableException; KIP-691, "
+      "which was not built, wanted it RETRY"),
+     ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which was not built, "
+      "wanted it FATAL, thrown again by Kafka Streams as TaskMigratedException, of type TRANSACTION_FAILED"),
+     ("MESSAGE_TOO_LARGE", "is given to the callback of send, and thrown by the next transactional call; of no group; "
+      "KIP-691, which was not built, wanted it ABORTABLE, wrapped once, thrown again by Kafka Streams as "
+      "TxnCorruptedException, of type MESSAGE_REJECTED"),
+     ("GROUP_AUTHORIZATION_FAILED", "is thrown by the next transactional call; of the group "
+      "InvalidConfigurationException; KIP-691, which was not built, wanted it FATAL, thrown again by Kafka Streams as "
+      "TaskMigratedException")],
+)  # fmt: skip
+def test_application_is_told_as_kip_1050_groups_it_and_not_as_kip_691_wanted(error, told):
+    (row,) = [row for row in explain(error).rows if row.who == "application"]
+    assert (row.releases, row.changed_by, row.does) == ("4.1-4.4", "KIP-1050", told)
 
 
 def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():

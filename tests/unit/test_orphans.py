@@ -36,6 +36,7 @@ from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.stored import list_all
 from tiersnap.remote_storage.orphans.unfinished import unfinished
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 
 pytestmark = pytest.mark.unit
@@ -396,3 +397,36 @@ def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours
     list(remove(store, found))
     assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
     assert [info.key for info in store.list()] == probes[1:]
+
+
+class OfUploads:
+    """A store with these multipart uploads under way, and no object."""
+
+    def __init__(self, *uploads):
+        self.uri, self.uploads = "s3://bucket/", uploads
+
+    def list(self, prefix=""):
+        return iter(())
+
+    def unfinished_uploads(self, prefix=""):
+        return iter(self.uploads)
+
+
+SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' * 21}Q.log"
+
+
+@pytest.mark.parametrize(
+    ("upload", "found"),
+    [
+        (UnfinishedUpload("x", "1", 0, DAY, is_ours=True), []),
+        (UnfinishedUpload("x", "1", 0, DAY + 1, is_ours=True), [(OrphanKind.FILE, Fate.REMOVE)]),
+        (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY), []),
+        (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY + 1), [(OrphanKind.UPLOAD, Fate.LEAVE)]),
+        (UnfinishedUpload("of somebody", "1", 0, DAY + 1), []),
+    ],
+)
+def test_an_upload_under_way_is_told_of_once_it_is_older_than_the_grace(upload, found):
+    told = unfinished(OfUploads(upload), KEYS, Aged(10 * DAY, DAY), CLUSTER, lambda topic: topic == PARTITION.topic)
+    assert [(each.kind, each.action) for each in told] == found
+    nobody = unfinished(OfUploads(upload), KEYS, Aged(10 * DAY, DAY), CLUSTER, lambda topic: False)
+    assert [each.kind for each in nobody] == [kind for kind, _ in found if kind is OrphanKind.FILE]

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reference import log_builder as lb
@@ -29,12 +30,20 @@ from tiersnap.snapshot.models.producer_entry import (
     after_restart,
     next_sequence,
 )
-from tiersnap.snapshot.models.verification import Verification
+from tiersnap.snapshot.models.verification import Said, Verification
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.outcomes import SIMULATED, as_table, outcomes
 from tiersnap.snapshot.simulate.replica import Origin, files_of_partition, replicas, start_of
+from tiersnap.snapshot.simulate.replica_state import (
+    BATCH_DTYPE,
+    ReplicaState,
+    cached_by_broker,
+    entry_batches,
+    newest_batches,
+)
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 
@@ -189,6 +198,92 @@ def test_as_lines_the_sentence_is_the_last_line_behind_the_rows(tmp_path):
 def test_what_cannot_be_simulated_is_a_usage_error(tmp_path, words, said):
     write_kip952_log(tmp_path)
     assert_said(simulate(tmp_path, *words), 2, said)
+
+
+def test_an_older_snapshot_is_the_one_before_that_which_a_broker_would_load(tmp_path):
+    write_kip952_log(tmp_path)
+    assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
+    began = {
+        origin: {row["at"] for row in simulate(tmp_path, "--from", origin, "--all", "--broker", "4.1").rows}
+        for origin in ("broker", "older")
+    }
+    assert began == {"broker": {LOG_END}, "older": {300}}
+
+
+def test_only_the_producers_that_expired_are_left_out(tmp_path):
+    day = 86_400_000
+    segments = {
+        0: [lb.data_batch(0, 1, 1, 0, 0, timestamp=NOW - 2 * day), lb.data_batch(1, 1, 2, 0, 0, timestamp=NOW)],
+        2: [lb.data_batch(2, 1)],
+    }
+    lb.write_partition(tmp_path, "idle", 0, segments, high_watermark=3)
+
+    ran = simulate(tmp_path, "--from", "empty", "--at", "2")
+
+    assert_said(ran, 0, "idle-0: 1 producer is left out")
+    assert "it would not know 1 of 1 producer" in ran.out
+
+
+@pytest.mark.parametrize("is_ongoing", [False, True])
+@pytest.mark.parametrize("write", Write)
+def test_a_coordinator_verifies_what_its_transaction_may_send_and_fences_lower_epochs(write, is_ongoing):
+    fenced = {Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP}
+    ended = {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER}  # no transaction names the partition any more
+    said = Said.FENCED if write in fenced else Said.PARTITION_MISSING if write in ended else Said.VERIFIED
+    assert write.coordinator_says(is_ongoing=is_ongoing) is (Said.VERIFIED if is_ongoing and said is not Said.FENCED
+                                                             else said)  # fmt: skip
+    assert write.is_retry == (write in {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP})
+
+
+def test_only_a_retry_under_another_name_may_double_later(tmp_path):
+    """A client that is told UNKNOWN_PRODUCER_ID takes the next epoch, in which no broker knows the batch again."""
+    write_kip952_log(tmp_path, first_sequence=5)
+    rows = simulate(tmp_path, "--from", "empty", "--at", "200", "--broker", "2.4", "--client", "2.5", "--all").rows
+    told = {(row["write"], row["reaction"]): row["may_double_later"] for row in rows}
+    assert told["RETRY_OF_LAST", "bump"]
+    assert not told["RETRY_OF_LAST", "success"]
+    assert not told["NEXT", "bump"], "what it sends was not written"
+
+
+def entries_of(*rows: tuple) -> np.ndarray:
+    """ENTRY_DTYPE: producer id, epoch, last sequence, last offset, offset delta."""
+    return np.array([(*row, NOW, -1, -1) for row in rows], ENTRY_DTYPE)
+
+
+def batches_of(*rows: tuple[int, int, int]) -> np.ndarray:
+    """BATCH_DTYPE: producer id, epoch, offset; of one record each."""
+    return np.array([(each, at, at, at, at, epoch, False, 70) for each, epoch, at in rows], BATCH_DTYPE)
+
+
+def test_an_entry_knows_one_batch_or_none_where_a_marker_is_all_it_saw():
+    found = entry_batches(entries_of((1, 2, 1, 10, 3), (2, 0, -1, 11, 0), (3, 0, -1, -1, 0), (4, 0, 7, -1, 0)))
+    assert [tuple(row) for row in found] == [(1, 7, 10, LARGEST_SEQUENCE - 1, 1, 2, False, 0)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "cached"),
+    [
+        ([(1, 2, 5), (1, 2, 6)], [True, True]),
+        ([(1, 1, 5), (1, 2, 6)], [False, True]),
+        ([(1, 2, 5), (1, 1, 6), (1, 2, 7)], [False, False, True]),
+        ([(1, 2, 5), (1, 3, 6)], [False, False]),
+        ([(1, 2, 5), (7, 2, 6)], [True, False]),
+        ([(3, 0, 6)], [False]),
+    ],
+)
+def test_a_broker_caches_the_batches_since_the_epoch_last_changed(batches, cached):
+    """Producer 3 is one of whom no batch is there any more, producer 7 one that nobody knows."""
+    state = ReplicaState(entries_of((1, 2, 9, 9, 0), (3, 0, 6, -1, 0)), batches_of(*batches))
+    assert cached_by_broker(state).tolist() == cached
+
+
+def test_the_newest_five_batches_of_each_producer_are_kept():
+    seven = [(1, 0, at) for at in range(7)]
+    kept = newest_batches(batches_of(*seven[:4], (2, 0, 3)), batches_of(*seven[4:]))
+    assert [(int(row["producer_id"]), int(row["first_offset"])) for row in kept] == [
+        *((1, at) for at in range(2, 7)),
+        (2, 3),
+    ]
 
 
 # One producer at a time, by the models alone: what the columns of `what_if` must add up to.
