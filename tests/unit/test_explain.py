@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
@@ -10,6 +12,7 @@ from tiersnap.snapshot.explain.explain import explain, names
 from tiersnap.snapshot.explain.explained import SITUATIONS
 from tiersnap.snapshot.models import append, append_marker, end_transaction, init_producer_id, verification
 from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.models.decision_table import read_table
 from tiersnap.snapshot.models.exception_groups import TABLE as GROUPS
 
 pytestmark = pytest.mark.unit
@@ -227,6 +230,16 @@ def test_application_is_told_as_kip_1050_groups_it_and_not_as_kip_691_wanted(err
     assert (row.releases, row.changed_by, row.does) == ("4.1-4.4", "KIP-1050", told)
 
 
+@pytest.mark.parametrize(
+    ("situation", "reacts"),
+    [("add-partition-fenced", True), ("init-fenced", True), ("commit-fenced", True), ("abort-after-timeout", True),
+     ("older-epoch", True), ("marker-older-epoch", False), ("timeout", False), ("retry", False)],
+)  # fmt: skip
+def test_situation_says_what_clients_do_where_clients_get_the_answer(situation, reacts):
+    found = {row.who for row in explain(situation, broker="3.9", client="3.9").rows}
+    assert ("client" in found) == reacts
+
+
 def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
     def steps(broker, client):
         rows = explain("45", broker=broker, client=client).rows
@@ -235,6 +248,7 @@ def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
     assert steps("2.4", "3.9") == ["sends EndTxn(abort)"]
     assert steps("3.9", "3.9") == ["sends EndTxn(abort), InitProducerId(producer id, epoch)"]
     assert steps("4.1", "4.1") == ["sends EndTxn(abort), InitProducerId(producer id, epoch)", "sends EndTxn(abort)"]
+    assert steps("4.0.0", "4.0") == steps("4.1", "4.1")
 
 
 @pytest.mark.parametrize(
@@ -244,6 +258,20 @@ def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
 )  # fmt: skip
 def test_error_is_known_by_each_of_its_names(word):
     assert named_error(word).error is Answer.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_errors_have_the_codes_and_exceptions_of_kafka():
+    """tests/golden/errors.txt lists the constants of org.apache.kafka.common.protocol.Errors."""
+    rows = read_table((Path(__file__).parents[1] / "golden" / "errors.txt").read_text(encoding="utf-8"))
+    kafkas = {row["error"]: (int(row["code"]), row["exception"]) for row in rows}
+    listed = dict.fromkeys(name for name, _, _ in names() if name in Answer.__members__)
+    for name in (name for name in listed if name != "DELIVERY_TIMED_OUT"):
+        assert (name, named_error(name).code, named_error(name).exception) == (name, *kafkas[name])
+        assert (name, "", "error {}, {}".format(*kafkas[name])) in names()
+
+
+def test_error_that_a_client_tells_itself_has_neither_code_nor_exception():
+    assert ("DELIVERY_TIMED_OUT", "", "") in list(names())
 
 
 def test_every_error_has_a_name_and_every_name_an_explanation():
@@ -276,6 +304,7 @@ def test_application_rows_are_there_for_every_error_that_kips_speak_of_and_clien
 def test_command_prints_rows_that_name_the_error_and_its_number():
     ran = tiersnap("explain", "OutOfOrderSequenceException", "--broker", "4.1", "--client", "3.9")
     assert_said(ran, 0, "error 45")
+    assert "not modelled" not in ran.err
     assert {row["who"] for row in ran.rows} == {"broker", "client", "application"}
     assert {row["answer"] for row in ran.rows} == {"OUT_OF_ORDER_SEQUENCE_NUMBER"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.append import append
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS
@@ -41,7 +42,8 @@ from tiersnap.snapshot.simulate.replica_state import (
     entry_batches,
     newest_batches,
 )
-from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.simulate.summary import Tally
+from tiersnap.snapshot.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
@@ -224,6 +226,53 @@ def test_only_the_producers_that_expired_are_left_out(tmp_path):
     assert "it would not know 1 of 1 producer" in ran.out
 
 
+def write_class(write: Write, leader: Answer, replica: Answer, *, known: bool = True, count: int = 1) -> WriteClass:
+    name = BROKER_ERAS[-1].name
+    return WriteClass(write, False, known, np.arange(count), 0, 9, {name: leader}, {name: replica})
+
+
+ACCEPT, AGAIN, REFUSED = Answer.ACCEPT, Answer.DUPLICATE_ACK, Answer.OUT_OF_ORDER_SEQUENCE_NUMBER
+STALE = Answer.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ([], "nobody would notice: no producer is alive."),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT)],
+            "it would know all of 1 producer, and append nothing twice (brokers 4.3-4.4).",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT), (Write.RETRY_OF_LAST, AGAIN, ACCEPT)],
+            "it would know all of 1 producer, and append the last batch of 1 a second time if it was sent again",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT), (Write.RETRY_OF_OLDER, AGAIN, ACCEPT)],
+            "it would know all of 1 producer, and append 1 older batch likewise (",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, REFUSED), (Write.RETRY_OF_OLDER, AGAIN, REFUSED)],
+            "it would know all of 1 producer, append nothing twice, refuse the next batch of 1, "
+            "and refuse 1 batch that the leader would acknowledge again (",
+        ),
+        (
+            [
+                (Write.NEXT, ACCEPT, ACCEPT),
+                (Write.ZOMBIE_EPOCH, STALE, ACCEPT),
+                (Write.RETRY_BEFORE_BUMP, STALE, STALE),
+            ],
+            "it would know all of 1 producer, append nothing twice, and let 1 fenced instance write (",
+        ),
+        ([(Write.NEXT, ACCEPT, ACCEPT), (Write.ZOMBIE_EPOCH, STALE, STALE)], "and append nothing twice ("),
+    ],
+)
+def test_the_sentence_says_what_the_replica_would_do_otherwise(classes, said):
+    tally = Tally(BROKER_ERAS[-1])
+    tally.add(write_class(*each) for each in classes)
+    assert said in tally.sentence()
+
+
 @pytest.mark.parametrize("is_ongoing", [False, True])
 @pytest.mark.parametrize("write", Write)
 def test_a_coordinator_verifies_what_its_transaction_may_send_and_fences_lower_epochs(write, is_ongoing):
@@ -380,6 +429,12 @@ def writes_of(life: Life, leader: ProducerEntry) -> list[tuple[Write, NextBatch]
     return writes
 
 
+def is_gone(state: ReplicaState, producer_id: int, log_start: int) -> bool:
+    """Whether all records of a producer lie below the log start, so that brokers before 2.4 forget it."""
+    known = state.entries.compress(state.entries["producer_id"] == producer_id)
+    return bool(log_start) and bool((known["last_offset"] < log_start).any())
+
+
 @pytest.mark.parametrize("origin", [Origin.OURS, Origin.EMPTY])
 def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_path, origin):
     live_era = BROKER_ERAS[-1]
@@ -392,17 +447,24 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
         found = replicas(
             log_dir.filesystem, partition, lambda _, start=start: start, Expiry(None, NOW), producer_expiration=None
         )
-        classes = list(what_if(found.leader, found.replica, BROKER_ERAS, Circumstances()))
+        given = Circumstances(*random.Random(seed).choice([(0, 1), (0, 2), (at, 1), (at // 2, 2)]))
+        classes = list(what_if(found.leader, found.replica, BROKER_ERAS, given))
 
         wanted: Counter = Counter()
-        for life in lives.values():
+        for producer_id, life in lives.items():
             # Both remember what a live broker of today does; the model looks at as many as the era has.
             leader = entry_of(life, live_era, 0, keeps=True)
             replica = entry_of(life, live_era, at, keeps=origin is Origin.OURS)
+            gone = [is_gone(state, producer_id, given.log_start_offset) for state in (found.leader, found.replica)]
             for write, batch in writes_of(life, leader):
                 said = Verification(write.coordinator_says(is_ongoing=leader.txn_first_offset is not None))
                 for era in BROKER_ERAS:
-                    answers = [append(entry, batch, era, verification=said).answer for entry in (leader, replica)]
+                    version = given.transaction_version if era.speaks_version_2 else 1
+                    sent = replace(batch, transaction_version=min(batch.transaction_version, 1) * version)
+                    answers = [
+                        append(None if lost and era.forgets_deleted else entry, sent, era, verification=said).answer
+                        for entry, lost in zip((leader, replica), gone, strict=True)
+                    ]
                     wanted[write, era.name, *answers] += 1
         counted: Counter = Counter()
         for each in classes:
@@ -410,9 +472,7 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
                 answers = each.leader_answers[era.name], each.replica_answers[era.name]
                 counted[each.write, era.name, *answers] += each.members.size
         assert (seed, counted) == (seed, wanted)
-        listed = outcomes(
-            classes, found.leader.entries["producer_id"].tolist(), BROKER_ERAS, CLIENT_ERAS, Circumstances()
-        )
+        listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), BROKER_ERAS, CLIENT_ERAS, given)
         assert as_table(listed).schema == SIMULATED
 
 
