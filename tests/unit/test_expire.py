@@ -413,7 +413,7 @@ def test_a_record_names_segments_that_have_an_id_and_an_offset_or_is_none(rows, 
 
 
 def test_what_is_being_deleted_or_begins_below_the_log_start_is_missed_by_nobody():
-    record = ExpireRecord(10, (Deleting("a", 20, 30),))
+    record = ExpireRecord(10, (Deleting("a", 20, 30), Deleting("c", 30, 40)))
     assert [record.has_taken("b", start) for start in (9, 10, 20)] == [True, False, False]
     assert record.has_taken("a", 20)
 

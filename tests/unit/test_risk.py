@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ from tiersnap.snapshot.gate.facts import SegmentFacts
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS
+from tiersnap.snapshot.risk.bounded_replay import Mismatch, mismatches
 from tiersnap.snapshot.risk.crossing_transactions import CrossingTransactions
+from tiersnap.snapshot.risk.exposure import ProducersAtRisk
 from tiersnap.snapshot.risk.partition_risk import RiskSettings, partition_risk
 from tiersnap.snapshot.risk.replay_cost import read_ms, replay_cost
 from tiersnap.snapshot.risk.survey_log import survey_log
@@ -330,3 +333,32 @@ def test_the_kips_arithmetic_is_done_for_the_log_that_is_there(tmp_path: Path) -
     # Three segments in 300 s, between the newest records of the first and of the last one.
     assert (row["bytes_per_second"], row["segment_ms"]) == (round(size / 100), 100 * second)
     assert (row["segments_per_expiration"], row["automatic_retry_bytes_per_second"]) == (864.0, round(size / 120))
+
+
+@pytest.mark.parametrize(
+    ("facts", "reasons"),
+    [
+        ({"last_seen": 100}, set()),
+        ({"last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"opened": 99}, {"OPEN_TXN_OLDER"}),
+        ({"opened": 100}, set()),
+        ({"opened": 0}, {"OPEN_TXN_OLDER"}),
+        ({"opened": 50, "last_seen": 60}, {"OPEN_TXN_OLDER"}),
+        ({"has_coordinator_epoch": True, "last_marker": 99}, {"COORD_EPOCH_MISSING"}),
+        ({"has_coordinator_epoch": True, "last_marker": 100}, set()),
+        ({"has_coordinator_epoch": True, "last_marker": 98, "last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"last_marker": 99}, set()),
+        ({"has_batch": True, "last_offset": 99}, {"EPOCH_ONLY_MARKER"}),
+        ({"has_batch": True, "last_offset": 100}, set()),
+        ({"has_batch": True, "last_offset": 98, "last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"last_offset": 99}, set()),
+    ],
+)
+def test_a_replay_from_offset_100_misses_of_a_producer_what_lies_below(
+    facts: dict[str, Any], reasons: set[str]
+) -> None:
+    """Facts of one producer that is named at 150 as well, by default; its replay begins at 100."""
+    known = {"last_seen": 150, "opened": -1, "last_marker": -1, "last_offset": -1}
+    known |= {"has_coordinator_epoch": False, "has_batch": False} | facts
+    producers = SimpleNamespace(**{name: np.array([value]) for name, value in known.items()})
+    assert mismatches(cast("ProducersAtRisk", producers), 100) == dict.fromkeys(map(Mismatch, reasons), 1)
