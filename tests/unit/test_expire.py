@@ -23,7 +23,7 @@ from tiersnap.remote_storage.expire.in_use import PartitionInUseError, in_use
 from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
 from tiersnap.remote_storage.expire.outcome import carry_out, errors_of, exit_code_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
-from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record, write_record
+from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record, read_records, write_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -425,6 +425,16 @@ def test_a_record_is_read_as_it_was_written_and_replaces_only_the_one_that_was_r
     for stale in (first, ExpireRecord(9)):
         with pytest.raises(ObjectChangedError):
             write_record(store, KEYS, PARTITION, replace(stale, log_start_offset=10))
+
+
+def test_records_of_a_topic_are_those_of_its_partitions_whatever_their_id_and_of_nothing_else(store):
+    other_id, other = new_segment_id(), replace(PARTITION, topic="orders-2")
+    written = {each: write_record(store, KEYS, each, ExpireRecord(at)) for at, each in enumerate(
+        (PARTITION, replace(PARTITION, partition=1), replace(PARTITION, topic_id=other_id), other))}  # fmt: skip
+    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
+    store.put_if_absent(f"{KEYS.topic_claims(PARTITION.topic)}notes.txt", b"?")
+    del written[other]
+    assert read_records(store, KEYS, PARTITION.topic) == written
 
 
 def judged(told, *, cluster_id: str | None = CLUSTER, unblocking: bool = False, unmanaged: bool = False) -> Manager:
