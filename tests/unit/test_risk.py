@@ -275,6 +275,29 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     assert_said(lines, 0, "3 snapshots compared; at 300 it lacks 3 producers", "its log starts at 0, below 50 here")
 
 
+def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for log_dir in (here, there):
+        write_kip952_log(log_dir)
+        assert tiersnap("repair", log_dir, "--expiration", "none", "--apply").exit_code == 0
+    (here / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 50}))
+    (there / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 60}))
+
+    ran = tiersnap("risk", here, "--replica", str(there), "--now", str(KIP_NOW))
+
+    (row,) = json.loads(ran.out)["result"]["replicas"]
+    assert {name: row[name] for name in row if name not in ("log_dir", "replica", "partition")} == {
+        "compared": 4,
+        "offset": None,
+        "only_here": 0,
+        "only_there": 0,
+        "differing": 0,
+        "log_start_offset": 50,
+        "log_start_offset_there": 60,
+        "log_start_goes_back": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
