@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tiersnap.snapshot.explain.explained import Explained, Run, runs
 from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra, Reaction
+from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra, Reaction, Severity
 from tiersnap.snapshot.models.coordinator_state import KIP_588_IN_4_0, Resume, coordinator_era_of
 from tiersnap.snapshot.models.decision_table import Row
 from tiersnap.snapshot.models.exception_groups import Surface, exception_group
@@ -48,7 +48,6 @@ _COORDINATORS = (
 )
 _SURFACES = {
     Surface.CALL: "thrown by the next transactional call",
-    Surface.CALLBACK: "given to the callback of send",
     Surface.BOTH: "given to the callback of send, and thrown by the next transactional call",
 }
 
@@ -97,7 +96,9 @@ def _rows(
             if reaction is not None and run.has(release, CLIENT_ERAS):
                 told = "" if said is None else f"; the application is told {said}"
                 asked = request if named == "any" else named
-                yield _row(run, error, asked, when, reaction.next_step + told, reaction)
+                is_asked_again = reaction is Reaction.RETRY and table is TABLE
+                does = "sends the same request again" if is_asked_again else reaction.next_step
+                yield _row(run, error, asked, when, does + told, reaction)
 
 
 def _row(run: Run, error: Answer, request: str, when: str, does: str, reaction: Reaction | None = None) -> Explained:
@@ -131,11 +132,13 @@ def of_application(error: Answer) -> Iterator[Explained]:
     group = exception_group(error)
     if group is None:
         return
-    shipped = "no group of its own" if group.kip1050 is None else f"a {group.kip1050}Exception"
+    is_retried = group.proposed is Severity.RETRY
+    met = "not told while the client tries again" if is_retried else _SURFACES[group.surface]
+    shipped = "of no group" if group.kip1050 is None else f"of the group {group.kip1050}Exception"
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     wanted = (
         f"KIP-691, which was not built, wanted it {group.proposed}{', wrapped once' if group.wraps else ''}{thrown}"
     )
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"
-    does = f"is {_SURFACES[group.surface]}; {shipped}; {wanted}{failure}"
+    does = f"is {met}; {shipped}; {wanted}{failure}"
     yield Explained("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)

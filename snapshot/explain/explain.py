@@ -9,10 +9,12 @@ from tiersnap.snapshot.explain.clients import of_abort, of_application, of_coord
 from tiersnap.snapshot.explain.errors import ERRORS, NamedError, named_error
 from tiersnap.snapshot.explain.explained import SITUATIONS, Explained, answered_with, of_situation
 from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.client_eras import Severity
+from tiersnap.snapshot.models.client_eras import Reaction, Severity
 from tiersnap.snapshot.models.produce_reaction import knows_error as produce_knows
 from tiersnap.snapshot.models.transaction_reaction import knows_error as coordinator_knows
 
+# Of no row of its own: clients react to it as to any error.
+_OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
 
 
@@ -52,14 +54,15 @@ def explain(word: str, *, broker: str | None = None, client: str | None = None) 
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[Explained]:
     """What is done with an error that is an answer to these requests; nothing where brokers alone get it."""
     is_unanswered = not requests
-    by_partition = "Produce" in requests or (is_unanswered and produce_knows(error))
+    is_of_produce = produce_knows(error) or error is _OF_PRODUCE_AS_ANY
+    by_partition = "Produce" in requests or (is_unanswered and is_of_produce)
     by_coordinator = bool(requests & _OF_CLIENTS) or (is_unanswered and coordinator_knows(error))
     rows = [
         *(of_produce(error, release) if by_partition else ()),
         *(of_coordinator(error, release) if by_coordinator else ()),
     ]
     yield from rows
-    if any(row.severity == Severity.ABORTABLE for row in rows):
+    if any(row.severity == Severity.ABORTABLE and row.does != Reaction.UNINITIALIZED.next_step for row in rows):
         yield from of_abort(error, release, broker)
     if rows:
         yield from of_application(error)

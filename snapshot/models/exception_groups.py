@@ -19,8 +19,7 @@ class Surface(StrEnum):
     """Where the application meets an error."""
 
     CALL = "call"  # thrown by the next transactional call
-    CALLBACK = "callback"  # of send alone
-    BOTH = "both"
+    BOTH = "both"  # and the callback of send gets it
 
 
 # The group is the nearest base class in org.apache.kafka.common.errors of 4.1.1; `-` is none of KIP-1050's.

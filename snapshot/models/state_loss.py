@@ -135,8 +135,8 @@ def judge_lost_producer(evidence: Evidence, *, as_of: int, expiration: int | Non
                 last_acked_offset=_last(evidence),
                 log_start_offset=evidence.log_start_offset,
             )
-            is_alarm = evidence.last_offset is not None and reading is LiveReading.LOSS
-            return LossJudgement(row["#"], LossVerdict(row["verdict"]), is_real_loss, is_alarm and not is_real_loss)
+            is_alarm = reading is LiveReading.LOSS and not is_real_loss
+            return LossJudgement(row["#"], LossVerdict(row["verdict"]), is_real_loss, is_alarm)
     raise AssertionError("the last row fits always")
 
 

@@ -1,8 +1,8 @@
 """Small changes to a module that a test ought to notice: comparisons, arithmetic, constants, conditions, calls.
 
 The bodies of functions are changed, and what modules keep as data: cells of decision tables and values of dicts, each
-for another one of its kind. Annotations, docstrings, decorators and names of errors say nothing that a test of
-behaviour could hold.
+for another one of its kind, and members of sets and tuples, which go. Annotations, docstrings, decorators and names of
+errors say nothing that a test of behaviour could hold.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def mutants_of(source: str) -> list[Mutant]:
 
 
 def mutants_of_data(tree: ast.Module) -> Iterator[Mutant]:
-    """Every mutant of tables (`read_table`) and dicts that a module assigns to a name."""
+    """Every mutant of tables (`read_table`), dicts, sets and tuples that a module assigns to a name."""
     for position, statement in enumerate(tree.body):
         value = getattr(statement, "value", None)
         changes: Iterator[tuple[str, ast.expr]] = iter(())
@@ -73,6 +73,8 @@ def mutants_of_data(tree: ast.Module) -> Iterator[Mutant]:
             changes = _changed_tables(value)
         elif isinstance(value, ast.Dict):
             changes = _changed_dicts(value)
+        elif isinstance(value, ast.expr):
+            changes = _fewer_members(value)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
         for change, changed in changes:
             twin = copy.deepcopy(tree)
@@ -112,6 +114,22 @@ def _changed_dicts(given: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
         if key is not None and following is not None:
             values = [*given.values[:number], following, *given.values[number + 1 :]]
             yield f"{ast.unparse(key)}: {_short(value)} -> {_short(following)}", ast.Dict(given.keys, values)
+
+
+def _fewer_members(given: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Several names or constants in a tuple or in frozenset({…}), each left out."""
+    if isinstance(given, ast.Call) and ast.unparse(given.func) == "frozenset" and given.args:
+        for change, members in _fewer_members(given.args[0]):
+            yield change, ast.Call(given.func, [members], [])
+    elif isinstance(given, ast.Tuple | ast.Set) and len(given.elts) > 1 and all(map(_is_plain, given.elts)):
+        for member in given.elts:
+            fewer = copy.copy(given)
+            fewer.elts = [each for each in given.elts if each is not member]
+            yield f"without {ast.unparse(member)}", fewer
+
+
+def _is_plain(member: ast.expr) -> bool:
+    return isinstance(member, ast.Name | ast.Attribute | ast.Constant | ast.Starred)
 
 
 def _differ(one: ast.expr, other: ast.expr) -> bool:

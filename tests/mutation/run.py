@@ -35,6 +35,7 @@ ACCEPTED = Path(__file__).with_name("accepted.txt")
 GOAL = 0.9
 _BROKEN = 70
 LIMIT_SECONDS = 240  # of CPU: a mutant that goes on for ever is noticed
+LIMIT_BYTES = 6 << 30  # so is one that takes more and more memory
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -80,6 +81,7 @@ def _passes(target: Target, tree: ast.Module) -> bool:
 
 def _run(target: Target, tree: ast.Module) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_SECONDS, LIMIT_SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
     signal.alarm(LIMIT_SECONDS * 4)
     os.environ.update(target.environment)
     # Modules that take in a mutant when they are compiled must not find those of another.

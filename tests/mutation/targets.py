@@ -26,7 +26,7 @@ _COORDINATOR = ("test_model_coordinator.py",)
 _APPEND = ("test_model_append.py",)
 _CLIENT = ("test_model_client.py",)
 _LOSS = ("test_model_loss.py",)
-_SIMULATE = ("test_simulate.py",)
+_SIMULATE = ("test_simulate.py", "test_idle_tiered_log.py")
 _RISK = ("test_exactly_once_risk_scenarios.py", "test_risk_warehouse.py", "test_risk.py")
 _HANGING = ("transactions/test_hanging.py",)
 _STATES = ("transactions/test_transaction_log.py", "transactions/test_commands.py")
@@ -173,7 +173,16 @@ TARGETS = (
     Target("remote_storage/expire/delete.py", ("test_expire.py",)),
     Target("remote_storage/claims/process.py", ("test_claims.py",)),
     Target("remote_storage/claims/protocol.py", ("test_claims.py", "test_claims_interleaved.py")),
-    Target("snapshot/state/partition_replay.py", ("test_replay.py", "test_idle_tiered_log.py", "test_carry.py")),
+    Target(
+        "snapshot/state/partition_replay.py",
+        (
+            "test_readiness_gate.py",
+            "test_examine_said.py",
+            "test_trust_moved_start.py",
+            "test_idle_tiered_log.py",
+            "test_carry.py",
+        ),
+    ),
     Target("snapshot/formats/records_crc.py", ("test_records_crc.py",)),
     Target("snapshot/formats/crc32c.py", ("test_records_crc.py",)),
     Target("remote_storage/upload/tier_partition.py", ("test_tier_partition.py",)),

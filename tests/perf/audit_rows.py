@@ -1,7 +1,7 @@
 """The audit of batch headers on Spark beside DuckDB: the same windows and sums over the same Parquet, two threads each.
 
-DuckDB gets the one look along each producer and the sums of segments, which is all that a sound log asks for; ours
-also goes on to what the few suspects need, judges and counts.
+DuckDB gets the one look along each producer, the sums of segments and the groups of batches that may have the same
+records, which is all that a sound log asks for; ours also goes on to what the few suspects need, judges and counts.
 """
 
 from __future__ import annotations
@@ -69,9 +69,15 @@ with read as (
     sum(length) as offsets, min(position) as first, max(position + 12 + batch_length) as end_position,
     max(segment_size_bytes) as size
   from read group by all
+), alike as (
+  select 1 from read_parquet('FILES')
+  where (attributes & 32) = 0 and producer_id >= 0 and base_sequence >= 0 and record_count > 0
+  group by log_dir, topic, partition, batch_length, record_count, last_offset_delta, base_timestamp,
+    case when (attributes & 8) = 0 then max_timestamp end
+  having min(producer_id) < max(producer_id) or min(producer_epoch) < max(producer_epoch)
 )
 select (select count(*) from along where is_suspect or opened > coalesce(ended, -1) or back > 0),
-  (select count(*) from sums where offsets < last - first_offset + 1)
+  (select count(*) from sums where offsets < last - first_offset + 1), (select count(*) from alike)
 """
 
 
@@ -172,12 +178,14 @@ def _of_spark(folder: str) -> object:
             F.lit(0).cast("long").alias("log_start_offset"),
             F.lit(False).alias("is_compacted"),
             F.lit("id").alias("topic_id"),
+            F.lit("cluster").alias("cluster_id"),
             F.lit(0).alias("leader_epoch"),
         )
         listed = known.select(
             "log_dir", "topic", "partition", F.lit(0).alias("base_offset"), F.lit(1).alias("size_bytes")
         )
-        with audit(batches, known, listed, run=1, expiration=None) as audited:
+        ids = spark.createDataFrame([], "cluster_id string, producer_id bigint, transactional_id string")
+        with audit(batches, known, listed, ids, run=1, expiration=None) as audited:
             counts = audited.findings.groupBy("kind").count().collect()
         return {row.kind: row["count"] for row in counts}
 

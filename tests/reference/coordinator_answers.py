@@ -9,7 +9,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from tests.reference.coordinator_questions import Question, random_questions
+from tests.reference.coordinator_questions import Question, random_questions, rotated_questions
 from tiersnap.snapshot.models.decision_table import SAME, read_table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "coordinator-answers.txt"
@@ -20,7 +20,8 @@ BAR = "/"  # in the place of the bars of a question or an answer, which part the
 
 def questions() -> list[Question]:
     """Those of the file, in its order."""
-    return [each for version in (1, 2) for each in random_questions(29, COUNT, transaction_version=version)]
+    asked = [each for version in (1, 2) for each in random_questions(29, COUNT, transaction_version=version)]
+    return asked + [each for version in (1, 2) for each in rotated_questions(transaction_version=version)]
 
 
 def knows(release: str, question: Question) -> bool:

@@ -76,6 +76,17 @@ def two_phase_questions() -> Iterator[Question]:
             yield Question(2, at_rest, ("init", "-", timeout, *flags))
 
 
+def rotated_questions(*, transaction_version: int) -> Iterator[Question]:
+    """EndTxn again, from the producer id that the coordinator has replaced at its last epoch."""
+    for state in (TransactionState.COMPLETE_COMMIT, TransactionState.PREPARE_COMMIT):
+        for epoch in (0, 1):
+            metadata = TransactionMetadata(10, epoch, state, last_producer_epoch=32766, previous_producer_id=9)
+            for supplied in ("32766", "32765"):
+                yield Question(
+                    transaction_version, metadata, ("end", "COMMIT", "9", supplied, str(transaction_version))
+                )
+
+
 def random_questions(seed: int, count: int, *, transaction_version: int) -> Iterator[Question]:
     """Questions about any state, many of them at the last epochs; server and clients speak up to that version."""
     random = Random(seed)

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.expire.in_use import PartitionInUseError, in_use
 from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
 from tiersnap.remote_storage.expire.outcome import carry_out, errors_of, exit_code_of
 from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
-from tiersnap.remote_storage.expire.record import ExpireRecord, read_record, write_record
+from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record, read_records, write_record
 from tiersnap.remote_storage.expire.retention import Breach, Retention
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
@@ -34,7 +34,7 @@ from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode
 
 pytestmark = pytest.mark.unit
 
@@ -386,6 +386,38 @@ def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
         assert reason in refused.reason
 
 
+SEGMENT = '{"segmentId":"AAAAAAAAAAAAAAAAAAAAAQ","startOffset":%s,"endOffset":%s}'
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_taken"),
+    [
+        (SEGMENT % (10, 11), True),
+        (SEGMENT % (10, 10), False),
+        (SEGMENT % (10, 9), False),
+        (SEGMENT % (-1, 5), False),
+        (SEGMENT.replace("AQ", "A*") % (10, 11), False),
+        ('{"startOffset":10,"endOffset":11}', False),
+        ("7", False),
+    ],
+)
+def test_a_record_names_segments_that_have_an_id_and_an_offset_or_is_none(rows, is_taken):
+    data = f'{{"version":1,"logStartOffset":0,"deleting":[{rows}]}}'.encode()
+    if is_taken:
+        record = ExpireRecord.decode(data, name="expire.json")
+        assert record.deleting == (Deleting("AAAAAAAAAAAAAAAAAAAAAQ", 10, 11),)
+        assert record.encode() == data
+    else:
+        with pytest.raises(CorruptDataError, match="not a record"):
+            ExpireRecord.decode(data, name="expire.json")
+
+
+def test_what_is_being_deleted_or_begins_below_the_log_start_is_missed_by_nobody():
+    record = ExpireRecord(10, (Deleting("a", 20, 30), Deleting("c", 30, 40)))
+    assert [record.has_taken("b", start) for start in (9, 10, 20)] == [True, False, False]
+    assert record.has_taken("a", 20)
+
+
 def test_a_record_is_read_as_it_was_written_and_replaces_only_the_one_that_was_read(store):
     first = write_record(store, KEYS, PARTITION, ExpireRecord(7))
     write_record(store, KEYS, PARTITION, replace(first, log_start_offset=8))
@@ -393,6 +425,16 @@ def test_a_record_is_read_as_it_was_written_and_replaces_only_the_one_that_was_r
     for stale in (first, ExpireRecord(9)):
         with pytest.raises(ObjectChangedError):
             write_record(store, KEYS, PARTITION, replace(stale, log_start_offset=10))
+
+
+def test_records_of_a_topic_are_those_of_its_partitions_whatever_their_id_and_of_nothing_else(store):
+    other_id, other = new_segment_id(), replace(PARTITION, topic="orders-2")
+    written = {each: write_record(store, KEYS, each, ExpireRecord(at)) for at, each in enumerate(
+        (PARTITION, replace(PARTITION, partition=1), replace(PARTITION, topic_id=other_id), other))}  # fmt: skip
+    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(new_segment_id(), "run"))
+    store.put_if_absent(f"{KEYS.topic_claims(PARTITION.topic)}notes.txt", b"?")
+    del written[other]
+    assert read_records(store, KEYS, PARTITION.topic) == written
 
 
 def judged(told, *, cluster_id: str | None = CLUSTER, unblocking: bool = False, unmanaged: bool = False) -> Manager:

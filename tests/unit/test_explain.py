@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
@@ -10,6 +12,7 @@ from tiersnap.snapshot.explain.explain import explain, names
 from tiersnap.snapshot.explain.explained import SITUATIONS
 from tiersnap.snapshot.models import append, append_marker, end_transaction, init_producer_id, verification
 from tiersnap.snapshot.models.answers import Answer
+from tiersnap.snapshot.models.decision_table import read_table
 from tiersnap.snapshot.models.exception_groups import TABLE as GROUPS
 
 pytestmark = pytest.mark.unit
@@ -39,7 +42,12 @@ FACTS = [
     ("init-again-after-failover", "4.4", "PRODUCER_FENCED PRODUCER_FENCED"),
     ("init-in-two-phases", "4.0", ""),
     ("init-in-two-phases", "4.1", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+    ("init-keep-prepared", "4.0", ""),
+    ("init-keep-prepared", "4.1", "UNSUPPORTED_VERSION UNSUPPORTED_VERSION"),
+    ("init-without-id", "2.4", "NONE"),
     ("init-half-named", "2.4", ""),
+    ("init-half-named", "2.5", "INVALID_REQUEST"),
+    ("timeout-in-two-phases", "4.0", ""),
     ("commit-after-timeout", "4.1", "PRODUCER_FENCED INVALID_TXN_STATE"),
     ("abort-after-timeout", "4.0.0", "PRODUCER_FENCED PRODUCER_FENCED"),
     ("abort-after-timeout", "4.1", "PRODUCER_FENCED NONE"),
@@ -54,6 +62,39 @@ FACTS = [
 def test_situation_is_answered_as_the_release_does(situation, release, answers):
     found = [row.answer for row in explain(situation, broker=release).rows if row.situation is not None]
     assert [str(each) for each in found] == answers.split()
+
+
+DOES = [
+    ("retry", "4.4", "appends nothing, and answers with the first offsets"),
+    ("marker", "4.4", "appends it, and ends the transaction"),
+    ("marker-again", "4.4", "appends it"),
+    ("init", "3.9", "gives producer id 10, epoch 8; writes Empty, producer id 10, epoch 8"),
+    ("init-unknown-id", "3.9", "gives producer id 11, epoch 0; writes Empty, producer id 11, epoch 0"),
+    ("init-again", "3.9", "gives producer id 10, epoch 7; writes Empty, producer id 10, epoch 7"),
+    ("init-without-id", "3.9", "gives a new producer id, epoch 0; writes nothing"),
+    ("init-during-transaction", "3.9", "writes PrepareAbort, producer id 10, epoch 8"),
+    ("add-partition", "3.9", "writes Ongoing with the partition"),
+    ("add-partition-fenced", "3.9", "writes nothing"),
+    ("commit", "3.9", "writes PrepareCommit, producer id 10, epoch 7"),
+    ("abort-at-32767", "3.9", "writes PrepareAbort, producer id 10, epoch 32767"),
+    ("timeout", "3.9", "writes PrepareAbort, producer id 10, epoch 8"),
+    ("expiration", "3.9", "forgets the transactional id"),
+]
+
+
+@pytest.mark.parametrize(("situation", "release", "does"), DOES)
+def test_situation_says_what_is_written(situation, release, does):
+    (row,) = [row for row in explain(situation, broker=release).rows if row.situation is not None]
+    assert row.does == does
+
+
+def test_last_epochs_of_version_2_say_the_next_producer_id_and_two_phases_wait():
+    said = {each: [row.does for row in explain(each, broker="4.4").rows if row.transaction_version == 2]
+            for each in ("abort-at-32767", "timeout-in-two-phases")}  # fmt: skip
+    assert said == {
+        "abort-at-32767": ["writes PrepareAbort, producer id 10, epoch 32767, next producer id 11"],
+        "timeout-in-two-phases": ["waits for its application to end it, however long"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,6 +126,120 @@ def test_error_is_met_by_each_client_as_its_tables_say(client, severities):
     assert {row.severity for row in rows if row.who == "client" and row.request.startswith("Produce")} == severities
 
 
+PRODUCE, AFTER_PRODUCE, ANY = "Produce, idempotent", "Produce, transactional", "any of a transaction"
+ABORTS, ENDS = "waits for the application to abort the transaction", "fails everything; the application has to close"
+# Error, client, and of each row of it the request, the condition and the beginning of what it does.
+CLIENT_FACTS = [
+    ("UNKNOWN_PRODUCER_ID", "2.4", [
+        (PRODUCE, "the response has no log start offset", "sends the same batch again"),
+        (PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (PRODUCE, "the record that was acknowledged last is below", "numbers all batches in flight from sequence 0"),
+        (PRODUCE, "otherwise", "fails the batch and goes on with a new producer id"),
+        (AFTER_PRODUCE, "the response has no log start offset", "sends the same batch again"),
+        (AFTER_PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (AFTER_PRODUCE, "the record that was acknowledged last", "numbers all batches in flight from sequence 0"),
+        (AFTER_PRODUCE, "otherwise", ENDS),
+    ]),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
+        (PRODUCE, "earlier batches are still under way", "sends the same batch again"),
+        (PRODUCE, "an earlier batch expired after it was sent, and not the one before", "sends the same batch again"),
+        (PRODUCE, "otherwise", "takes the next epoch"),
+        (AFTER_PRODUCE, "earlier batches are still under way", "sends the same batch again"),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and not the one before", ABORTS),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("DELIVERY_TIMED_OUT", "2.5", [
+        (PRODUCE, "an earlier batch expired after it was sent", "fails the batch and goes on in the next epoch"),
+        (PRODUCE, "otherwise", "fails the batch and sends the next one"),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and the coordinator is older than 2.5", ENDS),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent", ABORTS),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("NOT_ENOUGH_REPLICAS", "4.1", [
+        (PRODUCE, "time and retries are left", "sends the same batch again"),
+        (PRODUCE, "otherwise", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "time and retries are left", "sends the same batch again"),
+        (AFTER_PRODUCE, "otherwise", "lowers the sequences of later batches, and waits for the application to abort; "
+         "the application is told TRANSACTION_ABORTABLE"),
+    ]),
+    ("MESSAGE_TOO_LARGE", "0.11", [
+        (PRODUCE, "the batch has several records", "sends the records again in smaller batches"),
+        (PRODUCE, "otherwise", "fails the batch and sends the next one"),
+        (AFTER_PRODUCE, "the batch has several records", "sends the records again in smaller batches"),
+        (AFTER_PRODUCE, "otherwise", ABORTS),
+    ]),
+    ("INVALID_PRODUCER_ID_MAPPING", "3.9", [
+        (AFTER_PRODUCE, "in any case", ABORTS),
+        (ANY, "the coordinator is of 2.5 or later", ABORTS),
+        (ANY, "otherwise", ENDS),
+    ]),
+    ("INVALID_PRODUCER_EPOCH", "3.9", [
+        (PRODUCE, "in any case", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "in any case", ABORTS),
+        (ANY, "in any case", "fails everything; the application has to close the producer; "
+         "the application is told PRODUCER_FENCED"),
+    ]),
+    ("PRODUCER_FENCED", "3.9", [(ANY, "in any case", ENDS)]),
+    ("NOT_COORDINATOR", "4.4", [(ANY, "in any case", "sends the same request again")]),
+    ("CONCURRENT_TRANSACTIONS", "4.1", [
+        (AFTER_PRODUCE, "in any case", "sends the same batch again"),
+        (ANY, "in any case", "sends the same request again"),
+    ]),
+    ("TOPIC_AUTHORIZATION_FAILED", "4.1", [
+        (PRODUCE, "in any case", "fails the batch and goes on in the next epoch"),
+        (AFTER_PRODUCE, "in any case", "lowers the sequences of later batches, and waits for the application to abort"),
+        (ANY, "in any case", ABORTS),
+    ]),
+    ("CLUSTER_AUTHORIZATION_FAILED", "4.1", [(PRODUCE, "in any case", ENDS), (AFTER_PRODUCE, "in any case", ENDS)]),
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "4.1", [
+        ("InitProducerId", "otherwise", "goes back to where it was before initTransactions"),
+        (ANY, "otherwise", ENDS),
+    ]),
+    ("FENCED_INSTANCE_ID", "3.9", [("TxnOffsetCommit", "otherwise", ABORTS), (ANY, "otherwise", ENDS)]),
+    ("OPERATION_NOT_ATTEMPTED", "4.1", [("AddPartitionsToTxn", "otherwise", ABORTS), (ANY, "otherwise", ENDS)]),
+    ("TRANSACTION_ABORTABLE", "3.9", [(AFTER_PRODUCE, "in any case", ABORTS)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "client", "facts"), CLIENT_FACTS, ids=lambda value: str(value)[:40])
+def test_client_does_with_an_error_what_its_release_does(error, client, facts):
+    rows = [row for row in explain(error, client=client).rows if row.who == "client"]
+    found = [(row.request, row.when, row.does) for row in rows if row.request != "abortTransaction()"]
+    assert [(request, when[: len(fact[1])], does[: len(fact[2])]) for (request, when, does), fact in
+            zip(found, facts, strict=True)] == facts  # fmt: skip
+    may_abort = any("waits for the application to abort" in does for _, _, does in facts)
+    assert any(row.request == "abortTransaction()" for row in rows) == may_abort
+    assert {row.answer for row in rows} == {Answer(error)}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [("NOT_COORDINATOR", "is not told while the client tries again; of the group RefreshRetriableException; KIP-691, "
+      "which was not built, wanted it RETRY"),
+     ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which was not built, "
+      "wanted it FATAL, thrown again by Kafka Streams as TaskMigratedException, of type TRANSACTION_FAILED"),
+     ("MESSAGE_TOO_LARGE", "is given to the callback of send, and thrown by the next transactional call; of no group; "
+      "KIP-691, which was not built, wanted it ABORTABLE, wrapped once, thrown again by Kafka Streams as "
+      "TxnCorruptedException, of type MESSAGE_REJECTED"),
+     ("GROUP_AUTHORIZATION_FAILED", "is thrown by the next transactional call; of the group "
+      "InvalidConfigurationException; KIP-691, which was not built, wanted it FATAL, thrown again by Kafka Streams as "
+      "TaskMigratedException")],
+)  # fmt: skip
+def test_application_is_told_as_kip_1050_groups_it_and_not_as_kip_691_wanted(error, told):
+    (row,) = [row for row in explain(error).rows if row.who == "application"]
+    assert (row.releases, row.changed_by, row.does) == ("4.1-4.4", "KIP-1050", told)
+
+
+@pytest.mark.parametrize(
+    ("situation", "reacts"),
+    [("add-partition-fenced", True), ("init-fenced", True), ("commit-fenced", True), ("abort-after-timeout", True),
+     ("older-epoch", True), ("marker-older-epoch", False), ("timeout", False), ("retry", False)],
+)  # fmt: skip
+def test_situation_says_what_clients_do_where_clients_get_the_answer(situation, reacts):
+    found = {row.who for row in explain(situation, broker="3.9", client="3.9").rows}
+    assert ("client" in found) == reacts
+
+
 def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
     def steps(broker, client):
         rows = explain("45", broker=broker, client=client).rows
@@ -93,6 +248,7 @@ def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
     assert steps("2.4", "3.9") == ["sends EndTxn(abort)"]
     assert steps("3.9", "3.9") == ["sends EndTxn(abort), InitProducerId(producer id, epoch)"]
     assert steps("4.1", "4.1") == ["sends EndTxn(abort), InitProducerId(producer id, epoch)", "sends EndTxn(abort)"]
+    assert steps("4.0.0", "4.0") == steps("4.1", "4.1")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +258,20 @@ def test_abort_is_mended_by_what_the_coordinator_of_the_broker_takes():
 )  # fmt: skip
 def test_error_is_known_by_each_of_its_names(word):
     assert named_error(word).error is Answer.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_errors_have_the_codes_and_exceptions_of_kafka():
+    """tests/golden/errors.txt lists the constants of org.apache.kafka.common.protocol.Errors."""
+    rows = read_table((Path(__file__).parents[1] / "golden" / "errors.txt").read_text(encoding="utf-8"))
+    kafkas = {row["error"]: (int(row["code"]), row["exception"]) for row in rows}
+    listed = dict.fromkeys(name for name, _, _ in names() if name in Answer.__members__)
+    for name in (name for name in listed if name != "DELIVERY_TIMED_OUT"):
+        assert (name, named_error(name).code, named_error(name).exception) == (name, *kafkas[name])
+        assert (name, "", "error {}, {}".format(*kafkas[name])) in names()
+
+
+def test_error_that_a_client_tells_itself_has_neither_code_nor_exception():
+    assert ("DELIVERY_TIMED_OUT", "", "") in list(names())
 
 
 def test_every_error_has_a_name_and_every_name_an_explanation():
@@ -134,6 +304,7 @@ def test_application_rows_are_there_for_every_error_that_kips_speak_of_and_clien
 def test_command_prints_rows_that_name_the_error_and_its_number():
     ran = tiersnap("explain", "OutOfOrderSequenceException", "--broker", "4.1", "--client", "3.9")
     assert_said(ran, 0, "error 45")
+    assert "not modelled" not in ran.err
     assert {row["who"] for row in ran.rows} == {"broker", "client", "application"}
     assert {row["answer"] for row in ran.rows} == {"OUT_OF_ORDER_SEQUENCE_NUMBER"}
 

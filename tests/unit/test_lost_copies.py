@@ -18,7 +18,7 @@ from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
 )
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
 
 pytestmark = pytest.mark.unit
 
@@ -318,3 +318,29 @@ def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     assert "is held back: another log" in PartitionPlan(PARTITION, planned).errors[1].message
     (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, whole_of=set)
     assert planned.action is COVERED
+
+
+REFUSED, FIRST, SECOND = (TiersnapError(name) for name in ("refused", "first", "second"))
+
+
+@pytest.mark.parametrize(
+    ("plan_of", "errors", "blocked_by", "is_done", "is_open"),
+    [
+        ([], [], None, True, False),
+        ([(KNOWN, None)], [], None, True, False),
+        ([(PUBLISH, None), (KNOWN, None)], [], None, False, True),
+        ([(PublishAction.FINISH, None)], [], None, False, True),
+        ([(HELD_BACK, FIRST), (HELD_BACK, SECOND)], [FIRST], FIRST, True, False),
+        ([(PUBLISH, FIRST), (HELD_BACK, SECOND)], [FIRST], None, False, True),
+        ([(PUBLISH, None), (HELD_BACK, SECOND)], [SECOND], None, False, True),
+    ],
+)
+def test_a_partition_says_its_first_error_and_is_blocked_by_it_where_nothing_else_is_published(
+    plan_of, errors, blocked_by, is_done, is_open
+):
+    segments = tuple(PlannedSegment(A, action, error) for action, error in plan_of)
+    told = PartitionPlan(PARTITION, segments)
+    assert (told.errors, told.blocked_by, told.is_done, told.is_open) == (errors, blocked_by, is_done, is_open)
+    refused = PartitionPlan(PARTITION, segments, refusal=REFUSED)
+    assert (refused.errors, refused.blocked_by) == ([REFUSED, *errors], REFUSED)
+    assert (refused.is_done, refused.is_open, list(refused.records(broker_id=1, now=7))) == (is_done, False, [])

@@ -50,6 +50,9 @@ def test_data_of_a_module_is_changed_cell_by_cell_and_value_by_value() -> None:
     source = (
         'TABLE = read_table("""\n # | error | B0 | B1\n 1 | one | ok | =\n 2 | two | no | ok\n""")\n'
         "_SAYS = {1: 'one', 2: 'two'}\n"
+        "_KEPT = frozenset({A.ONE, A.TWO})\n"
+        "_NAMES = ('one', *_OTHERS)\n"
+        "_ONE = ('one',)\n"
     )
     changes = [mutant.change for mutant in mutants_of(source)]
     assert changes == [
@@ -61,6 +64,10 @@ def test_data_of_a_module_is_changed_cell_by_cell_and_value_by_value() -> None:
         "TABLE 2, B1: ok -> no",
         "_SAYS 1: 'one' -> 'two'",
         "_SAYS 2: 'two' -> 'one'",
+        "_KEPT without A.ONE",
+        "_KEPT without A.TWO",
+        "_NAMES without 'one'",
+        "_NAMES without *_OTHERS",
     ]
     for mutant in mutants_of(source):
         compile(mutant.tree, "module", "exec")

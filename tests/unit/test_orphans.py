@@ -36,6 +36,7 @@ from tiersnap.remote_storage.orphans.remove import remove
 from tiersnap.remote_storage.orphans.stored import list_all
 from tiersnap.remote_storage.orphans.unfinished import unfinished
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
 
 pytestmark = pytest.mark.unit
@@ -421,3 +422,53 @@ def test_files_that_killed_processes_left_and_old_probes_go_and_what_is_not_ours
     list(remove(store, found))
     assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [theirs, young]
     assert [info.key for info in store.list()] == probes[1:]
+
+
+class WithUploads:
+    """A store with these multipart uploads under way."""
+
+    def __init__(self, store, *uploads):
+        self._store, self._uploads = store, uploads
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def unfinished_uploads(self, prefix=""):
+        return iter(self._uploads)
+
+
+SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' * 21}Q.log"
+
+
+@pytest.mark.parametrize(
+    ("upload", "found"),
+    [
+        (UnfinishedUpload("x", "1", 0, DAY, is_ours=True), []),
+        (UnfinishedUpload("x", "1", 0, DAY + 1, is_ours=True), [(OrphanKind.FILE, Fate.REMOVE)]),
+        (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY), []),
+        (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY + 1), [(OrphanKind.UPLOAD, Fate.LEAVE)]),
+        (UnfinishedUpload("of somebody", "1", 0, DAY + 1), []),
+        (UnfinishedUpload(KEYS.expire(PARTITION), "1", 0, DAY + 1), []),
+        (UnfinishedUpload(KEYS.snapshot(PARTITION, 5), "1", 0, DAY + 1), []),
+    ],
+)
+def test_an_upload_under_way_is_told_of_once_it_is_older_than_the_grace(store, upload, found):
+    uploads, aged = WithUploads(store, upload), Aged(10 * DAY, DAY)
+    told = list(unfinished(uploads, KEYS, aged, CLUSTER, lambda topic: topic == PARTITION.topic))
+    assert [(each.kind, each.action, each.size, each.upload) for each in told] == [(*each, 0, upload) for each in found]
+    nobody = unfinished(uploads, KEYS, aged, CLUSTER, lambda topic: False)
+    assert [each.kind for each in nobody] == [kind for kind, _ in found if kind is OrphanKind.FILE]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "action"),
+    [(None, Fate.REMOVE), (CLUSTER, Fate.REMOVE), ("AnotherClusterAnother_", Fate.REFUSE)],
+)
+def test_an_upload_of_a_claimed_attempt_goes_unless_it_is_of_another_cluster(store, cluster_id, action):
+    killed = new_segment_id()
+    claim(store, KEYS, ClaimedSegment(PARTITION, 5, 0), Attempt(killed, "run-2"))
+    if cluster_id is not None:
+        put_cluster_id(store, KEYS, PARTITION, cluster_id)
+    upload = UnfinishedUpload(SEGMENT_KEY.replace("A" * 21 + "Q", killed), "1", 0, DAY + 1)
+    (told,) = unfinished(WithUploads(store, upload), KEYS, Aged(10 * DAY, DAY), CLUSTER, lambda _: True)
+    assert (told.kind, told.action, told.segment_id) == (OrphanKind.UPLOAD, action, killed)

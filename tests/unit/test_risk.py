@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,12 +19,17 @@ from tests.reference.kip952_log import write_kip952_log
 from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
 from tiersnap.snapshot.gate.facts import SegmentFacts
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS
+from tiersnap.snapshot.risk.bounded_replay import Mismatch, mismatches
+from tiersnap.snapshot.risk.causes import Cause, SnapshotFound
 from tiersnap.snapshot.risk.crossing_transactions import CrossingTransactions
-from tiersnap.snapshot.risk.partition_risk import RiskSettings, partition_risk
+from tiersnap.snapshot.risk.disagreement import Disagreement, disagreement, log_start_goes_back, newest_disagreement
+from tiersnap.snapshot.risk.exposure import ProducersAtRisk
+from tiersnap.snapshot.risk.partition_risk import BoundaryRisk, RiskSettings, partition_risk
 from tiersnap.snapshot.risk.replay_cost import read_ms, replay_cost
 from tiersnap.snapshot.risk.survey_log import survey_log
 from tiersnap.snapshot.risk.waiting import Retention, Wait, waiting, write_rate
@@ -32,6 +38,7 @@ from tiersnap.snapshot.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.state.replay import fold_segment
 from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 
@@ -268,6 +275,29 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     assert_said(lines, 0, "3 snapshots compared; at 300 it lacks 3 producers", "its log starts at 0, below 50 here")
 
 
+def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for log_dir in (here, there):
+        write_kip952_log(log_dir)
+        assert tiersnap("repair", log_dir, "--expiration", "none", "--apply").exit_code == 0
+    (here / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 50}))
+    (there / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 60}))
+
+    ran = tiersnap("risk", here, "--replica", str(there), "--now", str(KIP_NOW))
+
+    (row,) = json.loads(ran.out)["result"]["replicas"]
+    assert {name: row[name] for name in row if name not in ("log_dir", "replica", "partition")} == {
+        "compared": 4,
+        "offset": None,
+        "only_here": 0,
+        "only_there": 0,
+        "differing": 0,
+        "log_start_offset": 50,
+        "log_start_offset_there": 60,
+        "log_start_goes_back": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -330,3 +360,113 @@ def test_the_kips_arithmetic_is_done_for_the_log_that_is_there(tmp_path: Path) -
     # Three segments in 300 s, between the newest records of the first and of the last one.
     assert (row["bytes_per_second"], row["segment_ms"]) == (round(size / 100), 100 * second)
     assert (row["segments_per_expiration"], row["automatic_retry_bytes_per_second"]) == (864.0, round(size / 120))
+
+
+@pytest.mark.parametrize(
+    ("facts", "reasons"),
+    [
+        ({"last_seen": 100}, set()),
+        ({"last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"opened": 99}, {"OPEN_TXN_OLDER"}),
+        ({"opened": 100}, set()),
+        ({"opened": 0}, {"OPEN_TXN_OLDER"}),
+        ({"opened": 50, "last_seen": 60}, {"OPEN_TXN_OLDER"}),
+        ({"has_coordinator_epoch": True, "last_marker": 99}, {"COORD_EPOCH_MISSING"}),
+        ({"has_coordinator_epoch": True, "last_marker": 100}, set()),
+        ({"has_coordinator_epoch": True, "last_marker": 98, "last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"last_marker": 99}, set()),
+        ({"has_batch": True, "last_offset": 99}, {"EPOCH_ONLY_MARKER"}),
+        ({"has_batch": True, "last_offset": 100}, set()),
+        ({"has_batch": True, "last_offset": 98, "last_seen": 99}, {"TIMESTAMP_SKEW"}),
+        ({"last_offset": 99}, set()),
+    ],
+)
+def test_a_replay_from_offset_100_misses_of_a_producer_what_lies_below(
+    facts: dict[str, Any], reasons: set[str]
+) -> None:
+    """Facts of one producer that is named at 150 as well, by default; its replay begins at 100."""
+    known = {"last_seen": 150, "opened": -1, "last_marker": -1, "last_offset": -1}
+    known |= {"has_coordinator_epoch": False, "has_batch": False} | facts
+    producers = SimpleNamespace(**{name: np.array([value]) for name, value in known.items()})
+    assert mismatches(cast("ProducersAtRisk", producers), 100) == dict.fromkeys(map(Mismatch, reasons), 1)
+
+
+def entries(*known: tuple[int, int]) -> np.ndarray:
+    """ENTRY_DTYPE: producers, each with its last sequence."""
+    return np.array([(each, 0, last, last, 0, NOW, -1, -1) for each, last in known], ENTRY_DTYPE)
+
+
+BOTH = entries((1, 5), (2, 5))
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (BOTH, (0, 0, 0)),
+        (entries((1, 5)), (1, 0, 0)),
+        (entries((1, 5), (2, 5), (3, 5), (4, 5)), (0, 2, 0)),
+        (entries((1, 6), (2, 5)), (0, 0, 1)),
+        (entries((2, 6), (7, 5)), (1, 1, 1)),
+    ],
+)
+def test_replicas_disagree_where_one_knows_a_producer_alone_or_otherwise(second: np.ndarray, told: tuple) -> None:
+    found = disagreement(100, BOTH, second)
+    assert (found.offset, found.only_first, found.only_second, found.differing) == (100, *told)
+    assert found.agrees == (not any(told))
+
+
+def test_of_several_disagreements_the_newest_is_told_and_offsets_of_one_replica_are_none() -> None:
+    other = entries((1, 5))
+    first = dict.fromkeys((100, 200, 300, 400), BOTH)
+    count, found = newest_disagreement(first, {100: other, 200: other, 300: BOTH, 500: other})
+    assert (count, found) == (3, Disagreement(200, 1, 0, 0))
+    assert newest_disagreement(first, {300: BOTH, 500: other}) == (1, None)
+
+
+@pytest.mark.parametrize(("there", "goes_back"), [(49, True), (50, False), (51, False)])
+def test_a_log_start_goes_back_where_the_next_leader_has_a_lower_one(there: int, goes_back: bool) -> None:
+    assert log_start_goes_back(50, there) == goes_back
+
+
+@pytest.mark.parametrize(
+    ("verdict", "size", "is_empty"),
+    [
+        (SnapshotVerdict.MISSING, HEADER_LENGTH, False),
+        (SnapshotVerdict.CORRUPT, HEADER_LENGTH, False),
+        (SnapshotVerdict.MATCHES, HEADER_LENGTH, True),
+        (SnapshotVerdict.MATCHES, HEADER_LENGTH + 54, False),
+        (SnapshotVerdict.MATCHES, None, False),
+    ],
+)
+def test_only_a_file_that_was_read_and_has_no_entry_is_empty(verdict, size: int | None, is_empty: bool) -> None:
+    assert SnapshotFound(Comparison(verdict, ""), size).is_empty == is_empty
+
+
+def test_boundary_behind_which_nothing_was_read_is_no_worse_than_one_that_exposes_nobody() -> None:
+    cost = replay_cost(SEGMENTS, 40, now=4 * DAY, expiration=DAY, first_open_offset=None, starts=())
+    unread = BoundaryRisk(10, SnapshotVerdict.MISSING, Cause.PRE_2_8, None, None, None, cost)
+    assert unread.severity == (0, 0, 0)
+
+
+def test_cost_is_of_the_newest_boundary_where_all_snapshots_are_right(tmp_path: Path) -> None:
+    write_kip952_log(tmp_path)
+    missing = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+    assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
+    row = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+    assert (row["causes"], row["full_bytes"]) == ({}, missing["full_bytes"])
+
+
+def test_time_of_a_producer_that_never_goes_is_not_added_up(tmp_path: Path) -> None:
+    segments = {
+        0: [lb.data_batch(0, 1, 1, 0, 0), lb.data_batch(1, 1, 2, 0, 0, transactional=True)],
+        2: [lb.data_batch(2, 1)],
+    }
+    lb.write_partition(tmp_path, "open", 0, segments, high_watermark=3)
+    row = tiersnap("risk", tmp_path, "--now", str(lb.TIMESTAMP + DAY - 5)).row()
+    assert (row["lost"], row["producer_ms"]) == (2, 5)
+
+
+def test_damage_of_a_log_directory_is_said_beside_its_partitions(tmp_path: Path) -> None:
+    write_kip952_log(tmp_path)
+    (tmp_path / "log-start-offset-checkpoint").write_text("no checkpoint")
+    assert_said(tiersnap("risk", tmp_path, "--now", str(KIP_NOW)), 5, "log-start-offset-checkpoint")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reference import log_builder as lb
@@ -16,6 +17,7 @@ from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
+from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.append import append
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS
@@ -29,12 +31,21 @@ from tiersnap.snapshot.models.producer_entry import (
     after_restart,
     next_sequence,
 )
-from tiersnap.snapshot.models.verification import Verification
+from tiersnap.snapshot.models.verification import Said, Verification
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.outcomes import SIMULATED, as_table, outcomes
 from tiersnap.snapshot.simulate.replica import Origin, files_of_partition, replicas, start_of
-from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.simulate.replica_state import (
+    BATCH_DTYPE,
+    ReplicaState,
+    cached_by_broker,
+    entry_batches,
+    newest_batches,
+)
+from tiersnap.snapshot.simulate.summary import Tally
+from tiersnap.snapshot.simulate.what_if import Circumstances, WriteClass, what_if
 from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 
@@ -191,6 +202,139 @@ def test_what_cannot_be_simulated_is_a_usage_error(tmp_path, words, said):
     assert_said(simulate(tmp_path, *words), 2, said)
 
 
+def test_an_older_snapshot_is_the_one_before_that_which_a_broker_would_load(tmp_path):
+    write_kip952_log(tmp_path)
+    assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
+    began = {
+        origin: {row["at"] for row in simulate(tmp_path, "--from", origin, "--all", "--broker", "4.1").rows}
+        for origin in ("broker", "older")
+    }
+    assert began == {"broker": {LOG_END}, "older": {300}}
+
+
+def test_only_the_producers_that_expired_are_left_out(tmp_path):
+    day = 86_400_000
+    segments = {
+        0: [lb.data_batch(0, 1, 1, 0, 0, timestamp=NOW - 2 * day), lb.data_batch(1, 1, 2, 0, 0, timestamp=NOW)],
+        2: [lb.data_batch(2, 1)],
+    }
+    lb.write_partition(tmp_path, "idle", 0, segments, high_watermark=3)
+
+    ran = simulate(tmp_path, "--from", "empty", "--at", "2")
+
+    assert_said(ran, 0, "idle-0: 1 producer is left out")
+    assert "it would not know 1 of 1 producer" in ran.out
+
+
+def write_class(write: Write, leader: Answer, replica: Answer, *, known: bool = True, count: int = 1) -> WriteClass:
+    name = BROKER_ERAS[-1].name
+    return WriteClass(write, False, known, np.arange(count), 0, 9, {name: leader}, {name: replica})
+
+
+ACCEPT, AGAIN, REFUSED = Answer.ACCEPT, Answer.DUPLICATE_ACK, Answer.OUT_OF_ORDER_SEQUENCE_NUMBER
+STALE = Answer.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        ([], "nobody would notice: no producer is alive."),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT)],
+            "it would know all of 1 producer, and append nothing twice (brokers 4.3-4.4).",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT), (Write.RETRY_OF_LAST, AGAIN, ACCEPT)],
+            "it would know all of 1 producer, and append the last batch of 1 a second time if it was sent again",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, ACCEPT), (Write.RETRY_OF_OLDER, AGAIN, ACCEPT)],
+            "it would know all of 1 producer, and append 1 older batch likewise (",
+        ),
+        (
+            [(Write.NEXT, ACCEPT, REFUSED), (Write.RETRY_OF_OLDER, AGAIN, REFUSED)],
+            "it would know all of 1 producer, append nothing twice, refuse the next batch of 1, "
+            "and refuse 1 batch that the leader would acknowledge again (",
+        ),
+        (
+            [
+                (Write.NEXT, ACCEPT, ACCEPT),
+                (Write.ZOMBIE_EPOCH, STALE, ACCEPT),
+                (Write.RETRY_BEFORE_BUMP, STALE, STALE),
+            ],
+            "it would know all of 1 producer, append nothing twice, and let 1 fenced instance write (",
+        ),
+        ([(Write.NEXT, ACCEPT, ACCEPT), (Write.ZOMBIE_EPOCH, STALE, STALE)], "and append nothing twice ("),
+    ],
+)
+def test_the_sentence_says_what_the_replica_would_do_otherwise(classes, said):
+    tally = Tally(BROKER_ERAS[-1])
+    tally.add(write_class(*each) for each in classes)
+    assert said in tally.sentence()
+
+
+@pytest.mark.parametrize("is_ongoing", [False, True])
+@pytest.mark.parametrize("write", Write)
+def test_a_coordinator_verifies_what_its_transaction_may_send_and_fences_lower_epochs(write, is_ongoing):
+    fenced = {Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP}
+    ended = {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER}  # no transaction names the partition any more
+    said = Said.FENCED if write in fenced else Said.PARTITION_MISSING if write in ended else Said.VERIFIED
+    assert write.coordinator_says(is_ongoing=is_ongoing) is (Said.VERIFIED if is_ongoing and said is not Said.FENCED
+                                                             else said)  # fmt: skip
+    assert write.is_retry == (write in {Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP})
+
+
+def test_only_a_retry_under_another_name_may_double_later(tmp_path):
+    """A client that is told UNKNOWN_PRODUCER_ID takes the next epoch, in which no broker knows the batch again."""
+    write_kip952_log(tmp_path, first_sequence=5)
+    rows = simulate(tmp_path, "--from", "empty", "--at", "200", "--broker", "2.4", "--client", "2.5", "--all").rows
+    told = {(row["write"], row["reaction"]): row["may_double_later"] for row in rows}
+    assert told["RETRY_OF_LAST", "bump"]
+    assert not told["RETRY_OF_LAST", "success"]
+    assert not told["NEXT", "bump"], "what it sends was not written"
+
+
+def entries_of(*rows: tuple) -> np.ndarray:
+    """ENTRY_DTYPE: producer id, epoch, last sequence, last offset, offset delta."""
+    return np.array([(*row, NOW, -1, -1) for row in rows], ENTRY_DTYPE)
+
+
+def batches_of(*rows: tuple[int, int, int]) -> np.ndarray:
+    """BATCH_DTYPE: producer id, epoch, offset; of one record each."""
+    return np.array([(each, at, at, at, at, epoch, False, 70) for each, epoch, at in rows], BATCH_DTYPE)
+
+
+def test_an_entry_knows_one_batch_or_none_where_a_marker_is_all_it_saw():
+    found = entry_batches(entries_of((1, 2, 1, 10, 3), (2, 0, -1, 11, 0), (3, 0, -1, -1, 0), (4, 0, 7, -1, 0)))
+    assert [tuple(row) for row in found] == [(1, 7, 10, LARGEST_SEQUENCE - 1, 1, 2, False, 0)]
+
+
+@pytest.mark.parametrize(
+    ("batches", "cached"),
+    [
+        ([(1, 2, 5), (1, 2, 6)], [True, True]),
+        ([(1, 1, 5), (1, 2, 6)], [False, True]),
+        ([(1, 2, 5), (1, 1, 6), (1, 2, 7)], [False, False, True]),
+        ([(1, 2, 5), (1, 3, 6)], [False, False]),
+        ([(1, 2, 5), (7, 2, 6)], [True, False]),
+        ([(3, 0, 6)], [False]),
+    ],
+)
+def test_a_broker_caches_the_batches_since_the_epoch_last_changed(batches, cached):
+    """Producer 3 is one of whom no batch is there any more, producer 7 one that nobody knows."""
+    state = ReplicaState(entries_of((1, 2, 9, 9, 0), (3, 0, 6, -1, 0)), batches_of(*batches))
+    assert cached_by_broker(state).tolist() == cached
+
+
+def test_the_newest_five_batches_of_each_producer_are_kept():
+    seven = [(1, 0, at) for at in range(7)]
+    kept = newest_batches(batches_of(*seven[:4], (2, 0, 3)), batches_of(*seven[4:]))
+    assert [(int(row["producer_id"]), int(row["first_offset"])) for row in kept] == [
+        *((1, at) for at in range(2, 7)),
+        (2, 3),
+    ]
+
+
 # One producer at a time, by the models alone: what the columns of `what_if` must add up to.
 @dataclass
 class Life:
@@ -285,6 +429,12 @@ def writes_of(life: Life, leader: ProducerEntry) -> list[tuple[Write, NextBatch]
     return writes
 
 
+def is_gone(state: ReplicaState, producer_id: int, log_start: int) -> bool:
+    """Whether all records of a producer lie below the log start, so that brokers before 2.4 forget it."""
+    known = state.entries.compress(state.entries["producer_id"] == producer_id)
+    return bool(log_start) and bool((known["last_offset"] < log_start).any())
+
+
 @pytest.mark.parametrize("origin", [Origin.OURS, Origin.EMPTY])
 def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_path, origin):
     live_era = BROKER_ERAS[-1]
@@ -297,17 +447,24 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
         found = replicas(
             log_dir.filesystem, partition, lambda _, start=start: start, Expiry(None, NOW), producer_expiration=None
         )
-        classes = list(what_if(found.leader, found.replica, BROKER_ERAS, Circumstances()))
+        given = Circumstances(*random.Random(seed).choice([(0, 1), (0, 2), (at, 1), (at // 2, 2)]))
+        classes = list(what_if(found.leader, found.replica, BROKER_ERAS, given))
 
         wanted: Counter = Counter()
-        for life in lives.values():
+        for producer_id, life in lives.items():
             # Both remember what a live broker of today does; the model looks at as many as the era has.
             leader = entry_of(life, live_era, 0, keeps=True)
             replica = entry_of(life, live_era, at, keeps=origin is Origin.OURS)
+            gone = [is_gone(state, producer_id, given.log_start_offset) for state in (found.leader, found.replica)]
             for write, batch in writes_of(life, leader):
                 said = Verification(write.coordinator_says(is_ongoing=leader.txn_first_offset is not None))
                 for era in BROKER_ERAS:
-                    answers = [append(entry, batch, era, verification=said).answer for entry in (leader, replica)]
+                    version = given.transaction_version if era.speaks_version_2 else 1
+                    sent = replace(batch, transaction_version=min(batch.transaction_version, 1) * version)
+                    answers = [
+                        append(None if lost and era.forgets_deleted else entry, sent, era, verification=said).answer
+                        for entry, lost in zip((leader, replica), gone, strict=True)
+                    ]
                     wanted[write, era.name, *answers] += 1
         counted: Counter = Counter()
         for each in classes:
@@ -315,9 +472,7 @@ def test_random_logs_are_simulated_as_one_producer_after_the_other_would_be(tmp_
                 answers = each.leader_answers[era.name], each.replica_answers[era.name]
                 counted[each.write, era.name, *answers] += each.members.size
         assert (seed, counted) == (seed, wanted)
-        listed = outcomes(
-            classes, found.leader.entries["producer_id"].tolist(), BROKER_ERAS, CLIENT_ERAS, Circumstances()
-        )
+        listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), BROKER_ERAS, CLIENT_ERAS, given)
         assert as_table(listed).schema == SIMULATED
 
 

@@ -347,6 +347,18 @@ def test_beside_a_copier_that_works_nothing_is_tiered(store, layout, segments):
     assert store.get(key) == b"a broker's", "nobody knows whose it is"
 
 
+def test_what_an_attempt_left_that_another_one_finished_without_is_deleted(tmp_path, store, layout, name, segments):
+    """As after an attempt that Spark held for dead: its copy is whole, and the claim names another one as finished."""
+    first, second = (tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0})[0] for _ in range(2))
+    held = ClaimedSegment(PARTITION, 0, 0)
+    claims.claim(store, KEYS, held, Attempt(first.id.segment_id, "run-0"))
+    claims.finish(store, KEYS, claims.claim(store, KEYS, held, Attempt(second.id.segment_id, "run-0")))
+    assert [left.segment_id for left in present(store, layout).superseded] == [first.id.segment_id]
+    (row,) = run(store, layout, segments[:1])
+    assert (row["segment_id"], row["error"]) == (second.id.segment_id, None)
+    assert_tiered_once(store, layout, name, CLOSED[:1])
+
+
 def test_what_a_broker_has_tiered_is_not_copied_again(tmp_path, store, segments):
     layout = AivenLayout(KEYS)
     theirs = tier(tmp_path / "logs" / "orders-0", store, layout=layout, bases={0, 5})

@@ -58,7 +58,7 @@ def audit(
     # One row a producer and one a segment: they are asked several times, the batches once.
     with kept() as keep:
         along, sums = keep(producers(rows, partitions)), keep(segment_sums(rows))
-        torn, copied = keep(holes(rows, sums, partitions, listed)), keep(copies(batches))
+        torn, copied = keep(holes(rows, sums, partitions, listed)), keep(copies(batches, keep))
         suspects = along.where("is_suspect and producer_id >= 0").select(*PRODUCER)
         every = (
             rows_of(sequences(history(rows, suspects, partitions)), *relations(), *fencing.fencing()),

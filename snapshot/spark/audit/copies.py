@@ -16,16 +16,20 @@ from pyspark.sql.window import Window
 from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
 from tiersnap.snapshot.spark import schemas
 from tiersnap.snapshot.spark.audit.batches import PRODUCER, is_data
+from tiersnap.snapshot.spark.kept import Keep
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 from tiersnap.snapshot.tasks.records_crc import ALIKE, WITH_RECORDS_CRC, AddRecordsCrc
 
 _SCHEMA = schemas.of_arrow(WITH_RECORDS_CRC)
 _LIKE = ("batch_length", "record_count", "last_offset_delta", "base_timestamp")
-_DIFFER = "id_from < id_to or epoch_from < epoch_to"
+_SEVERAL = "first_writer < last_writer"
+_FEW = 1_000_000  # numbers of eight bytes that every executor gets
 
 
-def copies(record_batches: DataFrame) -> DataFrame:
+def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
     """Rows of `record_batches` -> data batches whose records another producer or epoch wrote in the partition as well.
+
+    Runs a job: most logs have no candidates, and nothing more is to be done with those.
 
     Returns:
         PRODUCER, `producer_epoch`, `base_offset`, and `content` (long), which batches with the same records share.
@@ -36,23 +40,23 @@ def copies(record_batches: DataFrame) -> DataFrame:
     content = F.xxhash64(*PARTITION_KEY, *_LIKE, created_at).alias("content")
     data = record_batches.where(is_data() & (F.col("record_count") > 0))
     data = data.select(*(name for name in ALIKE.names if name != "content"), content)
-    extremes = (each.alias(name) for name, each in _extremes().items())
-    alike = data.groupBy("content").agg(*extremes).where(_DIFFER).select("content")
+    writers = (each.alias(name) for name, each in _writers().items())
+    alike = keep(data.groupBy("content").agg(*writers).where(_SEVERAL).select("content"))
+    count = alike.count()
+    if not count:
+        data = data.where("false")
+    alike = F.broadcast(alike) if count <= _FEW else alike
     found = data.join(alike, on="content", how="left_semi").select(*ALIKE.names).mapInArrow(_with_crc, _SCHEMA)
     same = Window.partitionBy("content", "records_crc")
-    marked = found.select("*", *(each.over(same).alias(name) for name, each in _extremes().items()))
+    marked = found.select("*", *(each.over(same).alias(name) for name, each in _writers().items()))
     of_records = F.xxhash64("content", "records_crc").alias("content")
-    return marked.where(_DIFFER).select(*PRODUCER, "producer_epoch", "base_offset", of_records)
+    return marked.where(_SEVERAL).select(*PRODUCER, "producer_epoch", "base_offset", of_records)
 
 
-def _extremes() -> dict[str, Column]:
+def _writers() -> dict[str, Column]:
     """Several producers or epochs have one that is the smallest and one that is not."""
-    return {
-        "id_from": F.min("producer_id"),
-        "id_to": F.max("producer_id"),
-        "epoch_from": F.min("producer_epoch"),
-        "epoch_to": F.max("producer_epoch"),
-    }
+    writer = F.xxhash64("producer_id", "producer_epoch")
+    return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
 
 
 def _with_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
