@@ -21,9 +21,8 @@ from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
-from tiersnap.snapshot.log.log_dir import split_folder_name
+from tiersnap.snapshot.log.log_dir import read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
-from tiersnap.snapshot.tasks.sources import read_properties
 
 _log = logging.getLogger(__name__)
 
