@@ -443,7 +443,7 @@ SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' *
 @pytest.mark.parametrize(
     ("upload", "found"),
     [
-        (UnfinishedUpload("x", "1", 0, DAY, is_ours=True), []),
+        (UnfinishedUpload("x", "1", 0, DAY, is_ours=True), [(OrphanKind.FILE, Fate.WAIT)]),
         (UnfinishedUpload("x", "1", 0, DAY + 1, is_ours=True), [(OrphanKind.FILE, Fate.REMOVE)]),
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY), []),
         (UnfinishedUpload(SEGMENT_KEY, "1", 0, DAY + 1), [(OrphanKind.UPLOAD, Fate.LEAVE)]),
@@ -452,7 +452,7 @@ SEGMENT_KEY = f"{KEYS.partition_segments(PARTITION, local=False)}{5:020d}-{'A' *
         (UnfinishedUpload(KEYS.snapshot(PARTITION, 5), "1", 0, DAY + 1), []),
     ],
 )
-def test_an_upload_under_way_is_told_of_once_it_is_older_than_the_grace(store, upload, found):
+def test_unfinished_names_uploads_when_older_than_the_grace(store, upload, found):
     uploads, aged = WithUploads(store, upload), Aged(10 * DAY, DAY)
     told = list(unfinished(uploads, KEYS, aged, CLUSTER, lambda topic: topic == PARTITION.topic))
     assert [(each.kind, each.action, each.size, each.upload) for each in told] == [(*each, 0, upload) for each in found]

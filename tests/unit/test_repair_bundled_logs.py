@@ -65,7 +65,8 @@ def test_mended_in_place_nothing_is_missing_and_nothing_that_was_there_has_chang
     assert {path: after[path] for path in before} == before
     assert all(path.endswith(".snapshot") for path in after.keys() - before.keys())
     scan = tiersnap("scan", log_dir, *NOW)
-    assert_said(scan, 0)
+    # Topics of a broker before 2.8 have no id: their segments wait for one.
+    assert_said(scan, 4 if name.endswith("2.7.2") else 0)
     assert not any("MISSING" in row["snapshots"] for row in scan.rows)
     expected = tree(DATA / name / "expected")
     for path in after.keys() - before.keys():

@@ -53,6 +53,6 @@ def test_check_ends_with_0_where_it_comes_true(command: str, mended: Site) -> No
 
 def test_what_says_already_tiered_says_so(mended: Site) -> None:
     headings = {heading for heading, command in checks() if command.startswith("tiersnap tier ")}
-    assert headings == {"COPY_IN_FLIGHT", "READY"}
+    assert headings == {"COPY_IN_FLIGHT", "READY", "LEFT_TO_BROKER", "ENCRYPTED_REMOTE"}
     ran = tiersnap("tier", *mended.log_dirs, "--remote", mended.remote, *NOW)
     assert {name for row in ran.rows for name in row["verdicts"]} == {"ALREADY_TIERED", "ACTIVE_SEGMENT"}
