@@ -23,7 +23,7 @@ install: .venv/.installed ## Locked packages into .venv, `tiersnap` with them, D
 	@# Some hundred processes of the tests import it, and workers of Spark.
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib jobs snapshot remote_storage >/dev/null || true
 	@# Once more after a while: Maven Central is not always there.
-	$(BIN)/python -m tiersnap.jobs.spark.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.spark.delta_jars; }
+	$(BIN)/python -m tiersnap.jobs.pipeline.delta_jars || { sleep 30; $(BIN)/python -m tiersnap.jobs.pipeline.delta_jars; }
 	@touch $@
 
 artefact: install ## One file for a broker host, dist/tiersnap.pex: needs Python 3.11 and nothing else

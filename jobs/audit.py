@@ -11,7 +11,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
-from tiersnap.jobs.spark.session import LONG_WORK
+from tiersnap.jobs.pipeline.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
@@ -55,8 +55,8 @@ def audit(
     that records were lost or doubled, that a fenced producer or coordinator wrote, or that a transaction holds what is
     not its own; and where a log is damaged, for nothing is known of what lies behind.
     """
-    from tiersnap.jobs.pipeline.audit import AuditSettings
-    from tiersnap.jobs.pipeline.audit import audit as audit_headers
+    from tiersnap.jobs.pipeline.audit.job import AuditSettings
+    from tiersnap.jobs.pipeline.audit.job import audit as audit_headers
 
     if sources and warehouse is not None:
         raise UsageError("--source and --warehouse are two inputs: give one", hint="--to says where findings go")

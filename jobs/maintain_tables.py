@@ -44,10 +44,10 @@ def maintain_tables(
     """
     if vacuum_after is None:
         raise UsageError("--vacuum-after takes a time", hint="Delta keeps older versions for 7d")
+    from tiersnap.jobs.pipeline.maintenance import maintain
     from tiersnap.jobs.pipeline.one_run import only_run
     from tiersnap.jobs.pipeline.settings import new_run_id
-    from tiersnap.snapshot.spark.maintenance import maintain
-    from tiersnap.snapshot.spark.warehouse import Warehouse
+    from tiersnap.jobs.pipeline.warehouse import Warehouse
 
     with only_run(located(warehouse), new_run_id(), s3) as check:
         tables = Warehouse(spark.session(), located(warehouse), check)

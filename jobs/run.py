@@ -13,9 +13,9 @@ from tiersnap.jobs.options.cluster import leader_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.spark import SparkRequest, spark_options
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
+from tiersnap.jobs.pipeline.failures import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.spark.failures import spoken
-from tiersnap.jobs.spark.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.jobs.pipeline.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.jobs.telemetry.best_effort import HttpUrl
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options

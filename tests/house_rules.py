@@ -33,11 +33,11 @@ _MAY_COLLECT = {
     "jobs/pipeline/counted.py": "two rows of sums, and the first few findings and failures",
     "jobs/pipeline/run.py": "counts by verdict, and by log directory of collected sources",
     "jobs/pipeline/decode.py": "the number of the newest decode",
-    "jobs/pipeline/audit.py": "counts by kind, and the worst findings, as many as --limit says",
+    "jobs/pipeline/audit/job.py": "counts by kind, and the worst findings, as many as --limit says",
     "jobs/pipeline/risk.py": "sums by state, and so many of the worst rows as were asked for",
     "jobs/pipeline/simulate.py": "sums over partitions by kind of answer",
-    "snapshot/spark/warehouse.py": "the number of the newest run",
-    "snapshot/spark/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
+    "jobs/pipeline/warehouse.py": "the number of the newest run",
+    "jobs/pipeline/summary.py": "groups by partition and verdict, and runs of the few partitions with details",
 }
 # "1 segments": what stands before the noun may be a 1, whatever it was when the line was written.
 _COUNT = re.compile(

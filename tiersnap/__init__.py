@@ -19,6 +19,7 @@ from tiersnap.snapshot import __version__
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.run import run
     from tiersnap.jobs.pipeline.settings import RunSettings
+    from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.upload.tier_partition import tier_partition
     from tiersnap.snapshot.gate.examine import examine
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.producer_snapshots import read_snapshot, write_snapshot
     from tiersnap.snapshot.repair.partition import repair
-    from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
 
 __all__ = [
     "KafkaSegmentDataSource",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "KafkaSegmentDataSource": "tiersnap.snapshot.spark.source",
+    "KafkaSegmentDataSource": "tiersnap.jobs.pipeline.source",
     "RunSettings": "tiersnap.jobs.pipeline.settings",
     "Verdict": "tiersnap.snapshot.gate.readiness",
     "examine": "tiersnap.snapshot.gate.examine",

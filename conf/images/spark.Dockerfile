@@ -17,7 +17,7 @@ COPY tests/data/ledger-2.7.2/logs tests/data/ledger-2.7.2/logs
 ENV UV_PYTHON_INSTALL_DIR=/opt/python UV_PROJECT_ENVIRONMENT=/opt/tiersnap
 RUN uv sync -q --frozen --no-dev --no-editable --extra spark --extra s3 --python 3.11
 # Delta's jars are in the image, so that no session asks the network.
-RUN TIERSNAP_JARS=/opt/delta /opt/tiersnap/bin/python -m tiersnap.jobs.spark.delta_jars
+RUN TIERSNAP_JARS=/opt/delta /opt/tiersnap/bin/python -m tiersnap.jobs.pipeline.delta_jars
 
 FROM ${SPARK_IMAGE}
 USER root

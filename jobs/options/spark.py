@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tiersnap.jobs.options.together import with_options
-from tiersnap.jobs.spark.session import QUICK_START, open_session, parse_conf
+from tiersnap.jobs.pipeline.session import QUICK_START, open_session, parse_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import fs
 
+from tiersnap.jobs.pipeline.discover import Discovered, discover
 from tiersnap.jobs.pipeline.leaders import leading_replicas
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -22,7 +23,6 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.snapshot.gate.copy_task import CopyTasks
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.spark.discover import Discovered, discover
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline import decoding
+from tiersnap.jobs.pipeline.kept import Keep
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.findings import Finding, FindingKind, exit_code_of_kinds
-from tiersnap.snapshot.spark import decoding
-from tiersnap.snapshot.spark.kept import Keep
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_segments import DecodeSegments
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline import batches, decoding, listing, schemas
 from tiersnap.jobs.pipeline.before_spark import Session, started
 from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
+from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.jobs.pipeline.kept import kept
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.settings import new_run_id
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.spark import batches, decoding, listing, schemas
-from tiersnap.snapshot.spark.discover import discover
-from tiersnap.snapshot.spark.kept import kept
-from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import SEGMENT_KEY
 from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
@@ -79,7 +79,7 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to decode",
-            hint="tiersnap collect --headers ships headers, and snapshot.spark.collected.collected_batches reads them",
+            hint="tiersnap collect --headers ships headers, and jobs.pipeline.collected.collected_batches reads them",
         )
     outcome = DecodeOutcome()
     with only_run(settings.warehouse, settings.run_id, settings.s3) as check, kept() as keep:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from tiersnap.jobs.pipeline import counted
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.snapshot.spark.warehouse import Warehouse
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 
 
 def unrecorded_runs(

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session
+from tiersnap.jobs.pipeline.kept import kept
 from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
-from tiersnap.snapshot.spark.kept import kept
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.units import count_of
 

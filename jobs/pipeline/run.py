@@ -12,15 +12,29 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.jobs.pipeline import counted
+from tiersnap.jobs.pipeline import (
+    carrying,
+    changes,
+    counted,
+    decoding,
+    judging,
+    listing,
+    remote,
+    summary,
+    tiering,
+    unread,
+)
 from tiersnap.jobs.pipeline.before_spark import RunInput, Session, run_input, started
+from tiersnap.jobs.pipeline.gone import gone_partitions
 from tiersnap.jobs.pipeline.history import unrecorded_runs
+from tiersnap.jobs.pipeline.kept import Keep, kept
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.sweep import sweep_listed, sweep_whole_store
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.pipeline.totals import totals_of
+from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -37,10 +51,6 @@ from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.report import RunInfo
-from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, summary, tiering, unread
-from tiersnap.snapshot.spark.gone import gone_partitions
-from tiersnap.snapshot.spark.kept import Keep, kept
-from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_options import Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition

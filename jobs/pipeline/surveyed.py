@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
+from tiersnap.jobs.pipeline.surveying import survey_input, surveyed
+from tiersnap.jobs.pipeline.topics import of_topics
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.spark.surveying import survey_input, surveyed
-from tiersnap.snapshot.spark.topics import of_topics
-from tiersnap.snapshot.spark.warehouse import Warehouse
 
 
 class WithSchema(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
+from tiersnap.jobs.pipeline import sweeping
 from tiersnap.jobs.pipeline.counted import count_swept
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -16,7 +17,6 @@ from tiersnap.remote_storage.leftovers.of_store import sweep_store
 from tiersnap.remote_storage.leftovers.sweep_task import SWEPT, SweepTask
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.selection import matches_topic
-from tiersnap.snapshot.spark import sweeping
 from tiersnap.snapshot.units import count_of
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.snapshot.units import count_of, utc
 
 if TYPE_CHECKING:
-    from tiersnap.jobs.pipeline.audit import AuditOutcome
+    from tiersnap.jobs.pipeline.audit.job import AuditOutcome
 
 _COLUMNS = (
     *("kind", "harm", "judgement", "confidence", "rule", "topic", "partition", "time", "producer_id", "before_epoch"),

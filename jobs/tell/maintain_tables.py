@@ -9,7 +9,7 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.snapshot.units import human_bytes
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.spark.maintenance import Maintained
+    from tiersnap.jobs.pipeline.maintenance import Maintained
 
 _COLUMNS = ("table", "rows", "superseded", "files", "size")
 

@@ -196,7 +196,7 @@ def _name(partition: Partition) -> TopicIdPartition:
 
 
 def ready_rows(listed: Mapping[str, Any], ready: list[Row]) -> Iterator[Row]:
-    """Rows of tier_task.READY of JUDGED rows, as snapshot.spark.tiering.ready_segments joins them."""
+    """Rows of tier_task.READY of JUDGED rows, as jobs.pipeline.tiering.ready_segments joins them."""
     files = {segment["base_offset"]: segment for segment in listed["segments"]}
     for row in ready:
         sizes = {name: size for name, size in files[row["base_offset"]].items() if name.endswith("_index_bytes")}

@@ -123,7 +123,7 @@ def is_as_decoded(segment: Mapping[str, Any], decode: Mapping[str, Any]) -> bool
 
     The file is the same, a state is wanted at no new offset inside it, and it is followed as it was, or was sound when
     it was rolled: what is normal at the end of the active segment is damage in a closed one. The fleet's run asks the
-    same of its tables (snapshot.spark.changes).
+    same of its tables (jobs.pipeline.changes).
     """
     following = segment["next_base_offset"]
     is_whole = decode["valid_bytes"] == decode["size_bytes"] > 0

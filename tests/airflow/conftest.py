@@ -20,8 +20,8 @@ from tests.spark import clusters
 from tests.spark.conftest import Remote
 from tiersnap.jobs.demo import TOPIC_IDS
 from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.jobs.spark import delta_jars
-from tiersnap.jobs.spark.session import QUICK_START
+from tiersnap.jobs.pipeline import delta_jars
+from tiersnap.jobs.pipeline.session import QUICK_START
 
 # Where it matters not on what, a driver that is its own executor is the quickest.
 LOCAL = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}

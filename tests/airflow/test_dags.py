@@ -15,8 +15,8 @@ import pytest
 from tests.airflow.conftest import LOCAL, SECONDS, Airflow, Fleet, Started
 from tests.spark import clusters
 from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.one_run import only_run
-from tiersnap.jobs.spark import delta_jars
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 
 pytestmark = [

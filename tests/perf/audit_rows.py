@@ -162,8 +162,8 @@ class _Worker:
 def _of_spark(folder: str) -> object:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from tiersnap.jobs.spark.session import LONG_WORK, open_session
-    from tiersnap.snapshot.spark.audit.audit import audit
+    from tiersnap.jobs.pipeline.audit.audit import audit
+    from tiersnap.jobs.pipeline.session import LONG_WORK, open_session
 
     count = int(folder.rpartition("-")[2])
     conf = {"spark.sql.shuffle.partitions": str(max(8, count // 500_000)), "spark.driver.memory": "3g"}

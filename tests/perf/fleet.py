@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 from tests.perf.make_log import LogShape
 from tests.perf.measure import peak_bytes
 from tests.spark.clusters import standalone
+from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.run import run
+from tiersnap.jobs.pipeline.session import open_session
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.spark import delta_jars
-from tiersnap.jobs.spark.session import open_session
 
 _COLLECTED = re.compile(r"Pause Full .* \d+M->(\d+)M\(")
 _COLLECT = "-XX:+UseG1GC -XX:G1PeriodicGCInterval=3000 -XX:-G1PeriodicGCInvokesConcurrent"

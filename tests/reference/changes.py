@@ -1,4 +1,4 @@
-"""The joins of the fleet's pipeline in plain Python over rows: the readable reference of snapshot.spark.
+"""The joins of the fleet's pipeline in plain Python over rows: the readable reference of jobs.pipeline.
 
 Tables are lists of rows as dicts, as `to_pylist` of their Arrow schema gives them.
 """

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tests.reference import changes
 from tests.reference.changes import Row, Tables, input_batches, key_of
 from tests.reference.log_builder import TIMESTAMP
+from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.presence.observe import Observe
@@ -27,7 +28,6 @@ from tiersnap.remote_storage.upload.tier_host import ready_rows
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
-from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition

@@ -1,4 +1,4 @@
-"""The joins of snapshot.spark.surveying in plain Python over rows: the readable reference."""
+"""The joins of jobs.pipeline.surveying in plain Python over rows: the readable reference."""
 
 from __future__ import annotations
 

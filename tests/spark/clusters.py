@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from tiersnap.jobs.spark import delta_jars
+from tiersnap.jobs.pipeline import delta_jars
 
 HOME = Path(pyspark.__file__).parent
 _START_SECONDS = 120

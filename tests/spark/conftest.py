@@ -36,7 +36,7 @@ _QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage":
 
 @pytest.fixture(scope="session")
 def spark(s3_url: str) -> Iterator[object]:
-    from tiersnap.jobs.spark.session import build
+    from tiersnap.jobs.pipeline.session import build
 
     session = build(
         app_name="tiersnap-tests",

@@ -20,15 +20,15 @@ from tests.reference.schemas import assert_follows_schema
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
 from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.pipeline import transforms
+from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.spark import transforms
-from tiersnap.snapshot.spark.collected import collected_batches
-from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tasks.carry_partition import CarryOptions
 
 pytestmark = pytest.mark.spark

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession, functions as F
 from tiersnap.jobs.pipeline.run import run
 from pathlib import Path
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.snapshot.spark import listing, transforms
-from tiersnap.snapshot.spark.source import KafkaSegmentDataSource
+from tiersnap.jobs.pipeline import listing, transforms
+from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions
 
 url, source, remote, warehouse = sys.argv[1:]
@@ -49,7 +49,7 @@ DECODE = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from tiersnap.jobs.pipeline.audit import AuditSettings, audit
+from tiersnap.jobs.pipeline.audit.job import AuditSettings, audit
 from tiersnap.jobs.pipeline.decode import DecodeSettings, decode
 
 url, source, warehouse = sys.argv[1:]

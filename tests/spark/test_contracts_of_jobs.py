@@ -14,7 +14,7 @@ from tests.reference.contracts import (
     assert_prints_what_its_schema_says,
     write_state,
 )
-from tiersnap.snapshot.spark.warehouse import Warehouse
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 
 pytestmark = pytest.mark.spark
 

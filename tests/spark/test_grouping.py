@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tiersnap.snapshot.spark.grouping import by_key
+from tiersnap.jobs.pipeline.grouping import by_key
 
 pytestmark = pytest.mark.spark
 

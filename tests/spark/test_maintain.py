@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.reference.living_log import LivingLog
 from tests.reference.pipeline import Runner
 from tests.reference.schemas import assert_follows_schema
+from tiersnap.jobs.pipeline.maintenance import maintain, superseded_segments
+from tiersnap.jobs.pipeline.remote import current
+from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.spark.maintenance import maintain, superseded_segments
-from tiersnap.snapshot.spark.remote import current
-from tiersnap.snapshot.spark.schemas import of_arrow
-from tiersnap.snapshot.spark.warehouse import Warehouse, newest
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 

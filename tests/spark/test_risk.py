@@ -16,9 +16,9 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.pipeline import Runner
 from tests.reference.surveying import headers_of
 from tiersnap.jobs.options.common import parse_time
+from tiersnap.jobs.pipeline.schemas import of_arrow
+from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.simulate.outcomes import SIMULATED
-from tiersnap.snapshot.spark.schemas import of_arrow
-from tiersnap.snapshot.spark.warehouse import Warehouse
 from tiersnap.snapshot.tables.schemas import TABLES
 
 pytestmark = pytest.mark.spark

@@ -13,8 +13,8 @@ from tests.reference.fold import Entry, fold
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.spark.conftest import Remote
-from tiersnap.snapshot.spark import schemas, transforms
-from tiersnap.snapshot.spark.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
+from tiersnap.jobs.pipeline import schemas, transforms
+from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource, KafkaSegmentReader, Selection
 from tiersnap.snapshot.tables.schemas import PRODUCER_DELTAS, RECORD_BATCHES
 
 pytestmark = pytest.mark.spark

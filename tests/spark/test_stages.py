@@ -25,21 +25,21 @@ from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.poisoned_tier import poisoned_tier
+from tiersnap.jobs.pipeline import carrying, changes, decoding, judging, listing, remote, tiering
+from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.counted import MOST_TOLD, count_findings, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome
+from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.pipeline.warehouse import newest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_task import READY
 from tiersnap.snapshot.errors import TransientError, UnfinishedError
 from tiersnap.snapshot.log.findings import GONE, NOT_DAMAGED, Finding, FindingKind, exit_code_of
-from tiersnap.snapshot.spark import carrying, changes, decoding, judging, listing, remote, tiering
-from tiersnap.snapshot.spark.collected import collected_batches
-from tiersnap.snapshot.spark.schemas import of_arrow
-from tiersnap.snapshot.spark.warehouse import newest
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tables.facts import FactKind, fact
 from tiersnap.snapshot.tables.listed import LISTED, from_row

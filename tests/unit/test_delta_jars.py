@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.spark import delta_jars
+from tiersnap.jobs.pipeline import delta_jars
 
 pytestmark = pytest.mark.unit
 

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from tests.reference.command import tiersnap
 from tests.reference.recovered import TESTS
+from tiersnap.jobs.pipeline.warehouse import check_format
 from tiersnap.jobs.reporting.tables import last_run, read_table
 from tiersnap.remote_storage.claims import ClaimedSegment
 from tiersnap.remote_storage.claims.record import Claim, ClaimedSnapshot
@@ -30,7 +31,6 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError
-from tiersnap.snapshot.spark.warehouse import check_format
 from tiersnap.snapshot.state.trust import Provenance
 
 pytestmark = pytest.mark.unit

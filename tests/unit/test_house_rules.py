@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
-    assert problems_of("snapshot/spark/listing.py", line, is_product=True)
+    assert problems_of("jobs/pipeline/listing.py", line, is_product=True)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_line_of_the_product_that_breaks_a_rule_is_named(line: str) -> None:
     ],
 )
 def test_a_line_that_only_looks_like_one_passes(line: str) -> None:
-    assert problems_of("snapshot/spark/listing.py", line, is_product=True) == []
+    assert problems_of("jobs/pipeline/listing.py", line, is_product=True) == []
 
 
 def test_only_the_places_that_are_listed_bring_rows_to_the_driver() -> None:

@@ -15,6 +15,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.logs import DAY
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.retention_meanwhile import delete_when_read
+from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -25,7 +26,6 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log import segment_scan
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.spark.discover import discover
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit

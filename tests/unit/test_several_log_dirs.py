@@ -21,12 +21,12 @@ from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options.log_dirs import expand
 from tiersnap.jobs.pipeline.command import run_options
+from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of
 from tiersnap.snapshot.repair.space import on_disk, says_space
-from tiersnap.snapshot.spark.discover import discover
 
 pytestmark = pytest.mark.unit
 

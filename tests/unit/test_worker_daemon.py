@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.spark.worker_daemon import read_archives_once
+from tiersnap.jobs.pipeline.worker_daemon import read_archives_once
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,101 @@
+"""The audit as a whole: batches and what is known of their partitions -> AUDIT_FINDINGS, AUDITS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline.audit import fencing
+from tiersnap.jobs.pipeline.audit.batches import PRODUCER, audited
+from tiersnap.jobs.pipeline.audit.copies import copies
+from tiersnap.jobs.pipeline.audit.found import found, place, rows_of
+from tiersnap.jobs.pipeline.audit.history import history, sequences
+from tiersnap.jobs.pipeline.audit.judged import judged
+from tiersnap.jobs.pipeline.audit.partitions import log_starts_that_went_back
+from tiersnap.jobs.pipeline.audit.producers import producers
+from tiersnap.jobs.pipeline.audit.relations import relations
+from tiersnap.jobs.pipeline.audit.renumbered import renumbered
+from tiersnap.jobs.pipeline.audit.segments import holes, segment_sums
+from tiersnap.jobs.pipeline.kept import kept
+from tiersnap.snapshot.models.audit_rules import AuditKind, Harm
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What one audit says.
+
+    Attributes:
+        findings: AUDIT_FINDINGS rows, in no order.
+        partitions: PARTITION_KEY of each that was looked at, `batches`, `first_offset` and `last_offset` (inclusive),
+            both null where there is no batch.
+    """
+
+    findings: DataFrame
+    partitions: DataFrame
+
+
+@contextmanager
+def audit(
+    batches: DataFrame, partitions: DataFrame, listed: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
+) -> Iterator[Audited]:
+    """Audit batch headers; gives what was found, which stays good for as long as the context is open.
+
+    Args:
+        batches: rows of `record_batches`, one decode a segment.
+        partitions: rows of audit.partitions, one for each partition of `batches`.
+        listed: PARTITION_KEY, `base_offset` and `size_bytes` of the segments that are there; may be empty.
+        ids: rows of `transactional_ids.transactional_ids`; may be empty.
+        run: number of the audit.
+        expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+    """
+    rows = audited(batches)
+    # One row a producer and one a segment: they are asked several times, the batches once.
+    with kept() as keep:
+        along, sums = keep(producers(rows, partitions)), keep(segment_sums(rows))
+        torn, copied = keep(holes(rows, sums, partitions, listed)), keep(copies(batches, keep))
+        suspects = along.where("is_suspect and producer_id >= 0").select(*PRODUCER)
+        every = (
+            rows_of(sequences(history(rows, suspects, partitions)), *relations(), *fencing.fencing()),
+            renumbered(rows, copied, partitions),
+            fencing.open_transactions(along),
+            fencing.out_of_order_timestamps(along),
+            offset_gaps(torn),
+            log_starts_that_went_back(partitions),
+        )
+        found = judged(reduce(DataFrame.unionByName, every), torn, partitions, ids, run=run, expiration=expiration)
+        yield Audited(found, _extents(sums, partitions))
+
+
+def _extents(sums: DataFrame, partitions: DataFrame) -> DataFrame:
+    extents = sums.groupBy(*PARTITION_KEY).agg(
+        F.sum("batches").alias("batches"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+    )
+    return partitions.select(*PARTITION_KEY).join(extents, on=list(PARTITION_KEY), how="left").fillna(0, ["batches"])
+
+
+def offset_gaps(holes: DataFrame) -> DataFrame:
+    """Rows of `segments.holes` -> rows of FOUND: between which offsets no batch is, and how many."""
+    finding = found(
+        AuditKind.OFFSET_GAP,
+        "true",
+        before_last_offset=F.col("hole_start") - 1,
+        first_offset=F.col("hole_end"),
+        distance=F.col("hole_end") - F.col("hole_start"),
+        evidence_offset=F.col("hole_end") - 1,
+        **place(),
+    )
+    return rows_of(holes, finding)
+
+
+def worst_first(findings: DataFrame) -> DataFrame:
+    """The order in which people should read them."""
+    rank = F.array_position(F.array(*(F.lit(str(harm)) for harm in Harm)), F.col("harm"))
+    return findings.orderBy(rank, "kind", "log_dir", "topic", "partition", "first_offset", "producer_id")

@@ -1,0 +1,103 @@
+"""The shape of a finding before it is judged: the same columns for every kind, null where they say nothing."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.audit.batches import in_circle
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
+
+_SAID = [
+    field
+    for field in schemas.of_arrow(AUDIT_FINDINGS).fields
+    if field.name not in ("run", "kind", "rule", "judgement", "harm", "transactional_id", *PARTITION_KEY)
+]
+# What a judgement goes by, beside the columns of the table.
+_EVIDENCE = [
+    StructField("evidence_offset", LongType()),  # the last one that the producer is known to have had
+    StructField("idle_ms", LongType()),  # since then; null where that says nothing
+    StructField("was_open", BooleanType()),
+    StructField("has_new_leader", BooleanType()),  # the partition's leader changed in between
+    StructField("is_hidden", BooleanType()),  # see audit_rules.harm_of
+]
+FOUND = StructType(
+    [
+        *(schemas.of_arrow(AUDIT_FINDINGS)[name] for name in PARTITION_KEY),
+        StructField("kind", StringType()),
+        *_SAID,
+        *_EVIDENCE,
+    ]
+)
+
+
+def found(kind: AuditKind, condition: str, **columns: Column) -> Column:
+    """A struct of FOUND without PARTITION_KEY where `condition` (SQL) holds, else null.
+
+    Args:
+        columns: of FOUND; those that are not named are null, but `batches` is 1.
+    """
+    values = {"kind": F.lit(str(kind)), "batches": F.lit(1), **columns}
+    unknown = values.keys() - set(FOUND.names)
+    assert not unknown, unknown
+    fields = (
+        values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in FOUND.fields
+        if field.name not in PARTITION_KEY
+    )
+    return F.when(F.expr(condition), F.struct(*fields))
+
+
+def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:
+    """Rows that have PARTITION_KEY -> FOUND: a row for each of `findings` that is not null."""
+    each = F.explode(F.array_compact(F.array(*findings))).alias("found")
+    return rows.select(*PARTITION_KEY, each).select(*PARTITION_KEY, "found.*")
+
+
+def of_batch() -> dict[str, Column]:
+    """The columns that name a batch of `history`."""
+    return {
+        **place(),
+        "producer_id": F.col("producer_id"),
+        "producer_epoch": F.col("producer_epoch"),
+        "first_offset": F.col("base_offset"),
+        "last_offset": F.col("last_offset"),
+        "first_sequence": F.when(F.col("is_data"), F.col("base_sequence")),
+        "last_sequence": F.when(F.col("is_data"), _last_sequence(F.col("base_sequence"), F.col("length"))),
+    }
+
+
+def place(prefix: str = "") -> dict[str, Column]:
+    """The columns that say where a batch lies and when it was written, of rows that name them so behind a prefix."""
+    return {name: F.col(f"{prefix}{name}") for name in ("segment_base_offset", "position", "timestamp")}
+
+
+def forgotten() -> dict[str, Column]:
+    """Columns of a batch or marker of `history` that a broker which knew its producer would have refused."""
+    return {
+        **of_batch(),
+        "evidence_offset": F.col("seen")["last_offset"],
+        "idle_ms": F.col("timestamp") - F.col("seen")["timestamp"],
+        "was_open": F.col("was_open"),
+        "is_hidden": F.col("is_aborted"),
+    }
+
+
+def of_before(before: str) -> dict[str, Column]:
+    """The columns that name the batch before it, of the struct `before` as `history` makes them."""
+    batch = F.col(before)
+    has_sequence = batch["base_sequence"] >= 0
+    return {
+        "before_epoch": batch["producer_epoch"],
+        "before_first_offset": batch["base_offset"],
+        "before_last_offset": batch["last_offset"],
+        "before_first_sequence": F.when(has_sequence, batch["base_sequence"]),
+        "before_last_sequence": F.when(has_sequence, _last_sequence(batch["base_sequence"], batch["length"])),
+    }
+
+
+def _last_sequence(first: Column, length: Column) -> Column:
+    return in_circle(first + length - 1)

@@ -1,0 +1,238 @@
+"""The audit of batch headers, of a warehouse's table or straight from log directories: read, audit, keep, show."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tiersnap.jobs.pipeline import decoding, listing, schemas
+from tiersnap.jobs.pipeline.audit import partitions as of_partitions
+from tiersnap.jobs.pipeline.audit.audit import audit as audit_batches
+from tiersnap.jobs.pipeline.audit.audit import worst_first
+from tiersnap.jobs.pipeline.audit.batches import newest_decode
+from tiersnap.jobs.pipeline.audit.transactional_ids import transactional_ids
+from tiersnap.jobs.pipeline.batches import cut_segments, every_segment, known_segments, unread_segments
+from tiersnap.jobs.pipeline.before_spark import Session, lacks_table, started
+from tiersnap.jobs.pipeline.damage import Damage, damage, work_of
+from tiersnap.jobs.pipeline.discover import Discovered, discover
+from tiersnap.jobs.pipeline.failures import spoken
+from tiersnap.jobs.pipeline.kept import Keep, kept
+from tiersnap.jobs.pipeline.one_run import only_run
+from tiersnap.jobs.pipeline.settings import new_run_id
+from tiersnap.jobs.pipeline.topics import of_topics
+from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.models.audit_rules import UNREAD, Harm
+from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
+from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
+from tiersnap.snapshot.tasks.list_partitions import ListPartitions
+
+_FINDINGS, _AUDITS = "audit_findings", "audits"
+_BATCHES = "record_batches"
+# Appends rows to a table.
+Append = Callable[[str, DataFrame], None]
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What `tiersnap audit` was asked to do.
+
+    Attributes:
+        sources: log directories to decode now; empty for the table `record_batches` of `warehouse`.
+        warehouse: URI of the folder with that table; None with sources.
+        to: URI of the warehouse that gets the tables `audits` and `audit_findings`; None writes nothing.
+        topic: for whole topic names; None for all.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        limit: of the findings that are shown, the worst.
+        now: ms.
+    """
+
+    sources: tuple[str, ...] = ()
+    warehouse: str | None = None
+    to: str | None = None
+    topic: re.Pattern[str] | None = None
+    check_crc: bool = True
+    producer_expiration: int | None = None
+    limit: int = 100
+    s3: S3Settings = field(default_factory=S3Settings)
+    run_id: str = field(default_factory=new_run_id)
+    now: int = field(default_factory=lambda: int(time.time() * 1000))
+
+
+@dataclass
+class AuditOutcome:
+    """What was found.
+
+    Attributes:
+        rows: the worst findings, as AUDIT_FINDINGS without `run`.
+        counts: how many by kind, and `harms`: by harm, of all.
+        unread: findings about offsets that were not decoded.
+        damage: what is wrong with the log directories; what lies behind it in a segment was not audited.
+        cut_segments: of a warehouse, segments whose rows end before the file did.
+        unknown_partitions: of a warehouse, that no run has carried: nobody knows whether they are compacted.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    harms: dict[str, int] = field(default_factory=dict)
+    unread: int = 0
+    cut_segments: int = 0
+    unknown_partitions: int = 0
+    damage: Damage = field(default_factory=Damage)
+
+    @property
+    def total(self) -> int:
+        """Of all findings."""
+        return sum(self.counts.values())
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 where exactly-once was broken or a log is damaged, 6 where something was not read."""
+        has_harm = any(count for harm, count in self.harms.items() if harm != Harm.NONE)
+        return ExitCode.DATA_CORRUPT if has_harm or self.cut_segments else self.damage.exit_code
+
+
+def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
+    """Audit, write the findings where that was asked for, and bring the worst of them.
+
+    Args:
+        spark: the session, or a function that starts it, which is called once the sources were found.
+
+    Raises:
+        SourceNotFoundError: no such source; or the warehouse has no batches.
+        NotALogDirError, UsageError: a source is no log directory, or one that was collected.
+        TransientError: another run is at work on the warehouse that is to be written.
+    """
+    found = _discovered(settings)
+    with spoken("audit"), _only_run(settings) as check, kept() as keep:
+        spark = started(spark)
+        run, append = _numbered(spark, settings, check)
+        return _audit(spark, settings, found, keep, run, append)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Arguments of the audit. `damaged`: PARTITION_KEY of each damaged place."""
+
+    batches: DataFrame
+    partitions: DataFrame
+    segments: DataFrame
+    ids: DataFrame
+    damaged: DataFrame
+
+
+def _discovered(settings: AuditSettings) -> Discovered | None:
+    """What the sources hold, None where a table is audited."""
+    if not settings.sources:
+        if lacks_table(warehouse := settings.warehouse or "", _BATCHES):
+            raise _no_batches(warehouse)
+        return None
+    found = discover(settings.sources, settings.topic)
+    for uri in found.collected:
+        raise UsageError(
+            f"{uri}: a collected folder has no segments to audit",
+            hint="tiersnap audit --source LOGDIR on the host where the segments lie",
+        )
+    return found
+
+
+def _no_batches(warehouse: str) -> SourceNotFoundError:
+    return SourceNotFoundError(
+        f"{warehouse}: no table {_BATCHES} in this warehouse",
+        hint="tiersnap decode --source LOGDIR --apply fills it; tiersnap audit --source LOGDIR needs none",
+    )
+
+
+def _audit(
+    spark: SparkSession, settings: AuditSettings, found: Discovered | None, keep: Keep, run: int, append: Append
+) -> AuditOutcome:
+    outcome = AuditOutcome()
+    if found is None:
+        read = _of_table(spark, settings, keep, outcome)
+    else:
+        read = _of_sources(spark, settings, found, keep, outcome)
+    expiration = settings.producer_expiration
+    known = (read.batches, read.partitions, read.segments, read.ids)
+    with audit_batches(*known, run=run, expiration=expiration) as audited:
+        findings = keep(audited.findings)
+        _tell(findings, settings.limit, outcome)
+        if outcome.total:
+            append(_FINDINGS, findings)
+        # Last: findings of a run without these rows are of one that was killed.
+        looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
+        at = F.lit(settings.now).alias("audited_at")
+        append(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
+    return outcome
+
+
+def _tell(found: DataFrame, limit: int, outcome: AuditOutcome) -> None:
+    for row in found.groupBy("kind", "harm", "judgement").count().collect():
+        outcome.counts[row.kind] = outcome.counts.get(row.kind, 0) + row["count"]
+        outcome.harms[row.harm] = outcome.harms.get(row.harm, 0) + row["count"]
+        outcome.unread += row["count"] if row.judgement == UNREAD else 0
+    if outcome.total:
+        names = [name for name in AUDIT_FINDINGS.names if name != "run"]
+        outcome.rows = [row.asDict() for row in worst_first(found).select(*names).limit(limit).collect()]
+
+
+def _of_sources(
+    spark: SparkSession, settings: AuditSettings, found: Discovered, keep: Keep, outcome: AuditOutcome
+) -> _Read:
+    listed = keep(listing.list_partitions(listing.folders(spark, found.folders), ListPartitions()))
+    wanted = every_segment(listed)
+    task = DecodeBatches(settings.check_crc, run=0)
+    # Headers are a small part of a log, and are looked at several times: decode them once.
+    rows = keep(decoding.decode(wanted, task, work_of(wanted), schema=schemas.TABLES[_BATCHES]))
+    unread = unread_segments(wanted, known_segments(rows))
+    of_logs, damaged = damage(listed, unread, keep, check_crc=settings.check_crc)
+    outcome.damage = of_logs.behind(found.findings)
+    # Whatever topics are audited, this one says whose producer ids are.
+    states = discover(settings.sources, re.compile(TOPIC), may_be_none=True).folders
+    ids = transactional_ids(spark, states, check_crc=settings.check_crc)
+    segments = listing.listed_segments(listed)
+    return _Read(rows, of_partitions.of_listing(listed), segments, ids, damaged)
+
+
+def _of_table(spark: SparkSession, settings: AuditSettings, keep: Keep, outcome: AuditOutcome) -> _Read:
+    warehouse = Warehouse(spark, settings.warehouse or "")
+    if not warehouse.exists(_BATCHES):
+        raise _no_batches(warehouse.uri)
+    decoded = of_topics(warehouse.read(_BATCHES), settings.topic)
+    known = keep(known_segments(decoded))
+    rows = newest_decode(decoded, known)
+    cut = cut_segments(known)
+    outcome.cut_segments = cut.count()
+    facts = warehouse.read("partitions")
+    partitions = keep(of_partitions.of_facts(facts, rows))
+    outcome.unknown_partitions = partitions.where("not is_known").count()
+    ids = transactional_ids(spark, (), check_crc=settings.check_crc)
+    return _Read(rows, partitions, of_partitions.segments_of_facts(facts), ids, cut)
+
+
+@contextmanager
+def _only_run(settings: AuditSettings) -> Iterator[Callable[[], None]]:
+    """Keep other runs off the warehouse that is to be written, if any; gives what to ask before each commit."""
+    if settings.to is None:
+        yield lambda: None
+        return
+    with only_run(settings.to, settings.run_id, settings.s3) as check:
+        yield check
+
+
+def _numbered(spark: SparkSession, settings: AuditSettings, check: Callable[[], None]) -> tuple[int, Append]:
+    """The number of this audit, and what appends rows to a table."""
+    if settings.to is None:
+        return 0, lambda _table, _rows: None
+    warehouse = Warehouse(spark, settings.to, check)
+    runs = warehouse.read(_FINDINGS).select("run").unionByName(warehouse.read(_AUDITS).select("run"))
+    last = runs.agg(F.max("run").alias("run")).collect()[0].run
+    return (last or 0) + 1, lambda table, rows: warehouse.append(table, rows, run_id=settings.run_id)

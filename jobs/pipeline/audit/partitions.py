@@ -1,0 +1,91 @@
+"""What an audit must know of a partition beside its batches: where its log starts, and whether it is compacted."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.jobs.pipeline.audit.found import found, rows_of
+from tiersnap.jobs.pipeline.changes import still_there
+from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
+from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY
+
+_NEWEST_EPOCH = "array_max(transform(leader_epochs, each -> each.epoch))"
+_IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
+
+
+def of_listing(listed: DataFrame) -> DataFrame:
+    """LISTED -> PARTITION_KEY, and what is known of the partition.
+
+    `log_start_offset`; `is_compacted` (bool): the cleaner has passed over it; `topic_id`, `cluster_id` and
+    `leader_epoch`, the newest one, null where the disk does not say.
+    """
+    return listed.select(
+        *PARTITION_KEY,
+        F.coalesce("log_start_offset", F.lit(0)).alias("log_start_offset"),
+        (F.col("cleaner_offset").isNotNull() | F.expr(_IS_INTERNAL)).alias("is_compacted"),
+        *("topic_id", "cluster_id"),
+        F.expr(_NEWEST_EPOCH).alias("leader_epoch"),
+    )
+
+
+def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
+    """The same of the tables `partitions` and `record_batches`, and `is_known` (bool).
+
+    A partition that no run has carried counts as not compacted, and its log as starting with its first segment.
+    """
+    first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
+    was_cleaned = (F.coalesce("compacted", F.lit("")) != "").alias("was_cleaned")
+    ids = ("topic_id", "cluster_id")
+    known = (*PARTITION_KEY, "log_start_offset", was_cleaned, *ids, F.expr(_NEWEST_EPOCH).alias("leader_epoch"))
+    facts = still_there(partitions).select(*known)
+    rows = first.join(facts, on=list(PARTITION_KEY), how="left")
+    return rows.select(
+        *PARTITION_KEY,
+        F.greatest("log_start_offset", "first_base_offset").alias("log_start_offset"),
+        (F.coalesce("was_cleaned", F.lit(False)) | F.expr(_IS_INTERNAL)).alias("is_compacted"),
+        *ids,
+        "leader_epoch",
+        F.col("was_cleaned").isNotNull().alias("is_known"),
+    )
+
+
+def segments_of_facts(partitions: DataFrame) -> DataFrame:
+    """The table `partitions` -> PARTITION_KEY, `base_offset` and `size_bytes` of the segments that were listed last."""
+    last = still_there(partitions).select(*PARTITION_KEY, "run")
+    segments = partitions.where(F.col("kind") == str(FactKind.SEGMENT))
+    found = segments.join(last, on=[*PARTITION_KEY, "run"], how="left_semi")
+    return found.select(*PARTITION_KEY, F.col("offset").alias("base_offset"), "size_bytes")
+
+
+def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
+    """Rows with PARTITION_KEY, and PARTITION_KEY of each damaged place -> the same rows with `damage_count`."""
+    counts = damaged.groupBy(*PARTITION_KEY).agg(F.count("*").alias("damage_count"))
+    return partitions.join(counts, on=list(PARTITION_KEY), how="left").fillna(0, ["damage_count"])
+
+
+def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
+    """Rows of this module -> rows of FOUND: `models.log_start.went_back`, of the replicas of each partition.
+
+    The finding is of the newer leader's log directory; its offsets are the two log start offsets.
+    """
+    replica = F.struct("log_start_offset", "log_dir")
+    topic = ("topic", "topic_id", "partition")
+    furthest = partitions.where("leader_epoch is not null").groupBy(*topic, "leader_epoch")
+    by_epoch = Window.partitionBy(*topic).orderBy("leader_epoch")
+    rows = furthest.agg(F.max(replica).alias("start")).select(
+        *topic,
+        "start.*",
+        F.lag(F.col("start")["log_start_offset"]).over(by_epoch).alias("start_before"),
+    )
+    finding = found(
+        AuditKind.LOG_START_WENT_BACK,
+        "log_start_offset < start_before",
+        before_first_offset=F.col("start_before"),
+        first_offset=F.col("log_start_offset"),
+        distance=F.col("start_before") - F.col("log_start_offset"),
+    )
+    return rows_of(rows, finding)

@@ -1,0 +1,84 @@
+"""The table `record_batches`: which segments are not in it yet, and which of its rows count."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.jobs.pipeline import schemas
+from tiersnap.jobs.pipeline.listing import listed_segments
+from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+
+SEGMENT_OF_BATCH = (*PARTITION_KEY, "segment_base_offset")
+_IDENTITY = ("topic_id", "segment_size_bytes", "segment_modified_ns")
+
+
+def known_segments(record_batches: DataFrame) -> DataFrame:
+    """`record_batches` -> SEGMENT_KEY, and of its last decode the `known` identity of the file and `known_run`.
+
+    `known_end` is the position in the file where its rows end, in bytes.
+    """
+    end = F.col("position") + F.lit(LOG_OVERHEAD) + F.col("batch_length")
+    newest = record_batches.groupBy(*SEGMENT_OF_BATCH).agg(
+        F.max_by(F.struct(*_IDENTITY), "run").alias("known"),
+        F.max(F.struct("run", end.alias("end"))).alias("last"),
+    )
+    last = F.col("last.run").alias("known_run"), F.col("last.end").alias("known_end")
+    return newest.select(*PARTITION_KEY, F.col("segment_base_offset").alias("base_offset"), "known", *last)
+
+
+def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
+    """LISTED and rows of `known_segments` -> WANTED rows of the segments that are new or have changed.
+
+    One that has no batch of magic 2 leaves no row, and is looked at again.
+    """
+    is_known = (
+        (F.col("size_bytes") == F.col("known.segment_size_bytes"))
+        & (F.col("modified_ns") == F.col("known.segment_modified_ns"))
+        & F.col("topic_id").eqNullSafe(F.col("known.topic_id"))
+    )
+    rows = every_segment(listed).join(known, on=list(SEGMENT_KEY), how="left")
+    return rows.where(~F.coalesce(is_known, F.lit(False))).select(*schemas.WANTED.names)
+
+
+def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
+    """LISTED and rows of `known_segments` -> SEGMENT_KEY of segments whose batches are not in their log any more.
+
+    A truncation took them, a cleaner merged them into the one before, or they are of an earlier topic of the name.
+    What lies below the first segment is kept: retention took that, and it was in this log. Of a partition in whose
+    folder something is wrong nothing is told.
+    """
+    sound = listed.where("size(findings) = 0 and size(segments) > 0").select(
+        *PARTITION_KEY, F.col("topic_id").alias("_id"), F.array_min("segments.base_offset").alias("_first")
+    )
+    is_of_other_topic = ~F.col("known.topic_id").eqNullSafe(F.col("_id"))
+    return (
+        known.join(every_segment(listed).select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
+        .join(sound, on=list(PARTITION_KEY))
+        .where(is_of_other_topic | (F.col("base_offset") >= F.col("_first")))
+        .select(*SEGMENT_KEY)
+    )
+
+
+def every_segment(listed: DataFrame) -> DataFrame:
+    """LISTED -> WANTED rows of all segments that have bytes; one of 0 bytes has no batches."""
+    segments = listed_segments(listed).where("size_bytes > 0").withColumn("not_read", F.lit(None).cast("string"))
+    return segments.select(*schemas.WANTED.names)
+
+
+def cut_segments(known: DataFrame) -> DataFrame:
+    """Rows of `known_segments` whose rows end before the file did; the last of a partition may have been written to."""
+    last = F.max("base_offset").over(Window.partitionBy(*PARTITION_KEY))
+    closed = known.withColumn("_last", last).where("base_offset < _last").drop("_last")
+    return closed.where("known_end < known.segment_size_bytes")
+
+
+def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
+    """WANTED rows and rows of `known_segments` -> WANTED rows of segments whose rows do not reach the end of the file.
+
+    Entries before magic 2 lie there, damage, or in the active segment what was being written.
+    """
+    rows = segments.join(known.select(*SEGMENT_KEY, "known_end"), on=list(SEGMENT_KEY), how="left")
+    return rows.where(F.coalesce("known_end", F.lit(0)) < F.col("size_bytes")).select(*schemas.WANTED.names)

@@ -1,0 +1,142 @@
+"""Rows that no reader of the tables asks for any more: deleted by MERGE, files compacted and vacuumed by Delta."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from tiersnap.jobs.pipeline.remote import order
+from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.tables.facts import FactKind
+from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
+from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.units import format_duration
+
+_log = logging.getLogger(__name__)
+
+_LEAST_HOURS = 168
+_DELTA_CHECKS = "spark.databricks.delta.retentionDurationCheck.enabled"
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What there is to do in one table, or was done.
+
+    Attributes:
+        rows: of the table, before.
+        superseded: of them, rows that no reader asks for any more.
+        files, size: of the newest version: files, bytes; after the work where there was any.
+    """
+
+    table: str
+    rows: int
+    superseded: int
+    files: int
+    size: int
+
+
+@contextmanager
+def _few_listing_tasks(spark: SparkSession) -> Iterator[None]:
+    """Delta lists a table's folder with as many tasks as Spark's setting says: 10,000, for a folder or two."""
+    before = spark.conf.get(_LISTING_TASKS)
+    spark.conf.set(_LISTING_TASKS, "8")
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_TASKS, str(before))
+
+
+def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
+    """SEGMENT_KEY and run of decodes that are not the newest, or whose segment a later carry did not find."""
+    keys = segments.select(*SEGMENT_KEY, "run").distinct()
+    last = F.max("run").over(Window.partitionBy(*SEGMENT_KEY))
+    older = keys.withColumn("_last", last).where("run < _last").select(*SEGMENT_KEY, "run")
+    # A carry that came to no end states no segments, and says nothing of any.
+    stated = newest(partitions, PARTITION_KEY).where(F.col("kind") == str(FactKind.SEGMENT))
+    carried = stated.select(*PARTITION_KEY, F.col("run").alias("_carried")).distinct()
+    there = stated.select(*PARTITION_KEY, F.col("offset").alias("base_offset"))
+    gone = (
+        keys.join(carried, on=list(PARTITION_KEY))
+        .where("run < _carried")
+        .join(there, on=list(SEGMENT_KEY), how="left_anti")
+        .select(*SEGMENT_KEY, "run")
+    )
+    return older.unionByName(gone).distinct()
+
+
+def superseded_partitions(partitions: DataFrame) -> DataFrame:
+    """PARTITION_KEY and run of carries that are not the newest of their partition."""
+    keys = partitions.select(*PARTITION_KEY, "run").distinct()
+    last = F.max("run").over(Window.partitionBy(*PARTITION_KEY))
+    return keys.withColumn("_last", last).where("run < _last").select(*PARTITION_KEY, "run")
+
+
+def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
+    """ATTEMPT_KEY, state and run of states that an attempt has left."""
+    rows = remote_log_segments.where("segment_id is not null and state is not null")
+    last = F.max(order()).over(Window.partitionBy(*ATTEMPT_KEY))
+    left = rows.withColumn("_order", order()).withColumn("_last", last).where("_order < _last")
+    return left.select(*ATTEMPT_KEY, "state", "run").distinct()
+
+
+def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[Maintained]:
+    """Look at each table, and with `apply` delete what is superseded, compact the files and vacuum old ones.
+
+    Args:
+        vacuum_after_hours: files of older versions go after that long; less than 168 needs a setting of Delta's own,
+            because a reader or a writer may still be at them.
+
+    Raises:
+        UsageError: it is less without that setting; nothing was done.
+    """
+    is_checked = warehouse.spark.conf.get(_DELTA_CHECKS, "true") != "false"
+    if vacuum_after_hours < _LEAST_HOURS and is_checked:
+        raise UsageError(
+            f"--vacuum-after {format_duration(round(vacuum_after_hours * 3_600_000))}: readers and writers of a table "
+            "may be at its older versions for 7d",
+            hint=f"if nobody else is: --spark-conf {_DELTA_CHECKS}=false",
+        )
+    if not warehouse.exists("partitions"):
+        return
+    partitions = warehouse.read("partitions")
+    plans: list[tuple[str, Sequence[str], DataFrame]] = [
+        ("segments", (*SEGMENT_KEY, "run"), superseded_segments(warehouse.read("segments"), partitions)),
+        (
+            "remote_log_segments",
+            (*ATTEMPT_KEY, "state", "run"),
+            superseded_states(warehouse.read("remote_log_segments")),
+        ),
+        # Last: what is superseded elsewhere is told by it.
+        ("partitions", (*PARTITION_KEY, "run"), superseded_partitions(partitions)),
+    ]
+    for table, key, doomed in plans:
+        if warehouse.exists(table):
+            yield _one(warehouse, table, key, doomed, apply, vacuum_after_hours)
+
+
+def _one(
+    warehouse: Warehouse, table: str, key: Sequence[str], doomed: DataFrame, apply: bool, vacuum_after_hours: float
+) -> Maintained:
+    rows = warehouse.read(table)
+    before, superseded = rows.count(), rows.join(doomed, on=list(key), how="left_semi").count()
+    delta = DeltaTable.forPath(warehouse.spark, warehouse.path(table))
+    if apply:
+        warehouse.may_commit()
+        if superseded:
+            warehouse.delete(table, key, doomed)
+        delta.optimize().executeCompaction()
+        with _few_listing_tasks(warehouse.spark):
+            delta.vacuum(vacuum_after_hours)
+        _log.info("maintained %s: %d superseded rows went", warehouse.path(table), superseded)
+    detail = delta.detail().select("numFiles", "sizeInBytes").first()
+    files, size = (0, 0) if detail is None else (detail.numFiles, detail.sizeInBytes)
+    return Maintained(table, before, superseded, files, size)

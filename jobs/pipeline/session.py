@@ -1,0 +1,182 @@
+"""The Spark session of a command: the one that is there, the one that a submit asked for, or one of this host's own.
+
+Settings of tiersnap (conf/spark-defaults.conf) are for sessions that are made here. What a submit says of its master,
+and everything of a session that is there, stays as it is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from tiersnap.jobs.pipeline import delta_jars
+from tiersnap.jobs.pipeline.failures import spoken
+from tiersnap.jobs.pipeline.spark_start import check_java, check_master
+from tiersnap.snapshot.errors import MissingExtraError, UsageError
+from tiersnap.snapshot.installed import with_extra
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+# The work is done in Python; a JVM that only hands out tasks starts sooner with the quick compiler alone.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# An audit sorts and compares in the JVM.
+LONG_WORK = "-XX:+UseParallelGC"
+# Set by spark-submit for the Python that it starts.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_LOCAL = "local[*]"
+
+
+def defaults() -> dict[str, str]:
+    """The settings of conf/spark-defaults.conf."""
+    text = resources.files("tiersnap.conf").joinpath("spark-defaults.conf").read_text(encoding="utf-8")
+    settings = {}
+    for line in text.splitlines():
+        words = line.split("#", 1)[0].split(None, 1)
+        if words:
+            settings[words[0]] = words[1].strip()
+    return settings
+
+
+def parse_conf(spark_conf: tuple[str, ...]) -> dict[str, str]:
+    """--spark-conf NAME=VALUE as settings.
+
+    Raises:
+        UsageError: one is not NAME=VALUE.
+    """
+    conf = {}
+    for setting in spark_conf:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise UsageError(f"--spark-conf {setting!r}: expected NAME=VALUE")
+        conf[name] = value
+    return conf
+
+
+def open_session(
+    master: str | None, conf: Mapping[str, str], *, app_name: str = "tiersnap", java_options: str = QUICK_START
+) -> SparkSession:
+    """The active session, or one that is made.
+
+    Args:
+        master: None leaves it to the session that is there, to the submit, or else takes this host.
+        conf: settings over the defaults.
+        java_options: of a JVM that is started here, where `conf` has none.
+
+    Raises:
+        MissingExtraError: pyspark is not installed, or there is no Java.
+        UsageError: Spark knows no such master.
+        TransientError: the master does not answer.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtraError(
+            "this command runs on Spark, and pyspark is not installed",
+            hint=f"{with_extra('spark')}; one host needs none: tiersnap tier LOGDIR --remote URI",
+        )
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _log.debug("the active Spark session is taken")
+        return active
+    wanted = dict(conf)
+    if master is not None:
+        wanted["spark.master"] = master
+    elif _SUBMITTED not in os.environ and "SPARK_REMOTE" not in os.environ:
+        wanted.setdefault("spark.master", _LOCAL)
+    is_remote = wanted.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
+    check_master(wanted.get("spark.master", ""))
+    if not is_remote and _SUBMITTED not in os.environ:
+        check_java()
+    with _interrupts_later(), spoken("Spark"), _java_writes_to_stderr():
+        return build(app_name=app_name, conf=wanted, java_options=java_options)
+
+
+def build(*, app_name: str, conf: Mapping[str, str], java_options: str = QUICK_START) -> SparkSession:
+    """A new session; `conf` wins over the defaults."""
+    from pyspark.sql import SparkSession
+
+    master = conf.get("spark.master", "")
+    builder = SparkSession.builder.appName(app_name)
+    if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
+        # A Connect server has its own settings; only those that were asked for are sent.
+        settings = {name: value for name, value in conf.items() if name != "spark.master"}
+        builder = builder.remote(master or os.environ["SPARK_REMOTE"])
+    else:
+        settings = _settings(conf, java_options, is_local=master.startswith("local"))
+        if master.startswith("local"):
+            _prepare_host()
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    _log.debug("starting a Spark session, master %r", master)
+    return builder.getOrCreate()
+
+
+def _prepare_host() -> None:
+    # Otherwise the driver binds to whatever the host's name resolves to, which a laptop's VPN may not answer.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers would take the first python3 on the path, which has none of our packages; on a cluster that is for
+    # spark.pyspark.python or the archive to say, which the environment of the driver would win over.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _settings(conf: Mapping[str, str], java_options: str, *, is_local: bool) -> dict[str, str]:
+    settings = {**defaults(), **conf}
+    if is_local:
+        jars = delta_jars.jars()
+        if jars:
+            settings.setdefault("spark.jars", ",".join(jars))
+            settings.setdefault("spark.driver.extraClassPath", ":".join(jars))
+        log4j = resources.files("tiersnap.conf").joinpath("log4j2.properties")
+        options = settings.get("spark.driver.extraJavaOptions", "") or java_options
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j} {options}"
+        settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
+        # On a cluster the workers' Python may lack this package when their daemon starts.
+        settings.setdefault("spark.python.daemon.module", "tiersnap.jobs.pipeline.worker_daemon")
+    return settings
+
+
+@contextmanager
+def _java_writes_to_stderr() -> Iterator[None]:
+    """A JVM that is started meanwhile has our stderr as its stdout: Delta Lake prints what a vacuum deleted."""
+    try:
+        stdout = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of them was closed by whoever started us
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C while Spark starts counts when it has started.
+
+    Interrupted in between, PySpark leaves a JVM behind that waits for ever. Its own handler, which is replaced, cancels
+    the jobs, whose failure then hides that it was Ctrl-C.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt

@@ -1,1 +1,0 @@
-"""The only place with DataFrames: the `kafkasegment` data source, transforms, and tasks on executors."""
