@@ -19,7 +19,7 @@ from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
 from tiersnap.snapshot.repair.plan import PlanOptions
-from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import Expiry
 
 
 @click.command()

@@ -16,7 +16,7 @@ from tiersnap.jobs.tell.repair import show
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.disk_findings import refuse_twice, twice
 from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
-from tiersnap.snapshot.repair.host import HostRepair, all_locked
+from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
 
 
 @click.command()

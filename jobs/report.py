@@ -16,7 +16,7 @@ from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness
 from tiersnap.jobs.tell.report import show
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS, BesideBrokers
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, BesideBrokers
 from tiersnap.snapshot.report import By, summarise, write_report
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
 from tiersnap.snapshot.report.of_last_run import last_run_info

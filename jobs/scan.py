@@ -17,10 +17,10 @@ from tiersnap.jobs.options.scan import ScanRequest, scan_options
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.scan import show
 from tiersnap.jobs.tell.scan_files import ScanFiles
-from tiersnap.snapshot.gate.scan_totals import ScanTotals
-from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.readiness.scan_totals import ScanTotals
+from tiersnap.snapshot.readiness.scanned import Scanned
 
 
 @click.command()

@@ -13,8 +13,8 @@ from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
 from tiersnap.jobs.options.paths import LocalPath
 from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
 from tiersnap.jobs.tell.verify import show
-from tiersnap.snapshot.gate.verify import Verification
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.snapshot.readiness.verify import Verification
 
 
 @click.command()

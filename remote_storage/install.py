@@ -21,16 +21,16 @@ from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir, selected
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlanOptions
 from tiersnap.snapshot.repair.undone import undone_at_start
-from tiersnap.snapshot.state.partition_replay import snapshot_reader
+from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
-from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, compare
 from tiersnap.snapshot.units import count_of
 
 

@@ -35,7 +35,7 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.state.trust import Provenance, compare
+from tiersnap.snapshot.replay.trust import Provenance, compare
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
 
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from tests.fuzz.run import main as fuzz
 from tests.reference.agreeing import disagreements
 from tests.reference.main_job import NO_TIERING, disagreements_of_run
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.partition_replay import local_replay
+from tiersnap.snapshot.replay.partition_replay import local_replay
 
 CHUNK = 500
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
     from tiersnap.remote_storage.stores.open_store import open_store
     from tiersnap.remote_storage.upload.tier_partition import tier_partition
-    from tiersnap.snapshot.gate.examine import examine
-    from tiersnap.snapshot.gate.readiness import Verdict
     from tiersnap.snapshot.log.log_dir import open_log_dir
     from tiersnap.snapshot.producer_snapshots import read_snapshot, write_snapshot
+    from tiersnap.snapshot.readiness.judge import Verdict
     from tiersnap.snapshot.repair.partition import repair
+    from tiersnap.snapshot.replay.examine import examine
 
 __all__ = [
     "KafkaSegmentDataSource",
@@ -46,8 +46,8 @@ __all__ = [
 _MODULES = {
     "KafkaSegmentDataSource": "tiersnap.jobs.pipeline.source",
     "RunSettings": "tiersnap.jobs.pipeline.settings",
-    "Verdict": "tiersnap.snapshot.gate.readiness",
-    "examine": "tiersnap.snapshot.gate.examine",
+    "Verdict": "tiersnap.snapshot.readiness.judge",
+    "examine": "tiersnap.snapshot.replay.examine",
     "open_log_dir": "tiersnap.snapshot.log.log_dir",
     "open_store": "tiersnap.remote_storage.stores.open_store",
     "read_snapshot": "tiersnap.snapshot.producer_snapshots",

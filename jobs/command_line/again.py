@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 import click
 
 from tiersnap.jobs.command_line.kept_options import given_options, kept_options
-from tiersnap.snapshot.gate.host_commands import HostCommands
+from tiersnap.snapshot.readiness.host_commands import HostCommands
 
 
 def again(*flags: str, without: Container[str] = ()) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.envelope import FindingObject
 from tiersnap.remote_storage.probe.answer import ProbeVerdict
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.repair.plan import RepairAction
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 ForPeople = Annotated[str, "the number before it, for people"]
 ByName = Annotated[dict[str, int], "counts by name"]

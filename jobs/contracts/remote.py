@@ -17,7 +17,7 @@ from tiersnap.remote_storage.expire.retention import Breach
 from tiersnap.remote_storage.install_plan import InstallOutcome
 from tiersnap.remote_storage.orphans.judge import Fate, OrphanKind
 from tiersnap.remote_storage.restore.plan import RestoreAction
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 
 PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]
 Encryptions = Annotated[

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.log_dir import ByName, ForPeople
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.severity import Level
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 
 
 class VerdictCount(TypedDict):

@@ -11,7 +11,7 @@ import click
 
 from tiersnap.jobs.command_line.output import Format, Output
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.state.expiry import Expiry
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
 _CLOCK = "tiersnap.clock"

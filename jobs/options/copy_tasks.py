@@ -11,8 +11,8 @@ from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.cluster import optional_client_options
 from tiersnap.jobs.options.remote import leave_to_broker_option
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.snapshot.gate.copy_task import ClusterAnswer
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.readiness.copy_task import ClusterAnswer
 
 
 @dataclass(frozen=True)

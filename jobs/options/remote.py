@@ -13,7 +13,7 @@ from tiersnap.jobs.options.once import LAYOUTS
 from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.stores.pace import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
-from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.units import format_duration
 
 if TYPE_CHECKING:

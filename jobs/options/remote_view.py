@@ -11,7 +11,7 @@ from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import layout_name_option, s3_options
 from tiersnap.jobs.options.together import with_options
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.state.beginnings import Beginnings
+from tiersnap.snapshot.replay.beginnings import Beginnings
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.presence.host_inventory import HostInventory, ObserveOnce

@@ -10,8 +10,8 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.copy_tasks import ToldBy, scanning_cluster_options
 from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
 from tiersnap.jobs.options.together import as_one
-from tiersnap.snapshot.gate.scanned import Scanner
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection
+from tiersnap.snapshot.readiness.scanned import Scanner
 
 
 @dataclass(frozen=True)

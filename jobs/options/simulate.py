@@ -13,10 +13,10 @@ from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
+from tiersnap.snapshot.replay.beginnings import Beginnings
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.simulate.host import ORIGINS, HostSimulation, ReplicaSnapshot
 from tiersnap.snapshot.simulate.replica import Origin
-from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 

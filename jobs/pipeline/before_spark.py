@@ -20,9 +20,9 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.conditions import check_conditions, check_lists
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.snapshot.gate.copy_task import CopyTasks
 from tiersnap.snapshot.log.log_dir import split_folder_name
 from tiersnap.snapshot.log.places import resolve
+from tiersnap.snapshot.readiness.copy_task import CopyTasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

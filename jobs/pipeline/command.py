@@ -30,10 +30,10 @@ from tiersnap.jobs.tell.left_to_brokers import tell_left_to_brokers
 from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of, next_steps
 from tiersnap.snapshot.log.places import located
-from tiersnap.snapshot.state.scan_window import UNSEEN
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of, next_steps
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.replay.scan_window import UNSEEN
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.units import count_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report import Report, RunCounts, RunInfo
 
 

@@ -46,10 +46,10 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.gate.copy_task import BesideBrokers
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.readiness.copy_task import BesideBrokers
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report import RunInfo
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, RUNS
 from tiersnap.snapshot.tasks.carry_options import Scan

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.log.places import places_of
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.grouping import Key, by_key
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ENTRY_DTYPE, ProducerFold
 from tiersnap.snapshot.tables import schemas as tables
 
 ENTRIES = pa.schema(

@@ -13,8 +13,8 @@ from tiersnap.jobs.options.place_proof import Compared
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.missing_objects import as_records, lines_of, next_step
 from tiersnap.remote_storage.probe.answer import ProbeAnswer
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.host.host import Examined, Host
+from tiersnap.snapshot.host.summary import Examined, Host
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 MOST_TOLD = 3

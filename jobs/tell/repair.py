@@ -14,7 +14,7 @@ from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS, Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.repair.host import HostRepair, is_local
+from tiersnap.snapshot.repair.log_dirs import HostRepair, is_local
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, RepairAction
 from tiersnap.snapshot.repair.space import says_space
 from tiersnap.snapshot.units import count_of

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.command_line.output import Output, cell
 from tiersnap.jobs.tell.failures import tell_failures
-from tiersnap.snapshot.gate.host_commands import HostCommands
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.scan_totals import ScanTotals
-from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.readiness.host_commands import HostCommands
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.scan_totals import ScanTotals
+from tiersnap.snapshot.readiness.scanned import Scanned
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _OF_SEGMENT = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.readiness.scanned import Scanned
 
 
 class ScanFiles:

@@ -17,8 +17,8 @@ from tiersnap.jobs.tell.mended import tell_mended
 from tiersnap.remote_storage.leftovers.of_store import SweptStore
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
-from tiersnap.snapshot.gate.refused import next_steps
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.readiness.exit_codes import next_steps
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.tables.listed import Encryption
 

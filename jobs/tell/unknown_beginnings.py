@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tiersnap.jobs.command_line.again import again
-from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.beginnings import Beginnings
+from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 
 REMOTE = "s3://bucket/prefix"
 

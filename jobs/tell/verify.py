@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
-from tiersnap.snapshot.gate.verify import Verification, VerifiedSnapshot
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.readiness.verify import Verification, VerifiedSnapshot
 from tiersnap.snapshot.units import count_of
 
 _COLUMNS = ("partition", "offset", "verdict", "reason")

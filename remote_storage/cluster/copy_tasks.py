@@ -20,9 +20,9 @@ from tiersnap.remote_storage.cluster.topic_checks import AS_TOTAL, UNLIMITED, is
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.gate.copy_task import ClusterAnswer, CopyLag, CopyTasks
 from tiersnap.snapshot.log.log_dir import read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
+from tiersnap.snapshot.readiness.copy_task import ClusterAnswer, CopyLag, CopyTasks
 
 _log = logging.getLogger(__name__)
 

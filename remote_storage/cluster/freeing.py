@@ -12,7 +12,7 @@ from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PartitionPl
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 
 
 class End(StrEnum):

@@ -15,7 +15,7 @@ from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
 from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex, less_found, parts
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.log.lineage import Interval, joined
+from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
 """Those of some segment ids whose objects are all there now."""

@@ -32,7 +32,7 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 
 _log = logging.getLogger(__name__)
 

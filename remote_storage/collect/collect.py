@@ -25,8 +25,8 @@ from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
-from tiersnap.snapshot.state.partition_replay import cut_offsets
-from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.replay.partition_replay import cut_offsets
+from tiersnap.snapshot.replay.segment_fold import fold_segment
 from tiersnap.snapshot.units import count_of
 
 # Retention and rolls change a partition while it is read.

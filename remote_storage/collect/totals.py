@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.collect.collect import Collected
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 
 
 @dataclass

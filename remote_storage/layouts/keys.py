@@ -54,7 +54,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
 SNAPSHOTS = "snapshots"

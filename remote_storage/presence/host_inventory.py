@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.lineage import ENDLESS
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
 from tiersnap.snapshot.tasks.judge_partition import coverage_of_copies
 from tiersnap.snapshot.tasks.remote_start import beginning, is_continued
 

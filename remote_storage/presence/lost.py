@@ -20,7 +20,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.lineage import Interval, agreed_intervals
+from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.presence.remote_log import name_of
 from tiersnap.remote_storage.presence.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_state import RemoteState
 
 
 @dataclass(frozen=True)

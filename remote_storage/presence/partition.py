@@ -1,6 +1,6 @@
 """What a store holds of one partition: complete copies, attempts that are none, and which of those are ours.
 
-Facts alone: which copies count for a log, and what that means for its segments, says snapshot.gate.coverage. At most
+Facts alone: which copies count for a log, and what that means for its segments, says readiness.coverage. At most
 two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
 wholly below the log that is asked for. Of the claims that of the newest copy is read, since who tiers finishes each
 before the next; and those that were last changed at another time than right behind their copy: somebody else may have
@@ -24,7 +24,7 @@ from tiersnap.remote_storage.presence.other_layout import whole_in_other_layout
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.gate.coverage import CopyFacts
+from tiersnap.snapshot.readiness.coverage import CopyFacts
 
 REQUESTS_AT_ONCE = 8
 COPY_GRACE_MS = 900_000

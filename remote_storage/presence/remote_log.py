@@ -1,4 +1,4 @@
-"""The finished remote segments of one log, as snapshot.state.remote_state reads them: claims, snapshots, folds."""
+"""The finished remote segments of one log, as snapshot.replay.remote_state reads them: claims, snapshots, folds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.coverage import coverage_of
-from tiersnap.snapshot.log.lineage import ENDLESS
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.state.producer_state import ProducerFold
-from tiersnap.snapshot.state.remote_state import RemoteSnapshot, Vouching
-from tiersnap.snapshot.state.replay import fold_segment
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.producer_state import ProducerFold
+from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
+from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.trust import Provenance
 
 _KEYS = ObjectKeys()
 

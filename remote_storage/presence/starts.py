@@ -1,4 +1,4 @@
-"""What remote storage says of the producers of a log: by a claim, or by the rule of snapshot.state.remote_state."""
+"""What remote storage says of the producers of a log: by a claim, or by the rule of snapshot.replay.remote_state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.remote_state import RemoteState, find_state
+from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
 from tiersnap.snapshot.tables.remote_log_segments import to_leader_epochs
 
 _log = logging.getLogger(__name__)

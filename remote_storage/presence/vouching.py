@@ -5,7 +5,7 @@ from __future__ import annotations
 from tiersnap.remote_storage.claims import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 _COMPUTED = frozenset({Provenance.COMPUTED, Provenance.COMPUTED_FROM_LOG_START, Provenance.COMPUTED_FROM_SNAPSHOT})
 _STRICT = frozenset({SnapshotVerdict.MATCHES, SnapshotVerdict.EXTENDS})

@@ -23,7 +23,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.lineage import agreed_intervals
+from tiersnap.snapshot.log.leader_epochs import agreed_intervals
 from tiersnap.snapshot.units import count_of
 
 _MOST_GAPS_NAMED = 10

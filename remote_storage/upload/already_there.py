@@ -16,7 +16,7 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.coverage import coverage_of
+from tiersnap.snapshot.readiness.coverage import coverage_of
 
 _log = logging.getLogger(__name__)
 

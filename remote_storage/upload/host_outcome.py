@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of, exit_code_of_all
 from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of, exit_code_of_all
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.tables.facts import Row
 from tiersnap.snapshot.tables.schemas import READINESS

@@ -25,11 +25,11 @@ from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment
 from tiersnap.snapshot.errors import RECORDED, TiersnapError, failure
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import Partition, read_properties
 from tiersnap.snapshot.log.places import place_of
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic
+from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.tables.facts import FactKind, Row
 from tiersnap.snapshot.tables.listed import to_row
 from tiersnap.snapshot.tasks.carry_options import CarryOptions

@@ -14,7 +14,7 @@ from tiersnap.snapshot.dump.files import FileKind, StorageFile
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import checkpoints, snapshot_file
 from tiersnap.snapshot.regular_file import read_regular, read_text
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 
 
 class SnapshotContents:

@@ -17,13 +17,13 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.examine import has_leader_epoch
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
+from tiersnap.snapshot.replay.examine import has_leader_epoch
 
 
 @dataclass

@@ -26,10 +26,10 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.epoch_check import EpochCheck
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.partition_replay import replay_partition
-from tiersnap.snapshot.state.producer_state import NONE
-from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
+from tiersnap.snapshot.replay.partition_replay import replay_partition
+from tiersnap.snapshot.replay.producer_state import NONE
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 _SHUN = "leave this copy out, if there is another of the same offsets: tiersnap restore … --without SEGMENT_ID"

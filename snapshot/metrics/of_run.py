@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.metrics.samples import HELP, Sample
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report.model import Count, Report
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.report.severity import WAITING

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.metrics.of_run import Standing, of_ended
 from tiersnap.snapshot.metrics.samples import Sample
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.scanned import Scanned
 from tiersnap.snapshot.report.model import Count
 
 

@@ -1,7 +1,7 @@
 """What a broker remembers of one producer, and how batches and markers change it.
 
 Follows org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata and ProducerAppendInfo. The fold over
-whole logs is snapshot.state.producer_state; these are single producers, for tables that people read.
+whole logs is snapshot.replay.producer_state; these are single producers, for tables that people read.
 """
 
 from __future__ import annotations

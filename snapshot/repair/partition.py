@@ -11,14 +11,14 @@ from pathlib import Path
 from pyarrow import fs
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.examine import Examination, examine
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.files import in_place, nowhere
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
 from tiersnap.snapshot.repair.undone import undone_at_start
-from tiersnap.snapshot.state.expiry import DEFAULT_EXPIRATION_MS, Expiry
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
+from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.expiry import DEFAULT_EXPIRATION_MS, Expiry
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, snapshot_reader
 
 # files.in_place, files.elsewhere or files.nowhere
 OpenFiles = Callable[[Partition], AbstractContextManager[Write | None]]

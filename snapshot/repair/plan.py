@@ -20,12 +20,12 @@ from enum import StrEnum
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Provenance, SnapshotVerdict
 
 
 class RepairAction(StrEnum):

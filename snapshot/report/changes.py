@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report.files import SCHEMA_VERSION
 from tiersnap.snapshot.report.model import Count, Report
 from tiersnap.snapshot.report.severity import RANK, WAITING

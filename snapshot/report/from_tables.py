@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import (
     MOST_ROWS,
     NO_FILE,
@@ -16,7 +17,6 @@ from tiersnap.snapshot.report.exactly_once import (
     NewestSnapshot,
     audit_of,
 )
-from tiersnap.snapshot.state.trust import SnapshotVerdict
 from tiersnap.snapshot.tables.carries import by_partition, newest_carries
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.remote_log_segments import Row

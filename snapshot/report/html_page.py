@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.forecast import forecast

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.forecast import DiskForecast
 from tiersnap.snapshot.report.model import Count, PartitionReport, Report, Span, Totals
 from tiersnap.snapshot.report.severity import WAITING
 from tiersnap.snapshot.report.timeline import Axis, axis_of, runs, worst_last
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.units import human_bytes, noun_of
 
 # A sliver of a bar or a timeline must still be seen; per cent of its width.

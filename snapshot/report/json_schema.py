@@ -10,10 +10,10 @@ import sys
 from dataclasses import fields
 from typing import Any
 
+from tiersnap.snapshot.replay.trust import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.files import SCHEMA_VERSION
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.report.severity import DISPLAY_ORDER, Level
-from tiersnap.snapshot.state.trust import COMPARED, Provenance, SnapshotVerdict
 
 Schema = dict[str, Any]
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 from tiersnap.snapshot.report.next_step import Step
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.severity import DISPLAY_ORDER, LEVEL, NEVER_TIERED, WAITING, Level, worst
-from tiersnap.snapshot.state.trust import SnapshotVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.scanned import Scanned
+from tiersnap.snapshot.readiness.scanned import Scanned
+from tiersnap.snapshot.replay.trust import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, NewestSnapshot
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise
 from tiersnap.snapshot.report.write import write_report
-from tiersnap.snapshot.state.trust import COMPARED, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.schemas import READINESS
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report.aggregate import PARTITION_CODES, Aggregated
 from tiersnap.snapshot.report.model import Blocker, Count, PartitionReport, Totals, in_display_order
 from tiersnap.snapshot.report.next_step import Place, segment_file, steps

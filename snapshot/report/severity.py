@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 
 
 class Level(StrEnum):

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 from tiersnap.snapshot.report.aggregate import Aggregated, aggregate, of_partitions
 from tiersnap.snapshot.report.model import (
     Cause,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 
 
 class Cause(StrEnum):

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiersnap.snapshot.models.broker_eras import BrokerEra
+from tiersnap.snapshot.replay.producer_state import NONE
 from tiersnap.snapshot.risk.sightings import Sightings
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.replica_state import NO_BATCHES, ReplicaState, cached_by_broker, empty_state
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
-from tiersnap.snapshot.state.producer_state import NONE
 
 NEVER = 2**63 - 1
 # delivery.timeout.ms of producers: for so long a client sends a batch again by itself.

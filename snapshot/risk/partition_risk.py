@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
 from tiersnap.snapshot.risk.bounded_replay import Mismatch, mismatches
 from tiersnap.snapshot.risk.causes import Cause, SnapshotFound, causes
 from tiersnap.snapshot.risk.crossing_transactions import Crossing
@@ -14,7 +15,6 @@ from tiersnap.snapshot.risk.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposur
 from tiersnap.snapshot.risk.replay_cost import ReplayCost, replay_cost
 from tiersnap.snapshot.risk.survey import Survey
 from tiersnap.snapshot.risk.waiting import Retention, Waiting, waiting, write_rate
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
 
 DEFAULT_RETENTION = Retention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
 DEFAULT_READ_RATE = 500_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tiersnap.snapshot.gate.facts import SegmentFacts
+from tiersnap.snapshot.replay.facts import SegmentFacts
 
 
 @dataclass(frozen=True, slots=True)

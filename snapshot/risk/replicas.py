@@ -8,8 +8,8 @@ from pyarrow import fs
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 from tiersnap.snapshot.risk.disagreement import log_start_goes_back, newest_disagreement
-from tiersnap.snapshot.state.partition_replay import snapshot_reader
 
 
 def held_against(

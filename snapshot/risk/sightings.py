@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from tiersnap.snapshot.kernels.fold import KEEP
-from tiersnap.snapshot.state.producer_state import NONE
-from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.replay.producer_state import NONE
+from tiersnap.snapshot.replay.segment_fold import Run
 
 SIGHTING_DTYPE = np.dtype(
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiersnap.snapshot.gate.facts import SegmentFacts
+from tiersnap.snapshot.replay.facts import SegmentFacts
 from tiersnap.snapshot.risk.causes import SnapshotFound
 from tiersnap.snapshot.risk.crossing_transactions import Crossing
 from tiersnap.snapshot.risk.sightings import Sightings

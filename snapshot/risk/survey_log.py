@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyarrow import fs
 
-from tiersnap.snapshot.gate.examine import conclude
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.examine import conclude
+from tiersnap.snapshot.replay.partition_replay import AS_BROKER, replay_partition, snapshot_reader
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.risk.causes import SnapshotFound
 from tiersnap.snapshot.risk.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.risk.sightings import Sightings
 from tiersnap.snapshot.risk.survey import OpenTransactions, Survey
 from tiersnap.snapshot.simulate.replica_state import RecentBatches, ReplicaState, data_batches
-from tiersnap.snapshot.state.partition_replay import AS_BROKER, replay_partition, snapshot_reader
-from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.state.trust import Comparison
 
 
 @dataclass

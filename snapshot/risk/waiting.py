@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.snapshot.gate.facts import SegmentFacts
+from tiersnap.snapshot.replay.facts import SegmentFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.models.client_eras import ClientEra
+from tiersnap.snapshot.replay.beginnings import Beginnings
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.simulate.outcomes import differing_writes, outcomes
 from tiersnap.snapshot.simulate.replica import (
     Origin,
@@ -28,8 +30,6 @@ from tiersnap.snapshot.simulate.replica import (
 )
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
-from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.units import count_of
 
 ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHER)

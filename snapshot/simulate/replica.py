@@ -22,21 +22,14 @@ from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import conclude
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.simulate.replica_state import (
-    RecentBatches,
-    ReplicaState,
-    data_batches,
-    empty_state,
-    entry_batches,
-)
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.partition_replay import (
+from tiersnap.snapshot.replay.examine import conclude
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_replay import (
     NOT_LOOKED,
     Beginning,
     Replay,
@@ -44,9 +37,16 @@ from tiersnap.snapshot.state.partition_replay import (
     replay_partition,
     snapshot_reader,
 )
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
-from tiersnap.snapshot.state.replay import Run, fold_segment
-from tiersnap.snapshot.state.trust import Comparison
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.trust import Comparison
+from tiersnap.snapshot.simulate.replica_state import (
+    RecentBatches,
+    ReplicaState,
+    data_batches,
+    empty_state,
+    entry_batches,
+)
 
 # Offsets of the snapshot files of a partition, and what reads them.
 SnapshotFiles = tuple[frozenset[int], ReadSnapshot]

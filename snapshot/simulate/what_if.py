@@ -18,9 +18,9 @@ from tiersnap.snapshot.models.broker_eras import BrokerEra
 from tiersnap.snapshot.models.coordinator_state import LARGEST_EPOCH
 from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE, BatchMetadata, NextBatch, ProducerEntry
 from tiersnap.snapshot.models.verification import Verification
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.simulate.next_writes import Write, Writes, next_writes
 from tiersnap.snapshot.simulate.replica_state import CACHED_BATCHES, ReplicaState, cached_by_broker
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 _NEVER = -(1 << 62)
 

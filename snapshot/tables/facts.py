@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import to_lists
 from tiersnap.snapshot.tables.schemas import PARTITIONS
 

@@ -20,7 +20,7 @@ from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH
 
 _LONG, _TEXT = pa.int64(), pa.string()

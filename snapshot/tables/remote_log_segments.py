@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.gate.coverage import CopyFacts
+from tiersnap.snapshot.readiness.coverage import CopyFacts
 
 COPY_STARTED = "COPY_SEGMENT_STARTED"
 COPY_FINISHED = "COPY_SEGMENT_FINISHED"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
 
 FORMAT_VERSION = 1
 VERSION_KEY = "tiersnap.format"  # in the metadata of a table's first column
@@ -268,7 +268,7 @@ READINESS = _schema(
     ("next_base_offset?", _LONG),
     ("size_bytes", _LONG),
     ("max_timestamp", _LONG),
-    ("verdict", _TEXT),  # gate.readiness.Verdict
+    ("verdict", _TEXT),  # readiness.judge.Verdict
     ("reason", _TEXT),
     ("next_step", _TEXT),
     ("snapshot", _TEXT),  # trust.SnapshotVerdict of the snapshot at next_base_offset, or of the log end's

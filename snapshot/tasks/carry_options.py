@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.state.trust import DEFAULT_PRODUCER_EXPIRATION_MS
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS
 from tiersnap.snapshot.tables.listed import fingerprint
 
 DAY_MS = 86_400_000
@@ -29,7 +29,7 @@ class CarryOptions:
         producer_expiration: ms, the broker's producer.id.expiration.ms.
         every_boundary: write every aligned boundary, not only those that lack a snapshot.
         replace: also write where the broker's file is CORRUPT or SUSPECT, and tier with what was written.
-        scan: EXACT, or WINDOW to leave undecoded what is older than `expiration` (see state.scan_window).
+        scan: EXACT, or WINDOW to leave undecoded what is older than `expiration` (see replay.scan_window).
 
     Raises:
         UsageError: a window without an expiration.

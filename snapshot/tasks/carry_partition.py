@@ -10,17 +10,23 @@ import pyarrow as pa
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError, recorded
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.gate.examine import Examination, conclude, partition_facts
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.carry import Boundary, StartState
-from tiersnap.snapshot.state.partition_replay import Beginning, Replay, may_be_stored, replay_partition, snapshot_reader
-from tiersnap.snapshot.state.remote_state import ELSEWHERE
-from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.examine import Examination, conclude, partition_facts
+from tiersnap.snapshot.replay.partition_replay import (
+    Beginning,
+    Replay,
+    may_be_stored,
+    replay_partition,
+    snapshot_reader,
+)
+from tiersnap.snapshot.replay.partition_state import Boundary, StartState
+from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts
 from tiersnap.snapshot.tables.facts import (
     FactKind,

@@ -14,7 +14,7 @@ from tiersnap.snapshot.collected.source import read_decodes
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.segment_walk import SegmentEnd, SegmentWalk
-from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, parts, to_lists
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import SEGMENTS

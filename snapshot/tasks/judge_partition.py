@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
-from tiersnap.snapshot.gate.coverage import RemoteCoverage, coverage_of
-from tiersnap.snapshot.gate.readiness import Verdict, judge
-from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
+from tiersnap.snapshot.readiness.coverage import RemoteCoverage, coverage_of
+from tiersnap.snapshot.readiness.judge import Verdict, judge
+from tiersnap.snapshot.replay.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, computed
 from tiersnap.snapshot.tables.facts import FactKind, Row, to_comparison, to_partition, to_segment
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED, COPY_STARTED, finished_copies, to_leader_epochs
 from tiersnap.snapshot.tables.schemas import JUDGED, PARTITION_KEY

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError, recorded
-from tiersnap.snapshot.gate.coverage import coverage_of
-from tiersnap.snapshot.gate.topics import never_tiered_reason
-from tiersnap.snapshot.log.lineage import ENDLESS
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.readiness.coverage import coverage_of
 from tiersnap.snapshot.tables.listed import LISTED, fingerprint
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook

@@ -9,8 +9,8 @@ import numpy as np
 from pyarrow import fs
 
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import cut_offsets, inside
-from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tasks.decode_segments import end_values
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
-from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, REMOTE_LOG_SEGMENTS, SEGMENTS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.remote_state import RemoteState
+from tiersnap.snapshot.replay.remote_state import RemoteState
 
 
 class RemoteLook(Protocol):
@@ -38,7 +38,7 @@ class RemoteLook(Protocol):
         ...
 
     def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
-        """The state of the log at an offset, by the rule of state.remote_state; it may read whole remote segments.
+        """The state of the log at an offset, by the rule of replay.remote_state; it may read whole remote segments.
 
         Raises:
             UnknownStateError: remote storage does not tell it.

@@ -15,13 +15,13 @@ import numpy as np
 
 from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError, UnknownStateError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.coverage import coverage_of
-from tiersnap.snapshot.log.lineage import ENDLESS
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.carry import CopyState, StartState
-from tiersnap.snapshot.state.partition_replay import Beginning
-from tiersnap.snapshot.state.producer_state import from_entries
-from tiersnap.snapshot.state.trust import Comparison, Provenance
+from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.partition_replay import Beginning
+from tiersnap.snapshot.replay.partition_state import CopyState, StartState
+from tiersnap.snapshot.replay.producer_state import from_entries
+from tiersnap.snapshot.replay.trust import Comparison, Provenance
 from tiersnap.snapshot.tables.remote_log_segments import finished_copies
 from tiersnap.snapshot.tasks.remote_look import RemoteLook
 

@@ -10,7 +10,7 @@ from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.regular_file import read_bounded
-from tiersnap.snapshot.state.scan_window import window_offset
+from tiersnap.snapshot.replay.scan_window import window_offset
 
 
 def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Partition, since: int) -> None:

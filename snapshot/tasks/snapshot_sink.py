@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tiersnap.snapshot.state.lost_offsets import LostOffsets
+from tiersnap.snapshot.replay.lost_offsets import LostOffsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import Any
 
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.lost_offsets import LostOffsets
-from tiersnap.snapshot.state.partition_replay import may_be_stored
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.lost_offsets import LostOffsets
+from tiersnap.snapshot.replay.partition_replay import may_be_stored
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.facts import Row
 from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, SnapshotSink, StoredSnapshot

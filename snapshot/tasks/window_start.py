@@ -15,11 +15,11 @@ from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.state.carry import Boundary, StartState
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
-from tiersnap.snapshot.state.replay import fold_segment
-from tiersnap.snapshot.state.scan_window import FirstSeen, FollowedBack
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.replay.partition_state import Boundary, StartState
+from tiersnap.snapshot.replay.scan_window import FirstSeen, FollowedBack
+from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict
 
 _UNVERIFIED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: it lies before the window that was scanned")
 

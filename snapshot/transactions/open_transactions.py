@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.transactions.producers import PartitionProducers
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from pyarrow import fs
 
-from tiersnap.snapshot.gate.examine import Examination, conclude
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import AS_BROKER, local_replay
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
-from tiersnap.snapshot.state.trust import Comparison
+from tiersnap.snapshot.replay.examine import Examination, conclude
+from tiersnap.snapshot.replay.partition_replay import AS_BROKER, local_replay
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.trust import Comparison
 from tiersnap.snapshot.units import utc
 
 

@@ -39,8 +39,8 @@ from tiersnap.snapshot.formats import (
     transaction_index,
     transaction_state,
 )
+from tiersnap.snapshot.replay.trust import Provenance
 from tiersnap.snapshot.report.run_head import RunHead, from_text, to_text
-from tiersnap.snapshot.state.trust import Provenance
 
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)

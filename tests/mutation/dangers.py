@@ -17,10 +17,10 @@ class Danger(NamedTuple):
     after: str
 
 
-_TRUST, _CARRY = "snapshot/state/trust.py", "snapshot/state/carry.py"
+_TRUST, _CARRY = "snapshot/replay/trust.py", "snapshot/replay/partition_state.py"
 _BUNDLE, _FILES = "remote_storage/upload/bundle.py", "snapshot/repair/files.py"
-_ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/gate/coverage.py"
-_EXAMINE, _STATE = "snapshot/gate/examine.py", "snapshot/state/producer_state.py"
+_ATOMIC, _COVERAGE = "snapshot/atomic_file.py", "snapshot/readiness/coverage.py"
+_EXAMINE, _STATE = "snapshot/replay/examine.py", "snapshot/replay/producer_state.py"
 
 DANGERS = (
     Danger(_COVERAGE, "a hole at the beginning is covered", "start <= start_offset and end_offset", "end_offset"),

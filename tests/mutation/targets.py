@@ -107,9 +107,9 @@ TARGETS = (
     *RISK,
     *TRANSACTIONS,
     Target("snapshot/kernels/fold.py", ("test_fold_kernels.py",), _UNCOMPILED),
-    Target("snapshot/state/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
+    Target("snapshot/replay/producer_state.py", ("test_carry.py", "test_producer_state.py", "test_expiry.py")),
     Target(
-        "snapshot/state/carry.py",
+        "snapshot/replay/partition_state.py",
         (
             "test_carry.py",
             "test_replay.py",
@@ -118,13 +118,13 @@ TARGETS = (
             "test_lost_segment.py",
         ),
     ),
-    Target("snapshot/state/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
-    Target("snapshot/state/found_snapshot.py", ("test_carry.py", "test_repair.py")),
-    Target("snapshot/state/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
-    Target("snapshot/gate/readiness.py", ("test_readiness_gate.py",)),
-    Target("snapshot/gate/coverage.py", ("test_coverage.py",)),
+    Target("snapshot/replay/lost_offsets.py", ("test_lost_offsets.py", "test_lost_segment.py")),
+    Target("snapshot/replay/found_snapshot.py", ("test_carry.py", "test_repair.py")),
+    Target("snapshot/replay/trust.py", ("test_trust_said.py", "test_trust_moved_start.py", "test_trust.py")),
+    Target("snapshot/readiness/judge.py", ("test_readiness_gate.py",)),
+    Target("snapshot/readiness/coverage.py", ("test_coverage.py",)),
     Target(
-        "snapshot/gate/examine.py",
+        "snapshot/replay/examine.py",
         (
             "test_examine_said.py",
             "test_readiness_gate.py",
@@ -134,7 +134,7 @@ TARGETS = (
             "test_log_begins_in_remote_storage.py",
         ),
     ),
-    Target("snapshot/log/lineage.py", ("test_coverage.py",)),
+    Target("snapshot/log/leader_epochs.py", ("test_coverage.py",)),
     Target("snapshot/formats/snapshot_file.py", ("test_snapshot_file.py",)),
     Target("snapshot/atomic_file.py", ("test_atomic_file.py", "test_repair.py", "test_several_log_dirs.py")),
     Target("snapshot/repair/plan.py", ("test_repair.py", "test_log_begins_in_remote_storage.py")),
@@ -148,7 +148,7 @@ TARGETS = (
             "test_repair_without_a_log_start.py",
         ),
     ),
-    Target("snapshot/state/remote_state.py", ("test_remote_state.py",)),
+    Target("snapshot/replay/remote_state.py", ("test_remote_state.py",)),
     Target("remote_storage/presence/remote_log.py", ("test_poisoned_tier.py", "test_log_begins_in_remote_storage.py")),
     Target("remote_storage/presence/vouching.py", ("test_claimed_starts.py",)),
     Target("remote_storage/cluster/lost_copies.py", ("test_lost_copies.py", "test_readable_offsets.py")),
@@ -174,7 +174,7 @@ TARGETS = (
     Target("remote_storage/claims/process.py", ("test_claims.py",)),
     Target("remote_storage/claims/protocol.py", ("test_claims.py", "test_claims_interleaved.py")),
     Target(
-        "snapshot/state/partition_replay.py",
+        "snapshot/replay/partition_replay.py",
         (
             "test_readiness_gate.py",
             "test_examine_said.py",

@@ -10,9 +10,9 @@ from tests.perf.make_log import START_TIME
 from tests.perf.measure import Row, interleaved, timed
 from tests.perf.scale import Scale
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.state.carry import PartitionState, carry
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold, from_entries
-from tiersnap.snapshot.state.replay import Run
+from tiersnap.snapshot.replay.partition_state import PartitionState, carry
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold, from_entries
+from tiersnap.snapshot.replay.segment_fold import Run
 
 DELTAS_PER_SEGMENT = 1000
 WANTED = 100

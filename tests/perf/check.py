@@ -25,8 +25,8 @@ from tests.perf.measure import cpu_timed as timed
 from tests.perf.scale import MIB
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.state.producer_state import ProducerFold
-from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.replay.producer_state import ProducerFold
+from tiersnap.snapshot.replay.segment_fold import fold_segment
 
 RECORDED = Path(__file__).with_name("ratios.json")
 ALLOWED = 0.7

@@ -14,7 +14,7 @@ from tests.perf.measure import Row, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
-from tiersnap.snapshot.state.partition_replay import local_replay
+from tiersnap.snapshot.replay.partition_replay import local_replay
 
 
 def partition_of(log: MadeLog, name: str = "perf-0") -> Partition:

@@ -26,7 +26,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
-from tiersnap.snapshot.state.replay import fold_segment
+from tiersnap.snapshot.replay.segment_fold import fold_segment
 from tiersnap.snapshot.tasks.carry_options import Scan
 
 BUCKET = "reading"

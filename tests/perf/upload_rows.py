@@ -25,8 +25,8 @@ from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Provenance
 
 BUCKET = "perf"
 _END = 1 << 40  # an offset that no segment of a benchmark reaches

@@ -12,8 +12,8 @@ from tests.perf.carry_rows import deltas_of
 from tests.perf.measure import print_peak
 from tiersnap.snapshot.formats.snapshot_file import encode
 from tiersnap.snapshot.log.log_dir import open_log_dir, read_partition
-from tiersnap.snapshot.state.carry import PartitionState
-from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.replay.partition_state import PartitionState
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 from tiersnap.snapshot.tasks.decode_segments import WANTED, DecodeSegments
 
 

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.upload.tier_host import ready_rows
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers
+from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers
 from tiersnap.snapshot.tables import schemas
 from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition

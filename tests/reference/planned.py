@@ -18,7 +18,7 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 
 LOCAL = pafs.LocalFileSystem()
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"

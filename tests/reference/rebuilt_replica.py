@@ -17,8 +17,8 @@ from tests.reference.record_batch import read_segment
 from tests.reference.recovered import rows_of
 from tests.unit.test_trust import rows
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.state import producer_state
-from tiersnap.snapshot.state.remote_state import RemoteSnapshot, Vouching
+from tiersnap.snapshot.replay import producer_state
+from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -22,8 +22,8 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, Partition, read_partition
-from tiersnap.snapshot.state.partition_replay import local_replay
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.partition_replay import local_replay
+from tiersnap.snapshot.replay.trust import Provenance
 
 LOCAL = pafs.LocalFileSystem()
 

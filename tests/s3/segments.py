@@ -19,8 +19,8 @@ from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Provenance
 
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 MAX_TIMESTAMP = 1_700_000_000_000

@@ -14,14 +14,14 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_par
 from tests.reference.recovered import rows_of
 from tests.unit.test_trust import rows
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.carry import Boundary, PartitionState, StartState
-from tiersnap.snapshot.state.producer_state import ProducerFold, fold
-from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.partition_state import Boundary, PartitionState, StartState
+from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
+from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.presence.starts import find_start, read_start, stat
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

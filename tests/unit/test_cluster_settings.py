@@ -33,7 +33,7 @@ from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, Sett
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
-from tiersnap.snapshot.gate.copy_task import AT_ONCE, CopyLag
+from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_readiness_gate import DAY, NOW, PARTITION, SEGMENTS, SUSPECT
-from tiersnap.snapshot.gate.copy_task import (
+from tiersnap.snapshot.readiness.copy_task import (
     AT_ONCE,
     BesideBrokers,
     BrokerAtWork,
@@ -18,10 +18,10 @@ from tiersnap.snapshot.gate.copy_task import (
     CopyTasks,
     Due,
 )
-from tiersnap.snapshot.gate.coverage import RemoteCoverage
-from tiersnap.snapshot.gate.facts import SegmentFacts
-from tiersnap.snapshot.gate.readiness import Readiness, Verdict, judge
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.readiness.coverage import RemoteCoverage
+from tiersnap.snapshot.readiness.judge import Readiness, Verdict, judge
+from tiersnap.snapshot.replay.facts import SegmentFacts
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

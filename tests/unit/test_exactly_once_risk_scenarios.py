@@ -13,6 +13,7 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.kip952_log import NOW, write_kip952_log
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.risk.arithmetic import (
     automatic_retry_rate,
     idle_seconds,
@@ -20,7 +21,6 @@ from tiersnap.snapshot.risk.arithmetic import (
     segments_per_expiration,
 )
 from tiersnap.snapshot.risk.disagreement import log_start_goes_back
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

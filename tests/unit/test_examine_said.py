@@ -9,8 +9,8 @@ import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.gate.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 from tiersnap.snapshot.log.log_dir import FileRef, Segment, open_log_dir
+from tiersnap.snapshot.replay.examine import Examination, examine, has_leader_epoch, rebuilt_parts
 
 pytestmark = pytest.mark.unit
 

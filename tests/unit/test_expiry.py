@@ -19,13 +19,13 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, mar
 from tests.reference.record_batch import read_segment
 from tests.reference.small_log import tree
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.gate.readiness import Verdict
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import Planner, PlanOptions
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.partition_replay import local_replay, snapshot_reader
+from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.partition_replay import local_replay, snapshot_reader
 
 pytestmark = pytest.mark.unit
 

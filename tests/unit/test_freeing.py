@@ -19,7 +19,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, GateError, TiersnapError, TransientError
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from tests.unit.test_whole_but_not_counted import KEYS, ORDERS, SEGMENTS
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.gate.copy_task import AT_ONCE, LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
+from tiersnap.snapshot.readiness.copy_task import AT_ONCE, LEFT_FOR_MS, BesideBrokers, CopyLag, CopyTasks
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
 pytestmark = pytest.mark.unit

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import FileRef, Partition
-from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch
+from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch
 
 pytestmark = pytest.mark.unit
 

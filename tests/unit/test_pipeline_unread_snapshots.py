@@ -12,7 +12,7 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Runner
 from tiersnap.snapshot import regular_file
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.state import partition_replay
+from tiersnap.snapshot.replay import partition_replay
 from tiersnap.snapshot.tasks import look_again
 
 pytestmark = pytest.mark.unit

@@ -13,13 +13,13 @@ from pyarrow import fs
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Readiness, Verdict, judge
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.trust import Comparison, Provenance, SnapshotVerdict, computed
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Readiness, Verdict, judge
+from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, computed
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from tests.reference.readiness_tables import GIB, RUN, TIMESTAMP, fleet_table, row, sample_table, segments_of, table
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
-from tiersnap.snapshot.gate.readiness import Verdict
+from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.report import (
     COLUMNS,
     CSV_COLUMNS,

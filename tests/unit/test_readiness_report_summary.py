@@ -21,7 +21,7 @@ from tests.reference.readiness_tables import (
     table,
 )
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.readiness import SETTLED, Verdict
+from tiersnap.snapshot.readiness.judge import SETTLED, Verdict
 from tiersnap.snapshot.report import LEVEL, SEVERITY, Level, Report, summarise
 from tiersnap.snapshot.report.aggregate import aggregate
 from tiersnap.snapshot.report.model import Count

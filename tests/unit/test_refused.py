@@ -14,8 +14,8 @@ from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_failures
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_failures
+from tiersnap.snapshot.readiness.judge import Verdict
 
 pytestmark = pytest.mark.unit
 

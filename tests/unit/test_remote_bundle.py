@@ -23,8 +23,8 @@ from tiersnap.snapshot.errors import (
 )
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

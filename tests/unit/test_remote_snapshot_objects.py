@@ -22,7 +22,7 @@ from tiersnap.remote_storage.stores.object_store import PutOutcome
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
-from tiersnap.snapshot.state.trust import Provenance
+from tiersnap.snapshot.replay.trust import Provenance
 from tiersnap.snapshot.tasks.remote_start import copies_up_to, is_continued, start_state
 
 pytestmark = pytest.mark.unit

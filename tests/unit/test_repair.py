@@ -23,9 +23,9 @@ from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.repair.files import in_place
 from tiersnap.snapshot.repair.plan import PlannedSnapshot, PlanOptions, RepairAction, highest_allowed
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -16,9 +16,9 @@ from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.windows import MappedWindows
-from tiersnap.snapshot.state.carry import PartitionState
-from tiersnap.snapshot.state.producer_state import fold
-from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.replay.partition_state import PartitionState
+from tiersnap.snapshot.replay.producer_state import fold
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 
 pytestmark = pytest.mark.unit
 

@@ -20,10 +20,14 @@ from tests.reference.random_log import NOW, write_random_partition
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from tiersnap.snapshot.formats.snapshot_file import HEADER_LENGTH
-from tiersnap.snapshot.gate.facts import SegmentFacts
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.facts import SegmentFacts
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.risk.bounded_replay import Mismatch, mismatches
 from tiersnap.snapshot.risk.causes import Cause, SnapshotFound
 from tiersnap.snapshot.risk.crossing_transactions import CrossingTransactions
@@ -37,10 +41,6 @@ from tiersnap.snapshot.simulate.replica import Origin, Replicas, files_of_partit
 from tiersnap.snapshot.simulate.replica_state import cached_by_broker
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.replay import fold_segment
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

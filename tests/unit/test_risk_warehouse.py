@@ -15,10 +15,10 @@ from tests.reference.surveying import headers_of, input_batches, survey_input
 from tiersnap.jobs.options.common import parse_time
 from tiersnap.snapshot.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS
+from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.simulate.replica import Origin
-from tiersnap.snapshot.state.expiry import Expiry
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 

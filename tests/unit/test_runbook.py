@@ -10,10 +10,10 @@ import pytest
 from tests.reference.command_lines import commands_in, parse, words_of
 from tiersnap.remote_storage.install_plan import InstallOutcome
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.gate.readiness import NEXT_STEP, Verdict
 from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 from tiersnap.snapshot.repair.plan import RepairAction
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -32,6 +32,8 @@ from tiersnap.snapshot.models.producer_entry import (
     next_sequence,
 )
 from tiersnap.snapshot.models.verification import Said, Verification
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.simulate.next_writes import Write
 from tiersnap.snapshot.simulate.outcomes import SIMULATED, as_table, outcomes
 from tiersnap.snapshot.simulate.replica import Origin, files_of_partition, replicas, start_of
@@ -44,8 +46,6 @@ from tiersnap.snapshot.simulate.replica_state import (
 )
 from tiersnap.snapshot.simulate.summary import Tally
 from tiersnap.snapshot.simulate.what_if import Circumstances, WriteClass, what_if
-from tiersnap.snapshot.state.expiry import Expiry
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 pytestmark = pytest.mark.unit
 

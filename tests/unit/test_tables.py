@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.reference.recovered import DATA
-from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.tables import facts as of
 from tiersnap.snapshot.tables import listed
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists

@@ -43,8 +43,8 @@ from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.uploader import fetch_index
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats.transaction_index import decode as decode_transactions
-from tiersnap.snapshot.gate.coverage import coverage_of
-from tiersnap.snapshot.state.trust import Provenance, SnapshotVerdict
+from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from tests.reference import log_builder as lb
 from tests.reference.recovered import DATA, has_legacy_entries, recovered, rows_of
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats import transaction_index as ti
-from tiersnap.snapshot.state.producer_state import fold, to_entries
+from tiersnap.snapshot.replay.producer_state import fold, to_entries
 
 pytestmark = pytest.mark.unit
 

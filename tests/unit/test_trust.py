@@ -14,9 +14,9 @@ from tests.reference.fold import Entry, State, apply, fold, live
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.logs import DAY
 from tests.reference.record_batch import Batch, read_segment
-from tiersnap.snapshot.state import trust
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.replay import trust
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 pytestmark = pytest.mark.unit
 

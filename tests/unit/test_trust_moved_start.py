@@ -10,7 +10,7 @@ import pytest
 from tests.reference.fold import Entry
 from tests.reference.log_builder import TIMESTAMP
 from tests.unit.test_trust import rows
-from tiersnap.snapshot.state.trust import NEVER, Comparison, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.trust import NEVER, Comparison, SnapshotVerdict, compare
 
 pytestmark = pytest.mark.unit
 

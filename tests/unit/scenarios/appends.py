@@ -17,8 +17,8 @@ from tiersnap.snapshot.models.answers import Answer
 from tiersnap.snapshot.models.broker_eras import BROKER_ERA, BROKER_ERAS
 from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, Severity
 from tiersnap.snapshot.models.produce_reaction import SentBatch, react
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.simulate.replica_state import entry_batches
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE
 
 
 def _numbered(name: str) -> str | None:

@@ -23,7 +23,7 @@ from tiersnap.snapshot.models.exception_groups import exception_group
 from tiersnap.snapshot.models.fence_abort import fence_abort
 from tiersnap.snapshot.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.models.transaction_reaction import react_to_coordinator, repair_steps
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
 
 DAY = 86_400_000
 ONGOING = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)

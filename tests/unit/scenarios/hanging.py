@@ -12,10 +12,10 @@ from tests.reference.command import tiersnap
 from tests.reference.transaction_state import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, key, value, write_states
 from tests.unit.scenarios.registry import scenario
 from tiersnap.snapshot.formats import transaction_index
-from tiersnap.snapshot.gate.examine import examine
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.state.producer_state import ENTRY_DTYPE, live_entries
+from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
 from tiersnap.snapshot.transactions.hanging import is_late, judge_transaction
 from tiersnap.snapshot.transactions.open_transactions import OpenTransaction, open_transactions
 from tiersnap.snapshot.transactions.producers import replay_to_end

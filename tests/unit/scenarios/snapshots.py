@@ -12,8 +12,8 @@ from tests.reference.command import tiersnap
 from tests.unit.scenarios.registry import scenario
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
-from tiersnap.snapshot.state.producer_state import ProducerFold
-from tiersnap.snapshot.state.scan_window import FollowedBack, is_partial, window_offset
+from tiersnap.snapshot.replay.producer_state import ProducerFold
+from tiersnap.snapshot.replay.scan_window import FollowedBack, is_partial, window_offset
 
 DAY = 86_400_000
 NOW = lb.TIMESTAMP

@@ -15,7 +15,7 @@ from pyarrow import fs
 from tiersnap.snapshot.kernels.batch import NO_CUT
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
-from tiersnap.snapshot.state.producer_state import ProducerFold
+from tiersnap.snapshot.replay.producer_state import ProducerFold
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.state.producer_state import live_entries
+from tiersnap.snapshot.replay.producer_state import live_entries
 
 DEFAULT_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TransientError
-from tiersnap.snapshot.gate.topics import never_tiered_reason
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
 
 FindBeginning = Callable[[Partition], Beginning]
 

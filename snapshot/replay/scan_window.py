@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from tiersnap.snapshot.kernels.fold import CLEAR, SET
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, ProducerFold, to_entries
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, ProducerFold, to_entries
 
 # Sentences for the plan; docs/scan-window.md says more.
 UNSEEN = (

@@ -9,7 +9,7 @@ import numpy as np
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.regular_file import FileTooLargeError
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 
 ReadSnapshot = Callable[[int], bytes | None]
 """Bytes of the file at an offset, None where there is none; may raise OSError."""

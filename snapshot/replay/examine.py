@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from tiersnap.snapshot.gate.copy_task import BrokerAtWork
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
-from tiersnap.snapshot.gate.readiness import Readiness, judge
-from tiersnap.snapshot.gate.topics import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
+from tiersnap.snapshot.log.never_tiered import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.state.carry import NOT_ASKED, NOT_TOLD, Boundary
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict
+from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.judge import Readiness, judge
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning, Replay, local_replay
+from tiersnap.snapshot.replay.partition_state import NOT_ASKED, NOT_TOLD, Boundary
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict
 from tiersnap.snapshot.units import count_of
 
 

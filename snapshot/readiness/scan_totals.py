@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tiersnap.snapshot.errors import ExitCode, TiersnapError
-from tiersnap.snapshot.gate.readiness import Verdict
-from tiersnap.snapshot.gate.refused import exit_code_of_all, is_refused
-from tiersnap.snapshot.gate.scanned import Scanned
 from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all, is_refused
+from tiersnap.snapshot.readiness.judge import Verdict
+from tiersnap.snapshot.readiness.scanned import Scanned
 from tiersnap.snapshot.repair.plan import strays
 from tiersnap.snapshot.repair.undone import lost_below_log_start, lost_index
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT)
 

@@ -14,11 +14,11 @@ from functools import cache
 
 import numpy as np
 
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
-from tiersnap.snapshot.state.lost_offsets import LostOffsets
-from tiersnap.snapshot.state.producer_state import NONE, ProducerFold, from_entries
-from tiersnap.snapshot.state.replay import Run
-from tiersnap.snapshot.state.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.replay.lost_offsets import LostOffsets
+from tiersnap.snapshot.replay.producer_state import NONE, ProducerFold, from_entries
+from tiersnap.snapshot.replay.segment_fold import Run
+from tiersnap.snapshot.replay.trust import COMPARED, Comparison, Provenance, SnapshotVerdict, compare
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.state.trust import Comparison
+from tiersnap.snapshot.replay.trust import Comparison
 
 
 @dataclass(frozen=True, slots=True)

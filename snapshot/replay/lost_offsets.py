@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot, found_at
-from tiersnap.snapshot.state.trust import Comparison
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
+from tiersnap.snapshot.replay.trust import Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from tiersnap.snapshot.state.producer_state import NONE
+from tiersnap.snapshot.replay.producer_state import NONE
 from tiersnap.snapshot.units import count_of
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiersnap.snapshot.gate.copy_task import BrokerAtWork
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.readiness.copy_task import BrokerAtWork
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 
 class Verdict(StrEnum):

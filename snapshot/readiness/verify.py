@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, ExitCode, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
-from tiersnap.snapshot.gate.examine import examine
-from tiersnap.snapshot.gate.refused import exit_code_of_all
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
 from tiersnap.snapshot.regular_file import read_regular
-from tiersnap.snapshot.state.beginnings import Beginnings
-from tiersnap.snapshot.state.carry import Boundary
-from tiersnap.snapshot.state.trust import Comparison, SnapshotVerdict, compare
+from tiersnap.snapshot.replay.beginnings import Beginnings
+from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.trust import Comparison, SnapshotVerdict, compare
 
 _EVERY_ENTRY = (0, None)
 

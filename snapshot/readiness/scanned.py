@@ -9,13 +9,13 @@ from typing import Protocol
 from pyarrow import fs
 
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
-from tiersnap.snapshot.gate.coverage import NOTHING_REMOTE, RemoteCoverage
-from tiersnap.snapshot.gate.examine import Examination, examine
-from tiersnap.snapshot.gate.readiness import Readiness
 from tiersnap.snapshot.log.log_dir import Partition
-from tiersnap.snapshot.state.partition_replay import NOT_LOOKED, Beginning
-from tiersnap.snapshot.state.trust import SnapshotVerdict
+from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.readiness.judge import Readiness
+from tiersnap.snapshot.replay.examine import Examination, examine
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.regular_file import read_bounded
-from tiersnap.snapshot.state.carry import (
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
+from tiersnap.snapshot.replay.partition_state import (
     Boundary,
     CopyState,
     PartitionState,
@@ -25,10 +27,8 @@ from tiersnap.snapshot.state.carry import (
     StartState,
     carry,
 )
-from tiersnap.snapshot.state.found_snapshot import ReadSnapshot
-from tiersnap.snapshot.state.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
-from tiersnap.snapshot.state.producer_state import DELTA_DTYPE, to_entries
-from tiersnap.snapshot.state.replay import Run, fold_segment
+from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE, to_entries
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
 
 # Given a segment and the ascending offsets at which a new run must begin; the runs may be lazy.
 ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
-from tiersnap.snapshot.log.lineage import Interval, agreed_intervals, epoch_ranges, joined
+from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals, epoch_ranges, joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""The fold, the carry, and what a snapshot file is worth."""
