@@ -11,11 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 400
-# A command opens, calls and shows; what it decides lies in snapshot and remote_storage, what it says in jobs/tell.
-LONGEST_MAIN = 60
-_LONGER_MAINS = {
-    "jobs/run.py": 70,  # spark-submit starts it as a file; it prints that line, and tells lineage how a run ended
-}
 # They name what they forbid.
 _EXAMPLES = ("tests/house_rules.py", "tests/unit/test_house_rules.py")
 PACKAGES = ("snapshot", "remote_storage", "jobs")
@@ -77,8 +72,8 @@ def problems() -> list[str]:
             found.append(f"{name}: {len(lines)} lines, at most {LONGEST}: split it by concept")
         if is_product:
             found += [f"{name}: {problem}" for problem in problems_of_logger(name, "\n".join(lines))]
-        if re.fullmatch(r"jobs/\w+\.py", name):
-            found += [f"{name}: {problem}" for problem in problems_of_main(name, "\n".join(lines))]
+        if re.fullmatch(r"jobs/commands/(?!_)\w+\.py", name):
+            found += [f"{name}: {problem}" for problem in problems_of_command("\n".join(lines))]
         for number, line in enumerate(lines, 1):
             found += [f"{name}:{number}: {problem}" for problem in problems_of(name, line, is_product=is_product)]
     return [*found, *(f"uv.lock: {problem}" for problem in problems_of_lock((ROOT / "uv.lock").read_text("utf-8")))]
@@ -100,20 +95,12 @@ def problems_of_lock(text: str) -> list[str]:
     return found
 
 
-def problems_of_main(name: str, text: str) -> list[str]:
-    """What is wrong with a file directly in jobs/: it holds no command, or is long without what declares the options.
-
-    Options of --help are as long as they must be, so the decorators of functions do not count.
-    """
+def problems_of_command(text: str) -> list[str]:
+    """What is wrong with a file of jobs/commands: a command is one file, and such a file is one command."""
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    decorators = [each for function in functions for each in function.decorator_list]
-    if not any(ast.unparse(each).split("(")[0].endswith((".command", ".group")) for each in decorators):
-        return [] if name.endswith("/__init__.py") else ["no command in it: only mains lie directly in jobs"]
-    declared = sum((each.end_lineno or each.lineno) - each.lineno + 1 for each in decorators)
-    length, longest = len(text.splitlines()) - declared, _LONGER_MAINS.get(name, LONGEST_MAIN)
-    if length <= longest:
-        return []
-    return [f"{length} lines besides its options, at most {longest}: what decides lies below, what shows in jobs/tell"]
+    decorators = [ast.unparse(each).split("(")[0] for function in functions for each in function.decorator_list]
+    commands = [each for each in decorators if each.split(".")[-1] in ("command", "group")]
+    return [] if commands else ["no command in it: only commands lie in jobs/commands"]
 
 
 def problems_of_logger(name: str, text: str) -> list[str]:

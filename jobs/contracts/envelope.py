@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
-from tiersnap.jobs.command_line.output import SCHEMA_VERSION
 from tiersnap.jobs.contracts.json_schema import Schema, schema_of
+from tiersnap.jobs.output import SCHEMA_VERSION
 from tiersnap.snapshot.log.findings import FindingKind
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"

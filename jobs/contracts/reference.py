@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.cli import cli
-from tiersnap.jobs.command_line.config_file import commands_of, options_of, variable_of
-from tiersnap.jobs.command_line.extras import UnavailableCommand
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.extras import UnavailableCommand
+from tiersnap.jobs.settings import commands_of, options_of, variable_of
 
 PAGE = Path("docs/commands.md")
 _TOP = """# Commands

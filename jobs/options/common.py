@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import click
 
-from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size

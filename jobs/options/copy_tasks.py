@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 
-from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.cluster import optional_client_options
 from tiersnap.jobs.options.remote import leave_to_broker_option
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.log.selection import NamedLogDir
 from tiersnap.snapshot.readiness.copy_task import ClusterAnswer

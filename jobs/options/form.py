@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import click
 
-from tiersnap.jobs.command_line.output import Format, Output, Row
 from tiersnap.jobs.options.common import Decorator
+from tiersnap.jobs.output import Format, Output, Row
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.transactions.kafka_table import kafka_text
 

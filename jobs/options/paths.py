@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.shown import masked
+from tiersnap.jobs.shown import masked
 
 
 class LocalPath(click.Path):

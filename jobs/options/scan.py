@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.copy_tasks import ToldBy, scanning_cluster_options
 from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
 from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection
 from tiersnap.snapshot.readiness.scanned import Scanner
 

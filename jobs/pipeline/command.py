@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.kept_options import kept_options
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.remote import (
@@ -20,6 +19,7 @@ from tiersnap.jobs.options.remote import (
     s3_options,
 )
 from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids

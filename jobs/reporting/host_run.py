@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from tiersnap.jobs.command_line.kept_options import kept_options
+from tiersnap.jobs.kept_options import kept_options
 from tiersnap.jobs.options.common import clock
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.snapshot import __version__

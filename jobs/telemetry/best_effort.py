@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from tiersnap.jobs.command_line.shown import shown
+from tiersnap.jobs.shown import shown
 
 TIMEOUT_SECONDS = 2.0
 _log = logging.getLogger(__name__)

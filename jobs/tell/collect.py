@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
-from tiersnap.jobs.command_line.again import again
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.collect.collect import Collected
 from tiersnap.remote_storage.collect.totals import CollectTotals
 from tiersnap.snapshot.log.selection import NamedLogDir

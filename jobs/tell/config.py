@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.command_line.config_file import options_of, variable_of
-from tiersnap.jobs.command_line.kept_options import text_of
-from tiersnap.jobs.command_line.shown import masked
+from tiersnap.jobs.kept_options import text_of
+from tiersnap.jobs.settings import options_of, variable_of
+from tiersnap.jobs.shown import masked
 
 _SOURCES = {
     ParameterSource.DEFAULT: "default",

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import click
 
-from tiersnap.jobs.command_line.output import Format, Output
-from tiersnap.jobs.command_line.shown import shown
 from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import shown
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.missing_objects import as_records, lines_of, next_step
 from tiersnap.remote_storage.probe.answer import ProbeAnswer

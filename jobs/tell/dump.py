@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import click
 from rich.console import Console
 
-from tiersnap.jobs.command_line.output import Output
-from tiersnap.jobs.command_line.shown import shown
 from tiersnap.jobs.options.form import Form
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.dump import render
 from tiersnap.snapshot.dump.contents import Contents, Options, Text
 from tiersnap.snapshot.dump.files import StorageFile

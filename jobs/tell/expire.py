@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
 from tiersnap.remote_storage.expire.delete import Deleted
 from tiersnap.remote_storage.expire.outcome import Outcome, errors_of

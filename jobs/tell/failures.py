@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.presence.copies import RemoteCopy
 from tiersnap.remote_storage.restore.one_file import RemoteFile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tiersnap.jobs.command_line.again import again
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.install import Installation
 from tiersnap.remote_storage.install_plan import InstallOutcome, PlannedInstall
 from tiersnap.snapshot.log.log_dir import Partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell import place_proof
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.missing_objects import row_of

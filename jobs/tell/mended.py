@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.units import count_of
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from tiersnap.jobs.command_line.kept_options import given_options
+from tiersnap.jobs.kept_options import given_options
 from tiersnap.jobs.options.place_proof import Compared
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.cluster.place_proof import NAME_THE_PLACE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.remote_storage.cluster.place_proof import EvidenceKind, PlaceProof
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tiersnap.jobs.command_line.output import Output
 from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
 from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.orphans.judge import Orphan
 from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc

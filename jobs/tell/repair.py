@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tiersnap.jobs.command_line.again import again
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
 from tiersnap.snapshot.host.disk import disk_of
 from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.report import COLUMNS, By, Report, RunInfo, partition_rows, segment_rows, topic_rows
 from tiersnap.snapshot.tables.remote_log_segments import Row
 from tiersnap.snapshot.units import count_of

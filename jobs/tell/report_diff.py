@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.report.changes import Changes, PartitionChange, PartitionState
 from tiersnap.snapshot.report.html_parts import difference
 

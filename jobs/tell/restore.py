@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from tiersnap.jobs.command_line.again import again
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again
+from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.restore.carry_out import Restored
 from tiersnap.remote_storage.restore.plan import RestorePlan
 from tiersnap.remote_storage.restore.target import Target

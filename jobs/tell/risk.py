@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.risk.host import HostRisk
 from tiersnap.snapshot.risk.partition_risk import PartitionRisk

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from tiersnap.jobs.command_line.output import Format, Output
-from tiersnap.jobs.command_line.shown import in_words
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import in_words
 from tiersnap.snapshot.units import human_bytes
 
 _COLUMNS = ("run_id", "started", "took", "decoded", "snapshots_written", "segments_tiered", "tiered", "errors")

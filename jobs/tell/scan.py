@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tiersnap.jobs.command_line.output import Output, cell
+from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS

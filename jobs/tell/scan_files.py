@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.readiness.scanned import Scanned

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tiersnap.jobs.command_line.again import again, host_commands
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again, host_commands
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.encryption import tell_unknown_encryption
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.finished_copies import tell_finished_copies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tiersnap.jobs.command_line.output import Output, Row, cell
 from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.output import Output, Row, cell
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.transactions import kafka_table
 from tiersnap.snapshot.transactions.coordinator import KnownTransaction

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiersnap.jobs.command_line.again import again, host_commands
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.again import again, host_commands
 from tiersnap.jobs.options.host import HostRequest
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell import place_proof
 from tiersnap.jobs.tell.encryption import tell_unknown_encryption
 from tiersnap.jobs.tell.failures import tell_failures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiersnap.jobs.command_line.again import again
+from tiersnap.jobs.again import again
 from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.remote_state import ELSEWHERE
 

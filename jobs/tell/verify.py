@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir

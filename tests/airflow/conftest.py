@@ -19,7 +19,7 @@ import pytest
 from tests.spark import clusters
 from tests.spark.conftest import Remote
 from tiersnap.jobs.demo import TOPIC_IDS
-from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.session import QUICK_START
 
@@ -188,7 +188,7 @@ def fleet(airflow: Airflow, tmp_path: Path) -> Fleet:
     remote = Remote(f"s3://{bucket}/tiers", url)
     cluster = {
         "name": f"cluster-{bucket}",
-        "sources": [str(ROOT / "jobs/demonstration/demo_data")],
+        "sources": [str(ROOT / "jobs/demo/demo_data")],
         "remote": remote.uri,
         "warehouse": str(tmp_path / "warehouse"),
         "report": str(tmp_path / "report"),

@@ -19,7 +19,7 @@ from tests.broker.harness.topics import alter_topic, create_topic, log_start
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference import log_builder
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.metadata.metadata_records import decode, encode
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

@@ -24,7 +24,7 @@ from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import admin_client, alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.cluster import publish as publishing
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]

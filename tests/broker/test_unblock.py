@@ -26,7 +26,7 @@ from tests.broker.harness.topics import alter_topic, wait_for_leader
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord

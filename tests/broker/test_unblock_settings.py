@@ -13,7 +13,7 @@ from tests.broker.harness.scenarios import CURRENT_VERSION, FAILING_INTERVAL_MS,
 from tests.broker.harness.tiering import TOPIC_SETTINGS, LocalTier
 from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.unblocking import killed_while_off, make_stick, options, own_settings, unblock
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.remote_storage.claims import Process
 from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.cluster.client import Cluster

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.command_line.commands import COMMANDS
+from tiersnap.jobs.commands import COMMANDS
 
 pytestmark = pytest.mark.install
 
@@ -63,8 +63,8 @@ def test_the_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     of_tree, of_sdist = (wheel_contents(tmp_path / name) for name in ("of_tree", "of_sdist"))
     assert of_sdist == of_tree
-    assert "tiersnap/jobs/command_line/cli.py" in of_tree
-    assert any(name.startswith("tiersnap/jobs/demonstration/demo_data/") for name in of_tree)
+    assert "tiersnap/jobs/cli.py" in of_tree
+    assert any(name.startswith("tiersnap/jobs/demo/demo_data/") for name in of_tree)
     assert not any(name.startswith(("tests/", "docs/")) for name in of_tree)
 
 

@@ -27,7 +27,7 @@ def tiersnap(*words: str) -> float:
     command = [
         sys.executable,
         "-c",
-        "import sys; from tiersnap.jobs.command_line.cli import main; sys.exit(main())",
+        "import sys; from tiersnap.jobs.cli import main; sys.exit(main())",
         *words,
     ]
     started = time.perf_counter()

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from tests.perf.make_log import LogShape, made
 from tests.perf.scale import DATA
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import LISTING, MARKER
 

@@ -14,7 +14,7 @@ from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row
 from tests.perf.scale import Scale
 from tests.perf.upload_rows import BUCKET, Uploads
-from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 
 _LEAST_SHARE = 0.04
 

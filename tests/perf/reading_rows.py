@@ -17,7 +17,7 @@ from tests.reference import log_builder as lb
 from tests.reference.pipeline import Runner
 from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.s3.fault_proxy import FaultProxy
-from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

@@ -17,7 +17,7 @@ from pyarrow import fs
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row, Seconds, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
-from tiersnap.jobs.demonstration.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
+from tiersnap.jobs.demo.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.checked_log import CheckedLog

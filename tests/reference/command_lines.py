@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.command_line.cli import cli
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.output import Output
 
 # What may stand before and behind the words of `tiersnap` in a line of shell.
 _END = {"&&", "||", "|", ";", ">", ">/dev/null", "2>/dev/null"}

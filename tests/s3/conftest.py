@@ -15,7 +15,7 @@ import pytest
 
 from tests.s3 import versitygw
 from tests.s3.fault_proxy import FaultProxy
-from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3
+from tiersnap.jobs.demo.embedded_s3 import embedded_s3
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.s3_client import client_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.demonstration.embedded_s3 import embedded_s3, make_bucket
+from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

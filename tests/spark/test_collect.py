@@ -19,7 +19,7 @@ from tests.reference.recovered import DATA
 from tests.reference.schemas import assert_follows_schema
 from tests.spark.conftest import Remote
 from tests.spark.small_fleet import write_fleet
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.pipeline import transforms
 from tiersnap.jobs.pipeline.collected import collected_batches
 from tiersnap.jobs.pipeline.run import run

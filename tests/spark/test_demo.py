@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-LOGS = Path(__file__).parents[2] / "jobs/demonstration/demo_data"
+LOGS = Path(__file__).parents[2] / "jobs/demo/demo_data"
 
 
 def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_path: Path) -> None:

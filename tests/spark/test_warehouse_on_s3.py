@@ -20,7 +20,7 @@ import pytest
 from tests.reference.s3_permissions import may, permission
 from tests.reference.small_log import write_small_log
 from tests.s3.fault_proxy import FaultProxy
-from tiersnap.jobs.demonstration.embedded_s3 import make_bucket
+from tiersnap.jobs.demo.embedded_s3 import make_bucket
 
 pytestmark = [
     pytest.mark.spark,

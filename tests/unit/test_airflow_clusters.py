@@ -13,10 +13,10 @@ from tests.reference.small_log import write_small_log
 from tiersnap.jobs.airflow.clusters import parse_clusters
 from tiersnap.jobs.airflow.ending import Ending, ending_of, exit_code_in, is_over
 from tiersnap.jobs.airflow.outcome import in_words, read_outcome, run_id
-from tiersnap.jobs.command_line.cli import cli
-from tiersnap.jobs.command_line.output import Output
-from tiersnap.jobs.maintain_tables import maintain_tables
-from tiersnap.jobs.run import run
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.commands.maintain_tables import maintain_tables
+from tiersnap.jobs.commands.run import run
+from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
 
 pytestmark = pytest.mark.unit

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.command_line.commands import COMMANDS, SUBCOMMANDS, words_of_command
-from tiersnap.jobs.command_line.extras import UnavailableCommand, missing_extra
-from tiersnap.jobs.command_line.output import Output
-from tiersnap.jobs.command_line.shown import in_words, masked, shown
+from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
+from tiersnap.jobs.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.escaped import escaped
 
@@ -49,7 +49,7 @@ def test_a_usage_error_is_an_object_on_stdout_as_any_other_error(words: tuple[st
 
 
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:
-    from tiersnap.jobs.command_line.cli import run
+    from tiersnap.jobs.cli import run
 
     assert run(["scan", "--output=json", "--nonsense"]) == 2
     assert json.loads(capsys.readouterr().out)["command"] == "scan"
@@ -217,14 +217,14 @@ def test_a_command_that_lacks_an_extra_says_so_in_its_help_and_when_called() -> 
 
 
 def test_without_any_word_the_help_is_shown_and_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    from tiersnap.jobs.command_line.cli import run
+    from tiersnap.jobs.cli import run
 
     assert run([]) == 2
     assert "Usage: tiersnap" in capsys.readouterr().err
 
 
 def test_the_second_words_of_every_group_are_known() -> None:
-    from tiersnap.jobs.command_line.cli import cli
+    from tiersnap.jobs.cli import cli
 
     context = click.Context(cli, obj=Output())
     found = {name: cli.get_command(context, name) for name in COMMANDS}

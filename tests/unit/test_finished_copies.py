@@ -11,7 +11,7 @@ import pytest
 from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
-from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.command import tell
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.house_rules import LONGEST_MAIN, problems_of, problems_of_lock, problems_of_logger, problems_of_main
+from tests.house_rules import problems_of, problems_of_command, problems_of_lock, problems_of_logger
 
 pytestmark = pytest.mark.unit
 
@@ -49,20 +49,9 @@ def test_only_the_places_that_are_listed_bring_rows_to_the_driver() -> None:
     assert problems_of("tests/spark/test_source.py", "x = rows.collect()", is_product=False) == []
 
 
-def main_of(lines: int, *, options: int) -> str:
-    """A file of so many lines besides its options."""
-    declared = ['@click.option("--a",', *(["    # said at length"] * (options - 3)), ")"]
-    return "\n".join(["@click.command()", *declared, "def run() -> int:", *(["    pass"] * (lines - 1))])
-
-
-def test_a_main_is_short_but_for_its_options() -> None:
-    assert problems_of_main("jobs/x.py", main_of(LONGEST_MAIN, options=40)) == []
-    assert problems_of_main("jobs/x.py", main_of(LONGEST_MAIN + 1, options=3)) != []
-
-
-def test_a_file_without_a_command_does_not_lie_directly_in_jobs() -> None:
-    assert problems_of_main("jobs/x.py", "x = 1\n") != []
-    assert problems_of_main("jobs/__init__.py", "") == []
+def test_problems_of_command_names_a_file_without_a_command() -> None:
+    assert problems_of_command("@click.command()\ndef scan() -> int:\n    return 0\n") == []
+    assert problems_of_command("x = 1\n") != []
 
 
 def test_a_package_without_a_hash_or_from_elsewhere_is_found_in_the_lock_file():

@@ -54,7 +54,7 @@ def test_an_image_copies_everything_that_the_package_is_made_of(path: Path) -> N
     copied = {source for word, text in instructions(path) if word == "COPY" for source in shlex.split(text)[:-1]}
     links = {each.readlink().name for each in (ROOT / "tiersnap").iterdir() if each.is_symlink()}
     assert links | {"tiersnap", "pyproject.toml", "uv.lock", "README.md", "LICENSE"} <= copied
-    demo = (ROOT / "jobs/demonstration/demo_data").resolve().relative_to(ROOT)
+    demo = (ROOT / "jobs/demo/demo_data").resolve().relative_to(ROOT)
     assert str(demo) in copied
 
 

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.command_line.logs import LogFormat, configure
+from tiersnap.jobs.logs import LogFormat, configure
 from tiersnap.snapshot.tables.schemas import RUNS
 
 pytestmark = pytest.mark.unit
@@ -38,7 +38,7 @@ def test_json_logs_are_an_object_a_line(tmp_path: Path) -> None:
         "--quiet", "--log-level", "info", "--log-format", "json", "repair", tmp_path, "--expiration", "none", "--apply"
     )
     lines = [json.loads(line) for line in ran.err.splitlines()]
-    assert {line["logger"] for line in lines} == {"tiersnap.snapshot.repair.files", "tiersnap.jobs.command_line.cli"}
+    assert {line["logger"] for line in lines} == {"tiersnap.snapshot.repair.files", "tiersnap.jobs.cli"}
     assert lines[-1]["message"].startswith("repair ended with 0 after ")
     assert sum("put " in line["message"] for line in lines) == 3
     for line in lines:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_store
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.command_line.output import Output
+from tiersnap.jobs.commands.run import run
+from tiersnap.jobs.commands.unblock import unblock
 from tiersnap.jobs.options.host import HostRequest, host_options
 from tiersnap.jobs.options.remote import layout_name_option
+from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.run import run
-from tiersnap.jobs.unblock import unblock
 from tiersnap.remote_storage.stores import pace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.pace import LEAST_RATE, Pace, TokenBucket, check_rate, shares

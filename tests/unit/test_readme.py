@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from tests.reference.examples import examples
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_state import as_state
-from tiersnap.jobs.command_line.output import Format, Output
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.command import tell
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings

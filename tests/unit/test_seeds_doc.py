@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.scenarios.registry import SCENARIOS
 from tests.unit.test_exactly_once_scenarios import OF_RISK
-from tiersnap.jobs.command_line.commands import COMMANDS
-from tiersnap.jobs.transactions import Question
+from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.commands.transactions import Question
 from tiersnap.snapshot.models.audit_rules import AuditKind
 from tiersnap.snapshot.models.decision_table import Row
 

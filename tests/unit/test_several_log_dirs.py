@@ -17,12 +17,12 @@ import pytest
 from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, tree, write_small_log
-from tiersnap.jobs.command_line.output import Format, Output
-from tiersnap.jobs.command_line.progress import Progress
 from tiersnap.jobs.options.log_dirs import expand
+from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
+from tiersnap.jobs.progress import Progress
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.places import each_once
 from tiersnap.snapshot.log.selection import Selection, open_log_dirs, selected_of

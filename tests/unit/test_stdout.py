@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.jobs.command_line.cli import run
-from tiersnap.jobs.command_line.commands import COMMANDS, SUBCOMMANDS
+from tiersnap.jobs.cli import run
+from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS
 
 pytestmark = [
     pytest.mark.unit,

@@ -16,7 +16,7 @@ from tests.broker.harness.scenarios import NO_SNAPSHOT, TOPIC
 from tests.broker.harness.tiering import TOPIC_SETTINGS
 from tests.broker.harness.topics import admin_client, alter_topic, wait_for_leader
 from tests.broker.harness.waiting import wait_until
-from tiersnap.jobs.command_line.cli import run as tiersnap
+from tiersnap.jobs.cli import run as tiersnap
 
 
 def options(broker: Broker) -> list[str]:

@@ -1,0 +1,151 @@
+"""The `tiersnap` command: global options, and errors turned into exit codes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from tiersnap.jobs import settings as settings_file
+from tiersnap.jobs.commands import words_of_command
+from tiersnap.jobs.extras import UnavailableCommand, missing_extra
+from tiersnap.jobs.lazy_group import LazyGroup
+from tiersnap.jobs.logs import LogFormat, configure
+from tiersnap.jobs.options.common import clock, output_option
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.settings import commands_of, variable_of
+from tiersnap.jobs.shown import masked
+from tiersnap.jobs.stdout import guarded
+from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+
+_log = logging.getLogger(__name__)
+_HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
+
+\b
+Exit codes: 0 ok, 1 unexpected, 2 usage or configuration, 3 transient and safe
+to retry, 4 the gate refused, 5 data corrupt, 6 partial, 130 interrupted, 141
+nobody reads stdout any more, 143 terminated.
+docs/runbook.md says what to do about each.
+"""
+
+
+@click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tiersnap")
+@click.option(
+    "--config",
+    "config_path",
+    envvar=variable_of("config"),
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file of settings; see `tiersnap config`.",
+)
+@output_option
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    envvar=variable_of("log-level"),
+    help="Level of the log on stderr.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([each.value for each in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    envvar=variable_of("log-format"),
+    help="Form of the log: lines for people, or an object a line.",
+)
+@click.pass_context
+def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: str, log_format: str) -> None:
+    """Take the options that all commands share."""
+    configure(log_level, LogFormat(log_format))
+    clock(ctx)  # read when the command begins, also where it is given another --now
+    ctx.obj.quiet = quiet
+    if config_path is not None:
+        commands = commands_of(ctx, cli)
+        ctx.default_map = settings_file.read(
+            config_path,
+            {name: each for name, each in commands.items() if not isinstance(each, UnavailableCommand)},
+            unavailable={name for name, each in commands.items() if isinstance(each, UnavailableCommand)},
+        )
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised by SIGTERM, so that whatever cleans up after an interrupt does so then, too."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: run a command and exit with its code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def run(argv: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    started = time.monotonic()
+    code = guarded(lambda: _run(argv))
+    _log.info("%s ended with %d after %.1f s", words_of_command(argv), code, time.monotonic() - started)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    output = Output()
+    try:
+        result = cli.main(argv, prog_name="tiersnap", standalone_mode=False, obj=output)
+    except TiersnapError as error:
+        output.error(words_of_command(argv), error)
+        return int(error.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt) as error:
+        # click makes an Abort of what interrupts a command.
+        is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
+        return int(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
+    except click.ClickException as error:
+        error = _with_near_option(error)
+        said = io.StringIO()
+        error.show(file=said)
+        sys.stderr.write(masked(said.getvalue()))
+        output.format = _format_of(argv)
+        words = words_of_command(argv)
+        called = words if words == "tiersnap" else f"tiersnap {words}"
+        output.error_document(words, UsageError(error.format_message(), hint=f"{called} --help says what it takes"))
+        return int(ExitCode.USAGE)
+    except ImportError as error:
+        missing = missing_extra(error, f"tiersnap {words_of_command(argv)}")
+        if missing is None:
+            raise
+        output.error(words_of_command(argv), missing)
+        return int(missing.exit_code)
+    return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+def _with_near_option(error: click.ClickException) -> click.ClickException:
+    """Return the error, with --remote in place of a --from: elsewhere that names where bytes come from."""
+    if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
+        return error
+    has_remote = any("--remote" in param.opts for param in error.ctx.command.params)
+    said = f"{error.message} Did you mean '--remote'?"
+    return click.NoSuchOption("--from", said, ctx=error.ctx) if has_remote else error
+
+
+def _format_of(argv: list[str]) -> Format:
+    """The form that was asked for, on a command line that cannot be parsed."""
+    found = os.environ.get(variable_of("output"), "")
+    for word, following in pairwise([*argv, ""]):
+        if word == "--output" or word.startswith("--output="):
+            found = word.partition("=")[2] or following
+    return Format(found) if found in set(Format) else Format.TABLE

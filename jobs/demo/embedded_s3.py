@@ -1,0 +1,106 @@
+"""An S3 server of our own on loopback, for the demo and for tests: moto's, in a child process that ends with us.
+
+`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child. It gives moto a CRC-32C, which it lacks
+without the `crc32c` package and then answers with CRC32 to who asked for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+import types
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+from tiersnap.snapshot.errors import MissingExtraError, TransientError
+from tiersnap.snapshot.installed import with_extra
+
+_log = logging.getLogger(__name__)
+
+# What moto accepts; set in the environment because executors look for credentials there.
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "tiersnap",
+    "AWS_SECRET_ACCESS_KEY": "tiersnap",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
+_START_SECONDS = 60
+
+
+@contextlib.contextmanager
+def embedded_s3() -> Iterator[str]:
+    """Run a server, and set the environment that reaches it; yields its URL.
+
+    Raises:
+        MissingExtraError: moto is not installed.
+        TransientError: it does not come up.
+    """
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "NO_PROXY")}
+    os.environ.update(ENVIRONMENT, NO_PROXY="127.0.0.1")
+    command = [sys.executable, "-m", "tiersnap.jobs.demo.embedded_s3", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _await(url, server)
+        _log.debug("an S3 server answers at %s, pid %d", url, server.pid)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(10)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def make_bucket(url: str, name: str) -> None:
+    """Make a bucket on the server."""
+    import boto3
+
+    boto3.client("s3", endpoint_url=url).create_bucket(Bucket=name)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise MissingExtraError("the embedded S3 server does not start", hint=f"it is moto's: {with_extra('demo')}")
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise TransientError(f"the embedded S3 server at {url} did not answer within {_START_SECONDS} s")
+
+
+def _serve(arguments: list[str]) -> None:
+    import google_crc32c
+
+    module = types.ModuleType("crc32c")
+    module.__spec__ = importlib.machinery.ModuleSpec("crc32c", None)
+    vars(module)["crc32c"] = google_crc32c.value
+    sys.modules["crc32c"] = module
+    from moto.server import main
+
+    main(arguments)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1:])

@@ -1,0 +1,72 @@
+"""The log on stderr: lines for people, or an object a line for programs. Neither shows a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from tiersnap.jobs.shown import masked, shown
+
+# What they log of requests and commands below this level holds tokens and settings, or an instruction a line.
+_TALKATIVE = ("botocore", "boto3", "s3transfer", "urllib3", "py4j", "numba")
+
+
+class LogFormat(StrEnum):
+    """Values of --log-format."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class _Text(logging.Formatter):
+    """`2026-11-22 09:15:02,120 WARNING tiersnap.jobs.commands.run: message`, in one line but for a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The line."""
+        record.message = shown(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line and the traceback; another handler may have made its text already."""
+        return masked(super().format(record))
+
+
+class _Json(logging.Formatter):
+    """`{"time", "level", "logger", "message", "process", "exception"}`; the last only where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {
+            "time": at,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": masked(record.getMessage()),
+            "process": record.process,
+        }
+        if record.exc_info:
+            line["exception"] = masked(self.formatException(record.exc_info))
+        return json.dumps(line, default=str)
+
+
+class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Ours, so that a second command in one process replaces it and leaves those of others alone."""
+
+
+def configure(level: str, log_format: LogFormat) -> None:
+    """Log to stderr from `level` (a name, as `info`) on."""
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(handler)
+    ours = _Handler(sys.stderr)
+    ours.setFormatter(_Json() if log_format is LogFormat.JSON else _Text())
+    root.addHandler(ours)
+    root.setLevel(level.upper())
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.INFO, root.level))
