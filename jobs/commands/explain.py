@@ -9,7 +9,7 @@ from tiersnap.jobs.options.release import KafkaRelease
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.explain import show, show_names
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.explain.explain import explain as explain_word
+from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
 
 
 @click.command()

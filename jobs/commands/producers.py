@@ -13,11 +13,11 @@ from tiersnap.jobs.options.transactions import as_of_option, partition_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.producers import show
+from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
+from tiersnap.snapshot.exactly_once.transactions.producer_listing import ProducerListing
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.selection import Selection, count
-from tiersnap.snapshot.transactions.log_dirs import open_of_one_cluster, partitions_of
-from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 
 
 @click.command()

@@ -13,10 +13,10 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.risk import show_fleet, show_host
 from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.exactly_once.risk.log_dirs import HostRisk
+from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
 from tiersnap.snapshot.log.findings import exit_code_of
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-from tiersnap.snapshot.risk.host import HostRisk
-from tiersnap.snapshot.risk.partition_risk import RiskSettings
 
 
 @click.command()

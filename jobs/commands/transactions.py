@@ -10,13 +10,13 @@ from tiersnap.jobs.options.transactions import Question, TransactionsRequest, tr
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.transactions import show_hanging, show_states
+from tiersnap.snapshot.exactly_once.transactions.chosen import described, with_partitions
+from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
+from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
+from tiersnap.snapshot.exactly_once.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.log.disk_findings import findings_of
 from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.transactions.chosen import described, with_partitions
-from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
-from tiersnap.snapshot.transactions.hanging_search import HangingSearch
-from tiersnap.snapshot.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
-from tiersnap.snapshot.transactions.transaction_log import read_transaction_log
 
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
 
@@ -44,7 +44,7 @@ damaged, 6 when partitions of __transaction_state are missing or may not be read
 def transactions(
     output: Output, question: str, log_dirs: tuple[str, ...], asked: TransactionsRequest, form: str | None
 ) -> int:
-    """Rows are those of snapshot.transactions.rows."""
+    """Rows are those of snapshot.exactly_once.transactions.rows."""
     chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), log_dirs)
     named = open_of_one_cluster(log_dirs)
     opened, findings = [each.log_dir for each in named], [*findings_of(named)]

@@ -7,9 +7,9 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
+from tiersnap.snapshot.exactly_once.risk.rows import BOUNDARY_RISK, PARTITION_RISK
+from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.readiness.judge import Verdict
-from tiersnap.snapshot.risk.rows import BOUNDARY_RISK, PARTITION_RISK
-from tiersnap.snapshot.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 
 

@@ -10,11 +10,11 @@ from typing import Annotated, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.envelope import ErrorObject, FindingObject
 from tiersnap.snapshot.dump.files import FileKind
-from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.client_eras import Reaction, Severity
-from tiersnap.snapshot.simulate.next_writes import Write
-from tiersnap.snapshot.simulate.replica import Origin
-from tiersnap.snapshot.transactions.hanging import TransactionVerdict
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import Reaction, Severity
+from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict
 
 
 class DumpedFile(TypedDict):

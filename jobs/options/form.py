@@ -10,8 +10,8 @@ import click
 
 from tiersnap.jobs.options.common import Decorator
 from tiersnap.jobs.output import Format, Output, Row
+from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.transactions.kafka_table import kafka_text
 
 
 class Form(StrEnum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra, era_of
-from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra, era_of
+from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra
 
 
 class BrokerRelease(click.ParamType[BrokerEra]):

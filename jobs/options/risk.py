@@ -10,9 +10,9 @@ import click
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.release import BrokerRelease
 from tiersnap.jobs.options.together import with_options
-from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.risk.partition_risk import DEFAULT_READ_RATE, RiskSettings
-from tiersnap.snapshot.risk.waiting import Retention
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
+from tiersnap.snapshot.exactly_once.risk.partition_risk import DEFAULT_READ_RATE, RiskSettings
+from tiersnap.snapshot.exactly_once.risk.waiting import Retention
 
 _MB = 1_000_000
 

@@ -11,12 +11,12 @@ from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
 from tiersnap.jobs.options.together import as_one
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.models.broker_eras import BROKER_ERAS, BrokerEra
-from tiersnap.snapshot.models.client_eras import CLIENT_ERAS, ClientEra
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
+from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra
+from tiersnap.snapshot.exactly_once.simulate.log_dir import ORIGINS, HostSimulation, ReplicaSnapshot
+from tiersnap.snapshot.exactly_once.simulate.replica import Origin
 from tiersnap.snapshot.replay.beginnings import Beginnings
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.simulate.host import ORIGINS, HostSimulation, ReplicaSnapshot
-from tiersnap.snapshot.simulate.replica import Origin
 from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.before_spark import Session
 from tiersnap.jobs.pipeline.kept import kept
 from tiersnap.jobs.pipeline.surveyed import started_on, surveyed_partitions
+from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
+from tiersnap.snapshot.exactly_once.risk.summary import ADDED, GREATEST, Totals
 from tiersnap.snapshot.log.selection import Selection
-from tiersnap.snapshot.risk.partition_risk import RiskSettings
-from tiersnap.snapshot.risk.summary import ADDED, GREATEST, Totals
 from tiersnap.snapshot.tasks.risk_partition import RiskPartition
 from tiersnap.snapshot.units import count_of
 

@@ -13,8 +13,8 @@ from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.warehouse import newest
+from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
-from tiersnap.snapshot.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tasks.partition_input import HEADER, INPUT_ORDER, SURVEY_INPUT, Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from tiersnap.jobs.output import Output
-from tiersnap.snapshot.explain.explain import Explanation, names
+from tiersnap.snapshot.exactly_once.explain.explain import Explanation, names
 
 _COLUMNS = (
     *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from tiersnap.jobs.options.form import Form, print_as_kafka
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
+from tiersnap.snapshot.exactly_once.transactions.producer_listing import ProducerListing
 from tiersnap.snapshot.log.log_dir import LogDir, Partition
-from tiersnap.snapshot.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
-from tiersnap.snapshot.transactions.producer_listing import ProducerListing
 from tiersnap.snapshot.units import count_of, format_duration
 
 

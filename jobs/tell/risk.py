@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tiersnap.jobs.output import Format, Output
+from tiersnap.snapshot.exactly_once.risk.log_dirs import HostRisk
+from tiersnap.snapshot.exactly_once.risk.partition_risk import PartitionRisk
+from tiersnap.snapshot.exactly_once.risk.rows import boundary_rows, partition_row, severity
+from tiersnap.snapshot.exactly_once.risk.summary import Totals
+from tiersnap.snapshot.exactly_once.risk.waiting import Wait
 from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.risk.host import HostRisk
-from tiersnap.snapshot.risk.partition_risk import PartitionRisk
-from tiersnap.snapshot.risk.rows import boundary_rows, partition_row, severity
-from tiersnap.snapshot.risk.summary import Totals
-from tiersnap.snapshot.risk.waiting import Wait
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tiersnap.jobs.output import Format, Output, Row
 from tiersnap.jobs.tell.unknown_beginnings import lines, with_remote
+from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
-from tiersnap.snapshot.simulate.host import HostSimulation
 
 _OF_WRITE = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
 _ANSWERED = ("brokers", "leader_answer", "replica_answer", "clients", "reaction")

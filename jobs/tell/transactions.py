@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tiersnap.jobs.options.form import Form, print_as_kafka
 from tiersnap.jobs.output import Output, Row, cell
-from tiersnap.snapshot.log.findings import Finding
-from tiersnap.snapshot.transactions import kafka_table
-from tiersnap.snapshot.transactions.coordinator import KnownTransaction
-from tiersnap.snapshot.transactions.hanging import (
+from tiersnap.snapshot.exactly_once.transactions import kafka_table
+from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
+from tiersnap.snapshot.exactly_once.transactions.hanging import (
     NEXT_STEP,
     JudgedTransaction,
     TransactionVerdict,
     abort_command,
     terminate_command,
 )
-from tiersnap.snapshot.transactions.hanging_outcome import HangingOutcome
-from tiersnap.snapshot.transactions.rows import hanging_row, state_row
+from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
+from tiersnap.snapshot.exactly_once.transactions.rows import hanging_row, state_row
+from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.units import count_of
 
 _COMMANDS_SAID = 10

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.models.broker_eras import BrokerEra
-from tiersnap.snapshot.models.client_eras import ClientEra
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
+from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED, outcomes
+from tiersnap.snapshot.exactly_once.simulate.replica import InItsPlace, Origin, in_its_place
+from tiersnap.snapshot.exactly_once.simulate.summary import TALLIED, Tally
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
-from tiersnap.snapshot.simulate.outcomes import SIMULATED, outcomes
-from tiersnap.snapshot.simulate.replica import InItsPlace, Origin, in_its_place
-from tiersnap.snapshot.simulate.summary import TALLIED, Tally
-from tiersnap.snapshot.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 from tiersnap.snapshot.tasks.log_tables import LogTables, read_log_tables
 from tiersnap.snapshot.tasks.partition_input import PartitionInput

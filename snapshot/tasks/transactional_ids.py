@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_states
 from tiersnap.snapshot.log.log_dir import read_partition
 from tiersnap.snapshot.tasks.sources import LogDirSource, open_source
-from tiersnap.snapshot.transactions.transaction_log import read_states
 
 TRANSACTIONAL_IDS = pa.schema(
     [

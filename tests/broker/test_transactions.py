@@ -21,9 +21,9 @@ from tests.broker.harness.writing import SECONDS, Workload, transaction_around, 
 from tests.broker.oracle.transactions import HOST_AND_PORT, kafka_transactions, rows
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
-from tiersnap.snapshot.transactions.transaction_log import read_transaction_log
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 

@@ -22,14 +22,15 @@ class Target:
 # Kernels run as plain Python: compiling them anew for each mutant would take a minute a mutant.
 _UNCOMPILED = {"NUMBA_DISABLE_JIT": "1"}
 
-_COORDINATOR = ("test_model_coordinator.py",)
-_APPEND = ("test_model_append.py",)
-_CLIENT = ("test_model_client.py",)
-_LOSS = ("test_model_loss.py",)
-_SIMULATE = ("test_simulate.py", "test_idle_tiered_log.py")
-_RISK = ("test_exactly_once_risk_scenarios.py", "test_risk_warehouse.py", "test_risk.py")
-_HANGING = ("transactions/test_hanging.py",)
-_STATES = ("transactions/test_transaction_log.py", "transactions/test_commands.py")
+_COORDINATOR = ("exactly_once/models/test_coordinator.py",)
+_APPEND = ("exactly_once/models/test_append.py",)
+_CLIENT = ("exactly_once/models/test_client.py",)
+_EXPLAIN = ("exactly_once/test_explain.py",)
+_LOSS = ("exactly_once/models/test_loss.py",)
+_SIMULATE = ("exactly_once/test_simulate.py", "exactly_once/test_idle_tiered_log.py")
+_RISK = ("exactly_once/test_risk_scenarios.py", "exactly_once/test_risk_warehouse.py", "exactly_once/test_risk.py")
+_HANGING = ("exactly_once/transactions/test_hanging.py",)
+_STATES = ("exactly_once/transactions/test_transaction_log.py", "exactly_once/transactions/test_commands.py")
 
 
 def _each(folder: str, tests: dict[str, tuple[str, ...]]) -> tuple[Target, ...]:
@@ -37,17 +38,17 @@ def _each(folder: str, tests: dict[str, tuple[str, ...]]) -> tuple[Target, ...]:
 
 
 MODELS = _each(
-    "snapshot/models",
+    "snapshot/exactly_once/models",
     {
-        "answers": (*_APPEND, "test_explain.py"),
+        "answers": (*_APPEND, *_EXPLAIN),
         "append": _APPEND,
         "append_marker": _APPEND,
-        "audit_rules": ("test_audit_rules.py",),
+        "audit_rules": ("exactly_once/models/test_audit_rules.py",),
         "batch_relation": _LOSS,
-        "broker_eras": (*_APPEND, "test_explain.py"),
-        "client_eras": (*_CLIENT, "test_explain.py"),
+        "broker_eras": (*_APPEND, *_EXPLAIN),
+        "client_eras": (*_CLIENT, *_EXPLAIN),
         "coordinator_request": _COORDINATOR,
-        "coordinator_state": (*_COORDINATOR, "test_explain.py"),
+        "coordinator_state": (*_COORDINATOR, *_EXPLAIN),
         "decision_table": _LOSS,
         "end_transaction": _COORDINATOR,
         "exception_groups": _CLIENT,
@@ -62,22 +63,22 @@ MODELS = _each(
     },
 )
 SIMULATE = _each(
-    "snapshot/simulate",
-    dict.fromkeys(("host", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE),
+    "snapshot/exactly_once/simulate",
+    dict.fromkeys(("log_dir", "next_writes", "outcomes", "replica", "replica_state", "summary", "what_if"), _SIMULATE),
 )
 RISK = _each(
-    "snapshot/risk",
+    "snapshot/exactly_once/risk",
     dict.fromkeys(
         (
-            *("arithmetic", "bounded_replay", "causes", "crossing_transactions", "disagreement", "exposure", "host"),
+            *("arithmetic", "bounded_replay", "causes", "crossing_transactions", "disagreement", "exposure"),
             *("partition_risk", "replay_cost", "replicas", "rows", "sightings", "summary", "survey", "survey_log"),
-            "waiting",
+            *("log_dirs", "waiting"),
         ),
         _RISK,
     ),
 )
 TRANSACTIONS = _each(
-    "snapshot/transactions",
+    "snapshot/exactly_once/transactions",
     {
         "chosen": _STATES,
         "coordinator": _STATES,
@@ -87,17 +88,17 @@ TRANSACTIONS = _each(
         "kafka_table": _STATES,
         "log_dirs": _STATES,
         "open_transactions": _HANGING,
-        "partitioner": ("transactions/test_partitioner.py",),
+        "partitioner": ("exactly_once/transactions/test_partitioner.py",),
         "producer_listing": _STATES,
         "producers": (*_HANGING, *_STATES),
         "rows": (*_HANGING, *_STATES),
         "transaction_log": (*_STATES, *_HANGING),
-        "transitions": ("transactions/test_transaction_log.py", "transactions/test_records.py"),
+        "transitions": (*_STATES, "exactly_once/transactions/test_records.py"),
     },
 )
 EXPLAIN = _each(
-    "snapshot/explain",
-    dict.fromkeys(("clients", "coordinator_situations", "errors", "explain", "explained"), ("test_explain.py",)),
+    "snapshot/exactly_once/explain",
+    dict.fromkeys(("clients", "coordinator_situations", "errors", "explain", "explained"), _EXPLAIN),
 )
 
 TARGETS = (
@@ -179,7 +180,7 @@ TARGETS = (
             "test_readiness_gate.py",
             "test_examine_said.py",
             "test_trust_moved_start.py",
-            "test_idle_tiered_log.py",
+            "exactly_once/test_idle_tiered_log.py",
             "test_carry.py",
         ),
     ),

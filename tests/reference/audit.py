@@ -24,8 +24,8 @@ from tests.reference.audited_log import (
 )
 from tests.reference.log_builder import ABORT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from tests.reference.record_batch import Batch
-from tiersnap.snapshot.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
-from tiersnap.snapshot.models.state_loss import Evidence, judge_lost_producer
+from tiersnap.snapshot.exactly_once.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
+from tiersnap.snapshot.exactly_once.models.state_loss import Evidence, judge_lost_producer
 
 
 @dataclass

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.reference.coordinator_questions import Question, random_questions, rotated_questions
-from tiersnap.snapshot.models.decision_table import SAME, read_table
+from tiersnap.snapshot.exactly_once.models.decision_table import SAME, read_table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "coordinator-answers.txt"
 RELEASES = ("3.9.1", "4.0.0", "4.0.1", "4.1.1", "4.2.1", "4.3.1", "4.4.0")

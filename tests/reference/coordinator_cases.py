@@ -16,16 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.coordinator_state import (
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     COORDINATOR_ERAS,
     CoordinatorEra,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
 )
-from tiersnap.snapshot.models.decision_table import read_table
-from tiersnap.snapshot.models.init_producer_id import InitProducerIdAnswer, init_producer_id
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.init_producer_id import InitProducerIdAnswer, init_producer_id
 
 NEW_PRODUCER_ID = 11
 CASES = read_table(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))

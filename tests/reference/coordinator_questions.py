@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.reference.coordinator_cases import NEW_PRODUCER_ID, init_cases
-from tiersnap.snapshot.models.answers import Answer
-from tiersnap.snapshot.models.coordinator_request import InitProducerIdRequest, check_request
-from tiersnap.snapshot.models.coordinator_state import (
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_request import InitProducerIdRequest, check_request
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
     LARGEST_EPOCH,
     CoordinatorEra,
     ProducerIdAndEpoch,
@@ -25,9 +25,9 @@ from tiersnap.snapshot.models.coordinator_state import (
     TransactionState,
     after_failover,
 )
-from tiersnap.snapshot.models.end_transaction import add_partitions, completed, end_transaction
-from tiersnap.snapshot.models.fence_abort import fence_abort
-from tiersnap.snapshot.models.init_producer_id import init_producer_id
+from tiersnap.snapshot.exactly_once.models.end_transaction import add_partitions, completed, end_transaction
+from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+from tiersnap.snapshot.exactly_once.models.init_producer_id import init_producer_id
 
 _RARE = (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
 _USUAL = tuple(state for state in TransactionState if state not in _RARE)

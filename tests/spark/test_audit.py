@@ -17,7 +17,7 @@ from tests.reference.audited_log import AuditedLog
 from tests.reference.command import tiersnap
 from tests.reference.recovered import DATA
 from tiersnap.jobs.pipeline.audit.audit import audit
-from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, RECORD_BATCHES
 
 pytestmark = pytest.mark.spark

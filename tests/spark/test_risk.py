@@ -18,7 +18,7 @@ from tests.reference.surveying import headers_of
 from tiersnap.jobs.options.common import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
-from tiersnap.snapshot.simulate.outcomes import SIMULATED
+from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED
 from tiersnap.snapshot.tables.schemas import TABLES
 
 pytestmark = pytest.mark.spark

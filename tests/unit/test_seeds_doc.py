@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.scenarios.registry import SCENARIOS
-from tests.unit.test_exactly_once_scenarios import OF_RISK
+from tests.unit.exactly_once.scenarios.registry import SCENARIOS
+from tests.unit.exactly_once.test_scenarios import OF_RISK
 from tiersnap.jobs.commands import COMMANDS
 from tiersnap.jobs.commands.transactions import Question
-from tiersnap.snapshot.models.audit_rules import AuditKind
-from tiersnap.snapshot.models.decision_table import Row
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
+from tiersnap.snapshot.exactly_once.models.decision_table import Row
 
 pytestmark = pytest.mark.unit
 
@@ -88,7 +88,8 @@ def test_other_words_of_a_row_are_in_what_it_names(number: str, where: str) -> N
     text = "\n".join(path.read_text(encoding="utf-8") for path in (*files, *schemas) if path.is_file())
     text += "\n".join(AuditKind) if "audit" in commands else ""
     if "explain" in commands:
-        text += "".join(path.read_text(encoding="utf-8") for path in (ROOT / "snapshot/explain").glob("*.py"))
+        situations = (ROOT / "snapshot/exactly_once/explain").glob("*.py")
+        text += "".join(path.read_text(encoding="utf-8") for path in situations)
     options = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     words = [name for name in backticked(rest) if "/" not in name and not name.startswith("tiersnap ")]
     assert [

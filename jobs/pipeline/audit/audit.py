@@ -22,7 +22,7 @@ from tiersnap.jobs.pipeline.audit.relations import relations
 from tiersnap.jobs.pipeline.audit.renumbered import renumbered
 from tiersnap.jobs.pipeline.audit.segments import holes, segment_sums
 from tiersnap.jobs.pipeline.kept import kept
-from tiersnap.snapshot.models.audit_rules import AuditKind, Harm
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind, Harm
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
+from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE
 from tiersnap.snapshot.formats.record_batch import (
     ABORT,
     COMMIT,
@@ -13,7 +14,6 @@ from tiersnap.snapshot.formats.record_batch import (
     LOG_OVERHEAD,
     TRANSACTIONAL_MASK,
 )
-from tiersnap.snapshot.models.producer_entry import LARGEST_SEQUENCE
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 SEQUENCES = LARGEST_SEQUENCE + 1

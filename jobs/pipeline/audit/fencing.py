@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before, place, rows_of
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.formats.record_batch import ABORT
-from tiersnap.snapshot.models.audit_rules import AuditKind
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 _IS_BELOW_MARKER = "coalesce(producer_epoch < marked_epoch, false)"

@@ -8,7 +8,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import in_circle
-from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
 
 _SAID = [

@@ -30,8 +30,8 @@ from tiersnap.jobs.pipeline.topics import of_topics
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
-from tiersnap.snapshot.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS
 from tiersnap.snapshot.tasks.decode_batches import DecodeBatches
 from tiersnap.snapshot.tasks.list_partitions import ListPartitions

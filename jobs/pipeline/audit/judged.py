@@ -9,8 +9,16 @@ from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.audit.segments import HOLE
 from tiersnap.jobs.pipeline.audit.transactional_ids import with_transactional_ids
-from tiersnap.snapshot.models.audit_rules import FORGOTTEN, JUDGEMENTS, MISSING, RULE, UNREAD, AuditKind, harm_of
-from tiersnap.snapshot.models.state_loss import TABLE
+from tiersnap.snapshot.exactly_once.models.audit_rules import (
+    FORGOTTEN,
+    JUDGEMENTS,
+    MISSING,
+    RULE,
+    UNREAD,
+    AuditKind,
+    harm_of,
+)
+from tiersnap.snapshot.exactly_once.models.state_loss import TABLE
 from tiersnap.snapshot.tables.schemas import AUDIT_FINDINGS, PARTITION_KEY
 
 _MISSING = tuple(str(kind) for kind in sorted(MISSING))

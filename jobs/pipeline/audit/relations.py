@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before
-from tiersnap.snapshot.models.audit_rules import AuditKind
+from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 
 _GOES_BACK = "place < frontier"
 _IS_COPY = f"({_GOES_BACK} and copy is not null)"

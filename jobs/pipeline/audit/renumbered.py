@@ -9,7 +9,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline.audit.batches import PRODUCER
 from tiersnap.jobs.pipeline.audit.found import found, of_batch, of_before, rows_of
 from tiersnap.jobs.pipeline.audit.history import EPOCH, history
-from tiersnap.snapshot.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
+from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY
 
 # Words of CONFIDENCE as SQL over the rows of `_with_original`.

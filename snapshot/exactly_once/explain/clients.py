@@ -1,0 +1,144 @@
+"""What Java clients do with an error, row by row of the tables that decide it, and what the application is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tiersnap.snapshot.exactly_once.explain.explained import Explained, Run, runs
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction, Severity
+from tiersnap.snapshot.exactly_once.models.coordinator_state import KIP_588_IN_4_0, Resume, coordinator_era_of
+from tiersnap.snapshot.exactly_once.models.decision_table import Row
+from tiersnap.snapshot.exactly_once.models.exception_groups import Surface, exception_group
+from tiersnap.snapshot.exactly_once.models.produce_reaction import IDEMPOTENT, TRANSACTIONAL, SentBatch, react
+from tiersnap.snapshot.exactly_once.models.transaction_reaction import TABLE, react_to_coordinator, repair_steps
+
+# Batches that meet every condition of the tables.
+_BATCHES = (
+    SentBatch(),
+    SentBatch(log_start_offset=5, was_renumbered=True),
+    SentBatch(log_start_offset=5, last_acked_offset=3),
+    SentBatch(log_start_offset=5, last_acked_offset=9),
+    SentBatch(is_next=False),
+    SentBatch(has_unresolved=True),
+    SentBatch(has_unresolved=True, follows_unresolved=True),
+    SentBatch(has_unresolved=True, can_bump=False),
+    SentBatch(has_attempts=False),
+    SentBatch(has_records=False),
+)
+_WHEN = {
+    "no log start": "the response has no log start offset: the leader moved",
+    "renumbered since": "the batch was renumbered since it was sent",
+    "front removed": "the record that was acknowledged last is below the log start offset",
+    "others come first": "earlier batches are still under way",
+    "others are unresolved": "an earlier batch expired after it was sent, and not the one before",
+    "attempts left": "time and retries are left",
+    "several records": "the batch has several records",
+    "gap remains": "an earlier batch expired after it was sent",
+    "gap remains, no bump": "an earlier batch expired after it was sent, and the coordinator is older than 2.5",
+    "can bump": "the coordinator is of 2.5 or later",
+    "always": "otherwise",
+}
+_REQUESTS = ("InitProducerId", "AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn")
+_Asked = tuple[str, Reaction | None, Answer | None]
+_COORDINATORS = (
+    ("the coordinator is older than 2.5", False, 1),
+    ("the coordinator is of 2.5 or later", True, 1),
+    ("the coordinator is of 4.0 or later, with transaction.version 2", True, 2),
+)
+_SURFACES = {
+    Surface.CALL: "thrown by the next transactional call",
+    Surface.BOTH: "given to the callback of send, and thrown by the next transactional call",
+}
+
+
+def of_produce(error: Answer, release: str | None) -> Iterator[Explained]:
+    """What clients without and with a transactional id do with an answer to Produce."""
+    for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
+
+        def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:
+            found = react(error, era, batch, transactional=is_transactional)
+            return found.rule, found.reaction, found.said
+
+        asks = [lambda era, batch=batch: ask(era, batch) for batch in _BATCHES]
+        yield from _rows(error, f"Produce, {mode}", table, asks, release)
+
+
+def of_coordinator(error: Answer, release: str | None) -> Iterator[Explained]:
+    """What clients do with an answer of a coordinator."""
+
+    def ask(era: ClientEra, request: str, can_bump: bool) -> _Asked:
+        found = react_to_coordinator(error, request, era, can_bump=can_bump)
+        return found.rule, found.reaction, None if found.said is error else found.said
+
+    asks = [
+        lambda era, request=request, can_bump=can_bump: ask(era, request, can_bump)
+        for request in _REQUESTS
+        for can_bump in (True, False)
+    ]
+    yield from _rows(error, "any of a transaction", TABLE, asks, release)
+
+
+def _rows(
+    error: Answer,
+    request: str,
+    table: Sequence[Row],
+    asks: Sequence[Callable[[ClientEra], _Asked]],
+    release: str | None,
+) -> Iterator[Explained]:
+    """A row for each row of the table that decides, and for each of its reactions, in the order of the table."""
+    deciding = {ask(era)[0]: ask for ask in reversed(asks) for era in CLIENT_ERAS}
+    rows = [row for row in table if row["#"] in deciding]
+    for row in rows:
+        when = "in any case" if len(rows) == 1 else _WHEN[row["condition"]]
+        named = row.get("request", "any")
+        for run, (_, reaction, said) in runs(CLIENT_ERAS, deciding[row["#"]]):
+            if reaction is not None and run.has(release, CLIENT_ERAS):
+                told = "" if said is None else f"; the application is told {said}"
+                asked = request if named == "any" else named
+                is_asked_again = reaction is Reaction.RETRY and table is TABLE
+                does = "sends the same request again" if is_asked_again else reaction.next_step
+                yield _row(run, error, asked, when, does + told, reaction)
+
+
+def _row(run: Run, error: Answer, request: str, when: str, does: str, reaction: Reaction | None = None) -> Explained:
+    severity = None if reaction is None else str(reaction.severity)
+    changed_by = run.eras[0].changed_by
+    return Explained("client", run.releases, changed_by, None, request, None, when, error, does, severity)
+
+
+def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator[Explained]:
+    """The requests by which a client mends what its application aborts, from the coordinators of one release or all."""
+    for when, takes_identity, version in _COORDINATORS:
+        if broker is not None and not _may_be(broker, takes_identity=takes_identity, version=version):
+            continue
+
+        def steps(era: ClientEra, takes: bool = takes_identity, of_version: int = version) -> str:
+            return ", ".join(repair_steps(error, era, takes_identity=takes, transaction_version=of_version))
+
+        for run, said in runs(CLIENT_ERAS, steps):
+            if run.has(release, CLIENT_ERAS):
+                yield _row(run, error, "abortTransaction()", when, f"sends {said}")
+
+
+def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
+    era = coordinator_era_of(broker, 1)
+    has_version = version == 1 or era.first >= KIP_588_IN_4_0.first
+    return has_version and takes_identity == (era.resume is not Resume.NEVER)
+
+
+def of_application(error: Answer) -> Iterator[Explained]:
+    """How the error is told since KIP-1050, and how KIP-691 wanted it told."""
+    group = exception_group(error)
+    if group is None:
+        return
+    is_retried = group.proposed is Severity.RETRY
+    met = "not told while the client tries again" if is_retried else _SURFACES[group.surface]
+    shipped = "of no group" if group.kip1050 is None else f"of the group {group.kip1050}Exception"
+    thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
+    wanted = (
+        f"KIP-691, which was not built, wanted it {group.proposed}{', wrapped once' if group.wraps else ''}{thrown}"
+    )
+    failure = "" if group.failure_type is None else f", of type {group.failure_type}"
+    does = f"is {met}; {shipped}; {wanted}{failure}"
+    yield Explained("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)

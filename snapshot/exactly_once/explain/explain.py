@@ -1,0 +1,76 @@
+"""A word explained: an error, or a situation, in the releases of one broker and one client or in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tiersnap.snapshot.exactly_once.explain.clients import of_abort, of_application, of_coordinator, of_produce
+from tiersnap.snapshot.exactly_once.explain.errors import ERRORS, NamedError, named_error
+from tiersnap.snapshot.exactly_once.explain.explained import SITUATIONS, Explained, answered_with, of_situation
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import Reaction, Severity
+from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
+from tiersnap.snapshot.exactly_once.models.transaction_reaction import knows_error as coordinator_knows
+
+# Of no row of its own: clients react to it as to any error.
+_OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
+_OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Rows of brokers and coordinators, of clients, and of the application; `error` is None of a situation."""
+
+    error: NamedError | None
+    rows: tuple[Explained, ...]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a broker or a coordinator answers so, or has such a request."""
+        return any(row.situation is not None for row in self.rows)
+
+
+def explain(word: str, *, broker: str | None = None, client: str | None = None) -> Explanation | None:
+    """Explain an error, by any of its names, or a situation; None where it is neither.
+
+    Args:
+        broker, client: releases, as 3.9 or 3.9.1; None for all.
+    """
+    error = named_error(word)
+    if error is not None:
+        answers = answered_with(error.error, broker)
+        requests = {row.request for row in answered_with(error.error, None)}
+        return Explanation(error, (*answers, *_of_clients(error.error, requests, client, broker)))
+    situation = next((each for each in SITUATIONS if each.name == word.lower()), None)
+    if situation is None:
+        return None
+    answers = list(of_situation(situation, broker))
+    errors = dict.fromkeys(row.answer for row in answers if row.answer is not None and row.answer.is_error)
+    reactions = [row for each in errors for row in _of_clients(each, {situation.request}, client, broker)]
+    return Explanation(None, (*answers, *reactions))
+
+
+def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[Explained]:
+    """What is done with an error that is an answer to these requests; nothing where brokers alone get it."""
+    is_unanswered = not requests
+    is_of_produce = produce_knows(error) or error is _OF_PRODUCE_AS_ANY
+    by_partition = "Produce" in requests or (is_unanswered and is_of_produce)
+    by_coordinator = bool(requests & _OF_CLIENTS) or (is_unanswered and coordinator_knows(error))
+    rows = [
+        *(of_produce(error, release) if by_partition else ()),
+        *(of_coordinator(error, release) if by_coordinator else ()),
+    ]
+    yield from rows
+    if any(row.severity == Severity.ABORTABLE and row.does != Reaction.UNINITIALIZED.next_step for row in rows):
+        yield from of_abort(error, release, broker)
+    if rows:
+        yield from of_application(error)
+
+
+def names() -> Iterator[tuple[str, str, str]]:
+    """What can be explained: name, request, and what it is."""
+    for error in ERRORS:
+        yield str(error.error), "", "" if error.code is None else f"error {error.code}, {error.exception}"
+    for situation in SITUATIONS:
+        yield situation.name, situation.request, situation.when

@@ -1,0 +1,187 @@
+"""The broker's answer to a producer's next batch: one table of sequences, and the checks before and after it.
+
+    CLIENT       a produce request on the leader: verification, duplicates, the table below and a pending question about
+                 another batch, and at last whether the batch belongs to the open transaction
+    COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
+    REPLICATION  a follower, a recovery, a replay: everything is applied but a plain batch inside a transaction
+
+Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.producer_entry import (
+    LARGEST_SEQUENCE,
+    NO_SEQUENCE,
+    BatchMetadata,
+    NextBatch,
+    ProducerEntry,
+    next_sequence,
+)
+from tiersnap.snapshot.exactly_once.models.verification import VERIFIED, Said, Verification, Verified, verify
+
+# Cells: ok = ACCEPT, OOO = OUT_OF_ORDER_SEQUENCE_NUMBER, NO_ID = UNKNOWN_PRODUCER_ID, DUP =
+# DUPLICATE_SEQUENCE_NUMBER, STALE = INVALID_PRODUCER_EPOCH. A batch is `version 2` that begins
+# a transaction of version 2 on the partition, or comes while another one does; an entry is
+# `unnumbered` that knows no sequence.
+SEQUENCES = read_table("""
+ #  | entry      | epoch  | sequence    | B0    | B1    | B2  | B3    | B4 | B5  | B6 | B7 | B8 | B9 | B10 | B11 | B12
+ 1  | unknown    | any    | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 2  | unknown    | any    | version 2   | -     | -     | -   | -     | -  | -   | -  | -  | -  | ok | OOO | =   | =
+ 3  | unknown    | any    | not zero    | OOO   | NO_ID | =   | =     | =  | ok  | =  | =  | =  | =  | =   | =   | =
+ 4  | known      | higher | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 5  | known      | higher | not zero    | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 6  | known      | lower  | any         | STALE | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 7  | unnumbered | equal  | zero        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 8  | unnumbered | equal  | not zero    | OOO   | =     | =   | NO_ID | =  | OOO | =  | =  | =  | =  | =   | =   | =
+ 9  | sequence   | equal  | next        | ok    | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 10 | sequence   | equal  | below cache | OOO   | DUP   | OOO | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+ 11 | sequence   | equal  | any         | OOO   | =     | =   | =     | =  | =   | =  | =  | =  | =  | =   | =   | =
+""")
+_CELLS = {
+    "ok": Answer.ACCEPT,
+    "OOO": Answer.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "NO_ID": Answer.UNKNOWN_PRODUCER_ID,
+    "DUP": Answer.DUPLICATE_SEQUENCE_NUMBER,
+    "STALE": Answer.INVALID_PRODUCER_EPOCH,
+}
+
+
+class Origin(StrEnum):
+    """Where a batch comes from (org.apache.kafka.storage.internals.log.AppendOrigin)."""
+
+    CLIENT = "CLIENT"
+    COORDINATOR = "COORDINATOR"
+    REPLICATION = "REPLICATION"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAnswer:
+    """What the producer gets.
+
+    Attributes:
+        rule: which check decided: a row of SEQUENCES, or `verification`, `duplicate`, `epoch`, `pending verification`,
+            `transaction`, `origin`.
+        duplicate_of: the cached batch that was sent again; its offsets are in the answer.
+    """
+
+    rule: str
+    answer: Answer
+    duplicate_of: BatchMetadata | None = None
+
+
+def append(
+    entry: ProducerEntry | None,
+    batch: NextBatch,
+    era: BrokerEra,
+    *,
+    origin: Origin = Origin.CLIENT,
+    verification: Verification = VERIFIED,
+) -> AppendAnswer:
+    """Answer one data batch of a producer; `entry` is None where the broker does not know the producer."""
+    if origin is Origin.CLIENT:
+        refusal = _refused_to_client(entry, batch, era, verification)
+        if refusal is not None:
+            return refusal
+    elif origin is Origin.COORDINATOR:
+        refusal = _refused_to_coordinator(entry, batch, era, verification)
+        if refusal is not None:
+            return refusal
+    if entry is not None and entry.txn_first_offset is not None and not batch.is_transactional:
+        return AppendAnswer("transaction", Answer.INVALID_TXN_STATE)
+    rule = sequence_rule(entry, batch, era)[0] if origin is Origin.CLIENT else "origin"
+    return AppendAnswer(rule, Answer.ACCEPT)
+
+
+def _refused_to_client(
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification
+) -> AppendAnswer | None:
+    """The first check that does not let the batch pass, in the broker's order."""
+    asked = verify(entry, batch, era, verification)
+    is_late = verification.said is Said.ENDED_MEANWHILE  # what the log itself sees, behind its look at duplicates
+    if asked.refusal is not None and not is_late:
+        return AppendAnswer("verification", asked.refusal)
+    duplicate = _duplicate_of(entry, batch, era)
+    if duplicate is not None:
+        return AppendAnswer("duplicate", Answer.DUPLICATE_ACK, duplicate)
+    if asked.refusal is not None:
+        return AppendAnswer("verification", asked.refusal)
+    pending = verification.pending if era.verifies else None
+    begun = 0 if not asked.was_asked else batch.transaction_version
+    version = begun if pending is None else pending.transaction_version
+    rule, answer = sequence_rule(entry, batch, era, begins_version_2=version >= 2)
+    is_above = pending is not None and batch.first_sequence > pending.lowest_sequence
+    if is_above and answer is not Answer.INVALID_PRODUCER_EPOCH:
+        return AppendAnswer("pending verification", Answer.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    return None if answer is Answer.ACCEPT else AppendAnswer(rule, answer)
+
+
+def _refused_to_coordinator(
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification
+) -> AppendAnswer | None:
+    asked = verify(entry, batch, era, verification) if era.verifies_offsets else Verified(was_asked=False)
+    if asked.refusal is not None:
+        return AppendAnswer("verification", asked.refusal)
+    is_stale = _epoch_relation(entry, batch) == "lower"
+    return AppendAnswer("epoch", Answer.INVALID_PRODUCER_EPOCH) if is_stale else None
+
+
+def _duplicate_of(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra) -> BatchMetadata | None:
+    """The oldest cached batch with exactly these sequences (ProducerStateEntry.batchWithSequenceRange)."""
+    if entry is None or entry.producer_epoch != batch.producer_epoch or batch.first_sequence == NO_SEQUENCE:
+        return None
+    sequences = batch.first_sequence, batch.last_sequence
+    cached = entry.batches[-era.cached_batches :]
+    return next((each for each in cached if (each.first_sequence, each.last_sequence) == sequences), None)
+
+
+def sequence_rule(
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, *, begins_version_2: bool = False
+) -> tuple[str, Answer]:
+    """Row of SEQUENCES that fits first, and what it says for the era."""
+    kinds = _entry_kinds(entry)
+    epoch = _epoch_relation(entry, batch)
+    relations = _sequence_relations(entry, batch, era, begins_version_2)
+    for row in SEQUENCES:
+        cell = row[era.name]
+        fits = row["entry"] in kinds and row["epoch"] in ("any", epoch) and row["sequence"] in relations
+        if fits and cell in _CELLS:
+            return row["#"], _CELLS[cell]
+    raise AssertionError(f"no row for {entry} and {batch}")
+
+
+def _entry_kinds(entry: ProducerEntry | None) -> frozenset[str]:
+    if entry is None:
+        return frozenset({"unknown"})
+    return frozenset({"known", "sequence" if entry.last_sequence != NO_SEQUENCE else "unnumbered"})
+
+
+def _epoch_relation(entry: ProducerEntry | None, batch: NextBatch) -> str:
+    if entry is None:
+        return "any"
+    if batch.producer_epoch == entry.producer_epoch:
+        return "equal"
+    return "higher" if batch.producer_epoch > entry.producer_epoch else "lower"
+
+
+def _sequence_relations(
+    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, begins_version_2: bool
+) -> frozenset[str]:
+    """All that is true of the batch's sequence."""
+    found = {"any", "zero" if batch.first_sequence == 0 else "not zero"}
+    if begins_version_2 and batch.first_sequence != 0:
+        found.add("version 2")
+    if entry is not None and entry.last_sequence != NO_SEQUENCE:
+        if batch.first_sequence == next_sequence(entry.last_sequence):
+            found.add("next")
+        lowest = entry.batches[-era.cached_batches :][0].first_sequence
+        # As 1.0.0 has it: it does not take a sequence that may have wrapped for one below.
+        if batch.last_sequence < lowest and batch.last_sequence != 0 and lowest != LARGEST_SEQUENCE:
+            found.add("below cache")
+    return frozenset(found)

@@ -1,0 +1,68 @@
+"""The broker's answer to an end-transaction marker.
+
+A coordinator's marker is checked in the order of the rows; a replica applies whatever its leader has. Follows
+org.apache.kafka.storage.internals.log.ProducerAppendInfo.appendEndTxnMarker; KIP-1228 is the rule of 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.append import Origin
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.producer_entry import Marker, ProducerEntry
+
+TABLE = read_table("""
+ marker                    | origin      | answer
+ older epoch               | COORDINATOR | INVALID_PRODUCER_EPOCH
+ older epoch on a replica  | REPLICATION | INVALID_PRODUCER_EPOCH
+ no bump, open transaction | COORDINATOR | INVALID_PRODUCER_EPOCH
+ older coordinator         | COORDINATOR | TRANSACTION_COORDINATOR_FENCED
+ any                       | any         | ACCEPT
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerAnswer:
+    """What the coordinator gets, and the first offset of the transaction that the marker ends, None without one."""
+
+    answer: Answer
+    ended_first_offset: int | None = None
+
+
+def append_marker(
+    entry: ProducerEntry | None, marker: Marker, era: BrokerEra, *, origin: Origin = Origin.COORDINATOR
+) -> MarkerAnswer:
+    """Answer one marker; `entry` is None where the broker does not know the producer."""
+    for row in TABLE:
+        fits = row["origin"] in ("any", origin) and (entry is None or _CONDITIONS[row["marker"]](entry, marker, era))
+        answer = Answer[row["answer"]]
+        if entry is None and answer.is_error:
+            continue
+        if fits:
+            ended = entry.txn_first_offset if entry is not None and answer is Answer.ACCEPT else None
+            return MarkerAnswer(answer, ended)
+    raise AssertionError("the last row fits always")
+
+
+def _lacks_bump(entry: ProducerEntry, marker: Marker, era: BrokerEra) -> bool:
+    if not era.marker_needs_bump or marker.transaction_version < 2 or marker.producer_epoch != entry.producer_epoch:
+        return False
+    is_tolerated = era.tolerates_last_epoch and marker.producer_epoch == LARGEST_EPOCH
+    # Without an open transaction it is a marker that was sent again.
+    return entry.txn_first_offset is not None and not is_tolerated
+
+
+_CONDITIONS: dict[str, Callable[[ProducerEntry, Marker, BrokerEra], bool]] = {
+    "older epoch": lambda entry, marker, _era: marker.producer_epoch < entry.producer_epoch,
+    "older epoch on a replica": lambda entry, marker, era: (
+        era.replica_refuses_older_marker and marker.producer_epoch < entry.producer_epoch
+    ),
+    "no bump, open transaction": _lacks_bump,
+    "older coordinator": lambda entry, marker, _era: marker.coordinator_epoch < entry.coordinator_epoch,
+    "any": lambda _entry, _marker, _era: True,
+}

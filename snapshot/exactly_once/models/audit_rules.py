@@ -1,0 +1,116 @@
+"""What an audit of batches can find, by which rule, and what harm each finding says was done.
+
+The relations of one producer's batches are those of `batch_relation.Relation`; the others are an audit's own. `rule` is
+the number of the statement in docs/seeds.md that says so. `harm` holds where the judgement (`state_loss.LossVerdict`)
+leaves it standing: nothing is lost where retention removed it or where it was not read.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tiersnap.snapshot.exactly_once.models.batch_relation import Relation
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.state_loss import TABLE as LOSS_TABLE
+from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
+
+
+class AuditKind(StrEnum):
+    """Kinds of findings; those that name a Relation are relations of one producer's batch to those before it."""
+
+    DUPLICATE_EXACT = Relation.DUPLICATE_EXACT
+    DUPLICATE_PARTIAL = Relation.DUPLICATE_PARTIAL
+    DUPLICATE_RENUMBERED = "DUPLICATE_RENUMBERED"
+    BACKWARD = Relation.BACKWARD
+    SEQUENCE_RESET = Relation.SEQUENCE_RESET
+    GAP = Relation.GAP
+    BUMP_NONZERO = Relation.BUMP_NONZERO
+    FIRST_WRITE_LOST = Relation.FIRST_WRITE_LOST
+    EPOCH_REGRESSION = Relation.EPOCH_REGRESSION
+    ZOMBIE_WRITE = "ZOMBIE_WRITE"
+    ZOMBIE_MARKER = "ZOMBIE_MARKER"
+    NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"
+    EPOCH_RAISED_IN_TRANSACTION = "EPOCH_RAISED_IN_TRANSACTION"
+    OFFSET_GAP = "OFFSET_GAP"
+    FENCED = "FENCED"
+    OPEN_TRANSACTION = "OPEN_TRANSACTION"
+    OUT_OF_ORDER_TIMESTAMPS = "OUT_OF_ORDER_TIMESTAMPS"
+    LOG_START_WENT_BACK = "LOG_START_WENT_BACK"
+
+
+class Harm(StrEnum):
+    """What a finding says was done to exactly-once, the worst first."""
+
+    LOSS = "LOSS"  # records that were there, or that their producer took for written, are not
+    DUPLICATE = "DUPLICATE"  # readers get records twice
+    FENCING = "FENCING"  # a fenced producer's batch or a fenced coordinator's marker was appended
+    TRANSACTION = "TRANSACTION"  # a transaction holds what does not belong to it
+    NONE = "NONE"
+
+
+# `missing` is judged as records that are gone, `forgotten` as a producer that the broker did not know any more.
+RULES = read_table("""
+ kind                             | rule | judged as | harm
+ DUPLICATE_EXACT                  | 0.3  | forgotten | DUPLICATE
+ DUPLICATE_PARTIAL                | 0.21 | forgotten | DUPLICATE
+ DUPLICATE_RENUMBERED             | 1.3  |           | DUPLICATE
+ BACKWARD                         | 0.21 | forgotten | DUPLICATE
+ SEQ_RESET_SAME_EPOCH             | 0.6  | forgotten | NONE
+ GAP                              | 3.1  | missing   | LOSS
+ BUMP_NONZERO                     | 3.1  | missing   | LOSS
+ FIRST_WRITE_LOST                 | 3.9  | missing   | LOSS
+ EPOCH_REGRESSION                 | 0.6  | forgotten | FENCING
+ ZOMBIE_WRITE                     | 0.5  | forgotten | FENCING
+ ZOMBIE_MARKER                    | 0.5  | forgotten | FENCING
+ NON_TRANSACTIONAL_IN_TRANSACTION | 0.5  |           | TRANSACTION
+ EPOCH_RAISED_IN_TRANSACTION      | 0.5  |           | TRANSACTION
+ OFFSET_GAP                       | 3.6  | missing   | LOSS
+ FENCED                           | 0.11 |           | NONE
+ OPEN_TRANSACTION                 | 0.5  |           | NONE
+ OUT_OF_ORDER_TIMESTAMPS          | 4.13 |           | NONE
+ LOG_START_WENT_BACK              | 0.4  |           | NONE
+""")
+
+
+class Confidence(StrEnum):
+    """How sure it is that a client sent records again under other numbers, the surest first."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"  # an application may as well have said the same thing twice: no harm is taken from it
+
+
+# What a client that is refused does (see produce_reaction): it takes the next epoch or a new producer id and sends
+# again what was in flight. These were the last batches under the old numbers, and are the first under the new ones.
+IN_FLIGHT = 5
+CONFIDENCE = read_table("""
+ numbers    | in flight | records | confidence
+ next epoch | yes       | any     | HIGH
+ other id   | yes       | several | HIGH
+ other id   | yes       | one     | MEDIUM
+ any        | any       | several | MEDIUM
+ any        | any       | one     | LOW
+""")
+RULE = {AuditKind(row["kind"]): row["rule"] for row in RULES}
+MISSING = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "missing")
+FORGOTTEN = frozenset(AuditKind(row["kind"]) for row in RULES if row["judged as"] == "forgotten")
+
+# A judgement beside those of LossVerdict: bytes lie where records are missing, and nobody decoded them.
+UNREAD = "UNREAD"
+JUDGEMENTS = ("", UNREAD, *LossVerdict)
+_HARM = {AuditKind(row["kind"]): Harm(row["harm"]) for row in RULES}
+_LOST = frozenset(LossVerdict(row["verdict"]) for row in LOSS_TABLE if row["lost"] == "records")
+
+
+def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm:
+    """The harm that one finding says was done.
+
+    Args:
+        judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
+        is_hidden: no reader of committed records gets what was written, as its transaction was aborted, or gets it
+            twice, as all that had its sequences before was aborted or lies below the log start offset.
+    """
+    harm = _HARM[kind]
+    if kind in MISSING and judgement not in _LOST:
+        return Harm.NONE
+    return Harm.NONE if is_hidden and harm is not Harm.LOSS else harm

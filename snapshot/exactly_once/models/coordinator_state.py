@@ -1,0 +1,193 @@
+"""What a transaction coordinator remembers of one transactional id, and which release it is.
+
+Follows org.apache.kafka.coordinator.transaction.TransactionMetadata and TransactionState.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.broker_eras import era_of
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+LARGEST_EPOCH = 32767
+EXHAUSTED_EPOCH = LARGEST_EPOCH - 1  # from here on the next InitProducerId gives a new producer id
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer's identity."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionState(StrEnum):
+    """States of a transactional id."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """One transactional id.
+
+    Attributes:
+        last_producer_epoch: the epoch before the last bump, if the client that asked for it had named it; -1 otherwise.
+        previous_producer_id: the producer id before the last record, another one only right after a rotation; -1 before
+            any record was written, or where it did not survive a failover.
+        next_producer_id: reserved for the end of a transaction that exhausts the epoch, else -1.
+        instance_epoch: KIP-360's draft alone: the epoch that the running instance began with.
+        is_pending: a record of it is being written, and the next state is known in memory alone.
+        has_failed_fence: the record of an earlier fence could not be written; `producer_epoch` is that fence's.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState
+    last_producer_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    instance_epoch: int = NO_EPOCH
+    is_pending: bool = False
+    has_failed_fence: bool = False
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the epoch is too high to be bumped for a client once more."""
+        return self.producer_epoch >= EXHAUSTED_EPOCH
+
+    @property
+    def identity(self) -> ProducerIdAndEpoch:
+        """Producer id and epoch."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+class Resume(StrEnum):
+    """How a client that names its producer id and epoch in InitProducerId is told from one that was fenced."""
+
+    NEVER = "never"  # the request has no such fields: every call fences the instance before
+    LAST_EPOCH = "last epoch"  # KIP-360 as shipped
+    INSTANCE_EPOCH = "instance epoch"  # KIP-360's draft
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorEra:
+    """How the coordinators of some releases answer.
+
+    Attributes:
+        name: as people say it, and a column of the cases.
+        first: the first release, as numbers.
+        releases: as people say it.
+        changed_by: the KIPs and issues that made it another era.
+        transaction_version: the highest transaction.version of the server that the era is for; the server's alone
+            decides how it fences.
+        fenced: what a client is told whose epoch is not the current one.
+        looks_for_pending_first: whether AddPartitionsToTxn looks for a pending record before it compares ids.
+        knows_two_phases: whether requests have the flags of KIP-939.
+        fence_is_kept: whether a fence-abort raises the epoch by itself; with version 2 the abort raises it, too, and
+            4.0.0 did both (KAFKA-19367).
+        fence_keeps_last: whether a fence leaves the last epoch as it was while its record is not written yet. Nobody
+            sees it: the record of the abort sets it anew.
+        fences_last_epoch: whether epoch 32767 is fenced and aborted, and an exhausted one gives a new producer id
+            (KAFKA-20090); before, the coordinator failed.
+        persists_rotation: whether the previous and the next producer id are in the record, and survive a failover
+            (KAFKA-20310); with transaction.version 0 they never are.
+    """
+
+    name: str
+    first: tuple[int, ...]
+    releases: str
+    changed_by: str
+    transaction_version: int = 1
+    resume: Resume = Resume.LAST_EPOCH
+    fenced: Answer = Answer.PRODUCER_FENCED
+    looks_for_pending_first: bool = True
+    knows_two_phases: bool = False
+    fence_is_kept: bool = True
+    fence_keeps_last: bool = False
+    fences_last_epoch: bool = False
+    persists_rotation: bool = False
+
+
+BEFORE_KIP_360 = CoordinatorEra(
+    "before KIP-360",
+    (0, 11),
+    "0.11-2.4",
+    "KIP-98",
+    resume=Resume.NEVER,
+    fenced=Answer.INVALID_PRODUCER_EPOCH,
+    looks_for_pending_first=False,
+)
+KIP_360 = replace(
+    BEFORE_KIP_360, name="KIP-360", first=(2, 5), releases="2.5-2.6", changed_by="KIP-360", resume=Resume.LAST_EPOCH
+)
+KIP_588 = replace(
+    KIP_360, name="KIP-588", first=(2, 7), releases="2.7-3.9", changed_by="KIP-588", fenced=Answer.PRODUCER_FENCED
+)
+KIP_588_IN_4_0 = replace(
+    KIP_588, name="KIP-588 in 4.0", first=(4, 0), releases="4.0", changed_by="KIP-890", looks_for_pending_first=True
+)
+KIP_890_IN_4_0_0 = replace(KIP_588_IN_4_0, name="KIP-890 in 4.0.0", releases="4.0.0", transaction_version=2)
+KIP_890 = replace(
+    KIP_890_IN_4_0_0, name="KIP-890", first=(4, 0, 1), releases="4.0.1", changed_by="KAFKA-19367", fence_is_kept=False
+)
+
+
+def _in(release: str, before: CoordinatorEra, changed_by: str, **rules: bool) -> CoordinatorEra:
+    """The era that follows with a release of 4.x."""
+    first = release.partition("-")[0]
+    numbers = tuple(int(part) for part in first.split("."))
+    name = f"{before.name.partition(' in ')[0]} in {first}"
+    return replace(before, name=name, first=numbers, releases=release, changed_by=changed_by, **rules)  # type: ignore[arg-type]
+
+
+_IN_4_3 = {"fences_last_epoch": True, "persists_rotation": True}
+KIP_588_IN_4_1 = _in("4.1", KIP_588_IN_4_0, "KIP-939", knows_two_phases=True)
+KIP_588_IN_4_2 = _in("4.2", KIP_588_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
+KIP_588_IN_4_3 = _in("4.3-4.4", KIP_588_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
+KIP_890_IN_4_1 = _in("4.1", KIP_890, "KIP-939", knows_two_phases=True)
+KIP_890_IN_4_2 = _in("4.2", KIP_890_IN_4_1, "KAFKA-18884", fence_keeps_last=True)
+KIP_890_IN_4_3 = _in("4.3-4.4", KIP_890_IN_4_2, "KAFKA-20090, KAFKA-20310", **_IN_4_3)
+KIP_360_DRAFT = replace(KIP_360, name="KIP-360 draft", first=(), releases="", resume=Resume.INSTANCE_EPOCH)
+
+COORDINATOR_ERAS = (
+    BEFORE_KIP_360,
+    KIP_360,
+    KIP_588,
+    KIP_588_IN_4_0,
+    KIP_588_IN_4_1,
+    KIP_588_IN_4_2,
+    KIP_588_IN_4_3,
+    KIP_890_IN_4_0_0,
+    KIP_890,
+    KIP_890_IN_4_1,
+    KIP_890_IN_4_2,
+    KIP_890_IN_4_3,
+)
+
+
+def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra:
+    """Return the era of a coordinator's release, as `3.9` or `4.1.1`, and of its transaction.version (0, 1 or 2).
+
+    Raises:
+        ValueError: it is no release, or one that has no transactions of that version.
+    """
+    version = max(transaction_version, 1)
+    return era_of(release, [era for era in COORDINATOR_ERAS if era.transaction_version == version])
+
+
+def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
+    """What another coordinator that loads the record knows: no release up to 4.4.0 writes the last epoch."""
+    kept = metadata if era.persists_rotation else replace(metadata, previous_producer_id=-1, next_producer_id=-1)
+    return replace(kept, last_producer_epoch=NO_EPOCH, is_pending=False)

@@ -1,0 +1,185 @@
+"""The coordinator's answer to EndTxn and to AddPartitionsToTxn, one decision table a transaction version.
+
+    retry       transaction version 2 alone: the epoch was bumped by the EndTxn that this one repeats
+    prepare     the transaction is decided: a Prepare record, then markers, then `completed`
+    empty abort transaction version 2 alone: nothing was ongoing; the epoch is bumped all the same
+
+Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with KIP-890) and
+handleAddPartitionsToTransaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+    EXHAUSTED_EPOCH,
+    LARGEST_EPOCH,
+    NO_PRODUCER_ID,
+    CoordinatorEra,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+)
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+
+TABLE_OF_VERSION_1 = read_table("""
+ state          | retry | COMMIT                  | ABORT
+ Ongoing        | any   | prepare                 | prepare
+ CompleteCommit | any   | NONE                    | INVALID_TXN_STATE
+ CompleteAbort  | any   | INVALID_TXN_STATE       | NONE
+ PrepareCommit  | any   | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE
+ PrepareAbort   | any   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS
+ Empty          | any   | INVALID_TXN_STATE       | INVALID_TXN_STATE
+ any            | any   | UNKNOWN_SERVER_ERROR    | UNKNOWN_SERVER_ERROR
+""")
+TABLE_OF_VERSION_2 = read_table("""
+ state          | retry | COMMIT                  | ABORT
+ Ongoing        | any   | prepare                 | prepare
+ CompleteCommit | yes   | NONE                    | INVALID_TXN_STATE
+ CompleteCommit | no    | INVALID_TXN_STATE       | empty abort
+ CompleteAbort  | yes   | INVALID_TXN_STATE       | NONE
+ CompleteAbort  | no    | INVALID_TXN_STATE       | empty abort
+ PrepareCommit  | any   | CONCURRENT_TRANSACTIONS | INVALID_TXN_STATE
+ PrepareAbort   | any   | INVALID_TXN_STATE       | CONCURRENT_TRANSACTIONS
+ Empty          | any   | INVALID_TXN_STATE       | empty abort
+ any            | any   | UNKNOWN_SERVER_ERROR    | UNKNOWN_SERVER_ERROR
+""")
+_PREPARES = ("prepare", "empty abort")
+_PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+_MAY_ADD = (TransactionState.EMPTY, TransactionState.ONGOING, *_COMPLETE)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionAnswer:
+    """What the client gets, the identity it goes on with, and the Prepare record, None where none is written."""
+
+    answer: Answer
+    identity: ProducerIdAndEpoch | None = None
+    record: TransactionMetadata | None = None
+
+
+def end_transaction(
+    metadata: TransactionMetadata,
+    supplied: ProducerIdAndEpoch,
+    era: CoordinatorEra,
+    *,
+    commit: bool,
+    transaction_version: int,
+    new_producer_id: int,
+) -> EndTransactionAnswer:
+    """Answer a client's EndTxn; `transaction_version` is that of the request (version 5 speaks 2)."""
+    refusal = (_refused_by_version_2 if transaction_version >= 2 else _refused_by_version_1)(metadata, supplied, era)
+    if refusal is not None:
+        return EndTransactionAnswer(refusal)
+    retry = "yes" if _is_retry(metadata, supplied) else "no"
+    table = TABLE_OF_VERSION_2 if transaction_version >= 2 else TABLE_OF_VERSION_1
+    row = next(row for row in table if row["state"] in (metadata.state, "any") and row["retry"] in ("any", retry))
+    word = row["COMMIT" if commit else "ABORT"]
+    if word not in _PREPARES:
+        answer = Answer[word]
+        return EndTransactionAnswer(answer, None if answer.is_error else metadata.identity)
+    record = prepared(
+        metadata, era, commit=commit, transaction_version=transaction_version, next_producer_id=new_producer_id
+    )
+    if record is None:
+        return EndTransactionAnswer(Answer.UNKNOWN_SERVER_ERROR)
+    return EndTransactionAnswer(Answer.NONE, completed(record).identity, record)
+
+
+def prepared(
+    metadata: TransactionMetadata,
+    era: CoordinatorEra,
+    *,
+    commit: bool,
+    transaction_version: int,
+    next_producer_id: int,
+) -> TransactionMetadata | None:
+    """Return the Prepare record; None where version 2 has no epoch left for it, which is an error of the coordinator.
+
+    Args:
+        next_producer_id: reserved if version 2 takes the last epoch; -1 where the coordinator reserves none.
+    """
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)
+    if transaction_version < 2:
+        return record
+    epoch = metadata.producer_epoch
+    if epoch == LARGEST_EPOCH and (commit or not era.fences_last_epoch):
+        return None
+    return replace(
+        record,
+        producer_epoch=min(epoch + 1, LARGEST_EPOCH),
+        last_producer_epoch=epoch,
+        next_producer_id=next_producer_id if metadata.is_exhausted else NO_PRODUCER_ID,
+    )
+
+
+def completed(prepared: TransactionMetadata) -> TransactionMetadata:
+    """The Complete record that follows when all markers are written; an exhausted epoch goes on with the next id."""
+    commits = prepared.state is TransactionState.PREPARE_COMMIT
+    record = replace(
+        prepared,
+        state=TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT,
+        previous_producer_id=prepared.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        has_failed_fence=False,
+    )
+    if prepared.next_producer_id == NO_PRODUCER_ID:
+        return record
+    return replace(record, producer_id=prepared.next_producer_id, producer_epoch=0)
+
+
+def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, era: CoordinatorEra) -> Answer:
+    """Answer AddPartitionsToTxn or AddOffsetsToTxn; a higher epoch is fenced like a lower one."""
+    if metadata is None:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if era.looks_for_pending_first and metadata.is_pending:
+        return Answer.CONCURRENT_TRANSACTIONS
+    if supplied.producer_id != metadata.producer_id:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if supplied.producer_epoch != metadata.producer_epoch:
+        return era.fenced
+    if metadata.is_pending or metadata.state in _PREPARED:
+        return Answer.CONCURRENT_TRANSACTIONS
+    return Answer.NONE if metadata.state in _MAY_ADD else Answer.UNKNOWN_SERVER_ERROR
+
+
+def _refused_by_version_1(
+    metadata: TransactionMetadata, supplied: ProducerIdAndEpoch, era: CoordinatorEra
+) -> Answer | None:
+    if supplied.producer_id != metadata.producer_id:
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    if supplied.producer_epoch != metadata.producer_epoch:
+        return era.fenced
+    return Answer.CONCURRENT_TRANSACTIONS if metadata.is_pending else None
+
+
+def _refused_by_version_2(
+    metadata: TransactionMetadata, supplied: ProducerIdAndEpoch, era: CoordinatorEra
+) -> Answer | None:
+    if metadata.is_pending:
+        return Answer.CONCURRENT_TRANSACTIONS
+    if supplied.producer_id != metadata.producer_id and not _is_overflow_retry(metadata, supplied):
+        return Answer.INVALID_PRODUCER_ID_MAPPING
+    is_valid = supplied.producer_epoch == metadata.producer_epoch
+    if metadata.state in _COMPLETE:
+        is_valid = is_valid or _is_retry(metadata, supplied)
+    elif metadata.state in _PREPARED:
+        is_valid = _is_bump_retry(metadata, supplied)
+    return None if is_valid else era.fenced
+
+
+def _is_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    return _is_bump_retry(metadata, supplied) or _is_overflow_retry(metadata, supplied)
+
+
+def _is_bump_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    return metadata.producer_epoch == supplied.producer_epoch + 1
+
+
+def _is_overflow_retry(metadata: TransactionMetadata, supplied: ProducerIdAndEpoch) -> bool:
+    is_rotated = metadata.previous_producer_id == supplied.producer_id and metadata.producer_epoch == 0
+    return is_rotated and supplied.producer_epoch == EXHAUSTED_EPOCH

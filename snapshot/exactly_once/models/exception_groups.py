@@ -1,0 +1,98 @@
+"""How errors are told to the application: as KIP-691 proposed it, and as KIP-1050 shipped it with 4.1.
+
+KIP-691 was accepted and not built. It wanted fatal errors bare, abortable ones wrapped once in a KafkaException (in a
+commit: CommitFailedException), and nothing else wrapped. KIP-1050 gave the exceptions groups as base classes instead;
+the groups are labels, and the producer's own states stay as in produce_reaction and transaction_reaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import Severity
+from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
+
+
+class Surface(StrEnum):
+    """Where the application meets an error."""
+
+    CALL = "call"  # thrown by the next transactional call
+    BOTH = "both"  # and the callback of send gets it
+
+
+# The group is the nearest base class in org.apache.kafka.common.errors of 4.1.1; `-` is none of KIP-1050's.
+TABLE = read_table("""
+ error                                 | surface | proposed  | failure            | group
+ INVALID_PRODUCER_ID_MAPPING           | both    | ABORTABLE | TRANSACTION_FAILED | ApplicationRecoverable
+ UNKNOWN_PRODUCER_ID                   | both    | ABORTABLE | TRANSACTION_FAILED | -
+ OUT_OF_ORDER_SEQUENCE_NUMBER          | both    | ABORTABLE | TRANSACTION_FAILED | -
+ INVALID_PRODUCER_EPOCH                | both    | ABORTABLE | TRANSACTION_FAILED | ApplicationRecoverable
+ PRODUCER_FENCED                       | call    | FATAL     | TRANSACTION_FAILED | ApplicationRecoverable
+ INVALID_TXN_STATE                     | call    | FATAL     | TRANSACTION_FAILED | -
+ TOPIC_AUTHORIZATION_FAILED            | both    | FATAL     | DELIVERY_FAILED    | InvalidConfiguration
+ GROUP_AUTHORIZATION_FAILED            | call    | FATAL     | -                  | InvalidConfiguration
+ CLUSTER_AUTHORIZATION_FAILED          | both    | FATAL     | DELIVERY_FAILED    | InvalidConfiguration
+ TRANSACTIONAL_ID_AUTHORIZATION_FAILED | both    | FATAL     | DELIVERY_FAILED    | InvalidConfiguration
+ UNSUPPORTED_VERSION                   | both    | FATAL     | DELIVERY_FAILED    | InvalidConfiguration
+ FENCED_INSTANCE_ID                    | call    | FATAL     | -                  | ApplicationRecoverable
+ UNKNOWN_MEMBER_ID                     | call    | FATAL     | -                  | ApplicationRecoverable
+ ILLEGAL_GENERATION                    | call    | FATAL     | -                  | ApplicationRecoverable
+ MESSAGE_TOO_LARGE                     | both    | ABORTABLE | MESSAGE_REJECTED   | -
+ NOT_ENOUGH_REPLICAS                   | both    | ABORTABLE | DELIVERY_FAILED    | Retriable
+ REQUEST_TIMED_OUT                     | both    | ABORTABLE | DELIVERY_FAILED    | Retriable
+ DELIVERY_TIMED_OUT                    | both    | ABORTABLE | DELIVERY_FAILED    | Retriable
+ NOT_COORDINATOR                       | call    | RETRY     | -                  | RefreshRetriable
+ COORDINATOR_NOT_AVAILABLE             | call    | RETRY     | -                  | RefreshRetriable
+ COORDINATOR_LOAD_IN_PROGRESS          | call    | RETRY     | -                  | Retriable
+ CONCURRENT_TRANSACTIONS               | call    | RETRY     | -                  | Retriable
+ TRANSACTION_ABORTABLE                 | both    | ABORTABLE | TRANSACTION_FAILED | TransactionAbortable
+ OPERATION_NOT_ATTEMPTED               | call    | ABORTABLE | -                  | -
+ UNKNOWN_SERVER_ERROR                  | both    | FATAL     | DELIVERY_FAILED    | -
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionGroup:
+    """How one error is told.
+
+    Attributes:
+        proposed: its severity by KIP-691.
+        wraps: how many exceptions KIP-691 would put around it: 0 or 1, never more.
+        failure_type: KIP-691's reason in ProduceFailedException, None where it is no produce error.
+        streams_action: what Kafka Streams would throw the error again as by KIP-691, None where it would retry.
+        kip1050: base class since 4.1, None where it has none of KIP-1050's.
+    """
+
+    surface: Surface
+    proposed: Severity
+    wraps: int
+    failure_type: str | None
+    streams_action: str | None
+    kip1050: str | None
+
+
+def exception_group(error: Answer) -> ExceptionGroup | None:
+    """How the error is told; None where neither KIP speaks of it."""
+    row = _BY_ERROR.get(error)
+    if row is None:
+        return None
+    proposed = Severity(row["proposed"])
+    return ExceptionGroup(
+        Surface(row["surface"]),
+        proposed,
+        int(proposed is Severity.ABORTABLE),
+        _named(row, "failure"),
+        _STREAMS.get(proposed),
+        _named(row, "group"),
+    )
+
+
+def _named(row: Row, column: str) -> str | None:
+    return None if row[column] == "-" else row[column]
+
+
+# Kafka Streams would abort its transaction at the one, and lose its tasks and join the group anew at the other.
+_STREAMS = {Severity.ABORTABLE: "TxnCorruptedException", Severity.FATAL: "TaskMigratedException"}
+_BY_ERROR = {row["error"]: row for row in TABLE}

@@ -1,0 +1,171 @@
+"""The coordinator's answer to InitProducerId, one decision table for all releases.
+
+The first row that fits decides. `resume` says which eras a row is for, see coordinator_state.Resume; a row for `any` is
+for all. Conditions and records are explained below the table, each in one function.
+
+Follows kafka.coordinator.transaction.TransactionCoordinator.prepareInitProducerIdTransit and KIP-360.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.coordinator_state import (
+    EXHAUSTED_EPOCH,
+    NO_EPOCH,
+    CoordinatorEra,
+    ProducerIdAndEpoch,
+    Resume,
+    TransactionMetadata,
+    TransactionState,
+)
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.fence_abort import fence_abort
+
+TABLE = read_table("""
+ #  | state      | resume         | condition              | answer                  | record
+ 1  | any        | any            | pending                | CONCURRENT_TRANSACTIONS | -
+ 2  | any        | any            | other producer id      | FENCED                  | -
+ 3  | prepared   | any            | always                 | CONCURRENT_TRANSACTIONS | -
+ 4  | Ongoing    | any            | always                 | CONCURRENT_TRANSACTIONS | fence-abort
+ 5  | at rest    | any            | exhausted              | NONE                    | new producer id
+ 6  | at rest    | any            | exhausted, other epoch | UNKNOWN_SERVER_ERROR    | -
+ 7  | at rest    | any            | nothing supplied       | NONE                    | new instance
+ 8  | at rest    | any            | fresh                  | NONE                    | new instance
+ 9  | at rest    | any            | current epoch          | NONE                    | next epoch
+ 10 | at rest    | last epoch     | last epoch             | NONE                    | unchanged
+ D1 | at rest    | instance epoch | since the instance     | NONE                    | unchanged
+ 11 | at rest    | any            | always                 | FENCED                  | -
+ 12 | impossible | any            | always                 | UNKNOWN_SERVER_ERROR    | -
+""")
+
+_STATES = {
+    "at rest": (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT),
+    "Ongoing": (TransactionState.ONGOING,),
+    "prepared": (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
+    "impossible": (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE),  # in memory, and not while one asks
+}
+Supplied = ProducerIdAndEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdAnswer:
+    """What the client gets and what is appended to `__transaction_state`.
+
+    Attributes:
+        rule: number of the row that decided.
+        identity: producer id and epoch of the answer, None with an error.
+        record: the transactional id as it is afterwards; None where no record is written.
+        fence: the step in memory before the record of a fence-abort, see fence_abort.FenceAbort; None elsewhere.
+    """
+
+    rule: str
+    answer: Answer
+    identity: ProducerIdAndEpoch | None
+    record: TransactionMetadata | None
+    fence: TransactionMetadata | None = None
+
+
+def init_producer_id(
+    metadata: TransactionMetadata | None, supplied: Supplied, era: CoordinatorEra, *, new_producer_id: int
+) -> InitProducerIdAnswer:
+    """Answer one InitProducerId request of a transactional id.
+
+    Args:
+        metadata: None where the coordinator does not know the transactional id, or has expired it.
+        supplied: the client's producer id and epoch; None for (-1, -1), which is what a new instance sends.
+        new_producer_id: what the coordinator takes if it needs a new producer id.
+    """
+    if metadata is None:
+        metadata = TransactionMetadata(new_producer_id, NO_EPOCH, TransactionState.EMPTY)
+    if era.resume is Resume.NEVER:
+        supplied = None
+    for row in TABLE:
+        fits_state = row["state"] == "any" or metadata.state in _STATES[row["state"]]
+        fits_era = row["resume"] in ("any", era.resume)
+        if fits_state and fits_era and _CONDITIONS[row["condition"]](metadata, supplied):
+            return _answer(row["#"], row["answer"], row["record"], metadata, supplied, era, new_producer_id)
+    raise AssertionError(f"no row for {metadata}")
+
+
+def _answer(
+    rule: str,
+    answer: str,
+    record: str,
+    metadata: TransactionMetadata,
+    supplied: Supplied,
+    era: CoordinatorEra,
+    new_producer_id: int,
+) -> InitProducerIdAnswer:
+    if record == "fence-abort":
+        fenced = fence_abort(metadata, era, new_producer_id=new_producer_id)
+        return InitProducerIdAnswer(rule, fenced.answer, None, fenced.record, fenced.step)
+    if record == "-":
+        return InitProducerIdAnswer(rule, era.fenced if answer == "FENCED" else Answer[answer], None, None)
+    written = _RECORDS[record](metadata, supplied, new_producer_id)
+    written = replace(
+        written, state=TransactionState.EMPTY, previous_producer_id=metadata.producer_id, next_producer_id=-1
+    )
+    return InitProducerIdAnswer(rule, Answer[answer], written.identity, written)
+
+
+def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
+    """Somebody else has the transactional id; the id before a rotation counts as the same for a retry."""
+    if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
+        return False
+    is_rotated = supplied.producer_id == metadata.previous_producer_id
+    return not (is_rotated and supplied.producer_epoch >= EXHAUSTED_EPOCH)
+
+
+def _has_current_epoch(metadata: TransactionMetadata, supplied: Supplied) -> bool:
+    return supplied is not None and supplied.producer_epoch == metadata.producer_epoch
+
+
+_CONDITIONS: dict[str, Callable[[TransactionMetadata, Supplied], bool]] = {
+    "always": lambda _metadata, _supplied: True,
+    "pending": lambda metadata, _supplied: metadata.is_pending,
+    "other producer id": _is_other_producer,
+    "exhausted": lambda metadata, supplied: (
+        metadata.is_exhausted and (supplied is None or _has_current_epoch(metadata, supplied))
+    ),
+    "exhausted, other epoch": lambda metadata, _supplied: metadata.is_exhausted,
+    "nothing supplied": lambda _metadata, supplied: supplied is None,
+    "fresh": lambda metadata, _supplied: metadata.producer_epoch == NO_EPOCH,
+    "current epoch": _has_current_epoch,
+    "last epoch": lambda metadata, supplied: (
+        supplied is not None and supplied.producer_epoch == metadata.last_producer_epoch
+    ),
+    "since the instance": lambda metadata, supplied: (
+        supplied is not None and 0 <= metadata.instance_epoch <= supplied.producer_epoch < metadata.producer_epoch
+    ),
+}
+
+
+def _new_producer_id(metadata: TransactionMetadata, supplied: Supplied, new_producer_id: int) -> TransactionMetadata:
+    return replace(
+        metadata,
+        producer_id=new_producer_id,
+        producer_epoch=0,
+        last_producer_epoch=NO_EPOCH if supplied is None else metadata.producer_epoch,
+        instance_epoch=0,
+    )
+
+
+def _new_instance(metadata: TransactionMetadata, _supplied: Supplied, _new: int) -> TransactionMetadata:
+    epoch = metadata.producer_epoch + 1
+    return replace(metadata, producer_epoch=epoch, last_producer_epoch=NO_EPOCH, instance_epoch=epoch)
+
+
+def _next_epoch(metadata: TransactionMetadata, _supplied: Supplied, _new: int) -> TransactionMetadata:
+    epoch = metadata.producer_epoch
+    return replace(metadata, producer_epoch=epoch + 1, last_producer_epoch=epoch)
+
+
+_RECORDS: dict[str, Callable[[TransactionMetadata, Supplied, int], TransactionMetadata]] = {
+    "new producer id": _new_producer_id,
+    "new instance": _new_instance,
+    "next epoch": _next_epoch,
+    "unchanged": lambda metadata, _supplied, _new: metadata,
+}

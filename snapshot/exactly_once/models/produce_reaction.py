@@ -1,0 +1,167 @@
+"""What a Java client does with the answer to a produce request: two decision tables, by era.
+
+The first row that fits decides. Cells are words of client_eras.Reaction; `-`: such a client does not get this answer.
+Any retry needs time (delivery.timeout.ms), attempts left and a batch that is not done. Follows
+org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
+from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+
+# Of a client without a transactional id.
+IDEMPOTENT = read_table("""
+ #  | error                        | condition             | C0      | C1         | C2        | C3        | C4 | C5
+ 1  | UNKNOWN_PRODUCER_ID          | no log start          | fail    | retry      | =         | =         | =  | =
+ 2  | UNKNOWN_PRODUCER_ID          | renumbered since      | fail    | retry      | =         | =         | =  | =
+ 3  | UNKNOWN_PRODUCER_ID          | front removed         | fail    | renumber   | bump      | =         | =  | =
+ 4  | UNKNOWN_PRODUCER_ID          | always                | fail    | fail+id    | bump      | =         | =  | =
+ 5  | OUT_OF_ORDER_SEQUENCE_NUMBER | others come first     | fail+id | retry      | =         | =         | =  | =
+ 6  | OUT_OF_ORDER_SEQUENCE_NUMBER | others are unresolved | fail+id | =          | retry     | =         | =  | =
+ 7  | OUT_OF_ORDER_SEQUENCE_NUMBER | always                | fail+id | =          | bump      | =         | =  | =
+ 8  | DUPLICATE_SEQUENCE_NUMBER    | always                | fail    | success    | =         | =         | =  | =
+ 9  | INVALID_PRODUCER_EPOCH       | always                | fatal   | =          | =         | fail+bump | =  | =
+ 10 | INVALID_PRODUCER_ID_MAPPING  | always                | -       | =          | =         | =         | =  | =
+ 11 | INVALID_TXN_STATE            | always                | -       | =          | =         | =         | =  | =
+ 12 | TRANSACTION_ABORTABLE        | always                | -       | =          | =         | =         | =  | =
+ 13 | CONCURRENT_TRANSACTIONS      | always                | -       | =          | =         | =         | =  | =
+ 14 | retriable                    | attempts left         | retry   | =          | =         | =         | =  | =
+ 15 | not allowed                  | always                | fatal   | =          | =         | =         | =  | =
+ 16 | MESSAGE_TOO_LARGE            | several records       | split   | =          | =         | =         | =  | =
+ 17 | DELIVERY_TIMED_OUT           | gap remains           | fail    | fail+id    | fail+bump | =         | =  | =
+ 18 | DELIVERY_TIMED_OUT           | always                | fail    | =          | =         | =         | =  | =
+ 19 | any                          | always                | fail    | fail+lower | fail+bump | =         | =  | =
+""")
+# Of a client with one. Rows 4 to 7, `fatal` of C0 and C1: these say that an abort will do, but it does not mend their
+# sequences, and their own documentation calls the error fatal.
+TRANSACTIONAL = read_table("""
+ #  | error                        | condition             | C0    | C1          | C2    | C3    | C4    | C5
+ 1  | UNKNOWN_PRODUCER_ID          | no log start          | abort | retry       | =     | =     | =     | =
+ 2  | UNKNOWN_PRODUCER_ID          | renumbered since      | abort | retry       | =     | =     | =     | =
+ 3  | UNKNOWN_PRODUCER_ID          | front removed         | abort | renumber    | =     | =     | =     | =
+ 4  | UNKNOWN_PRODUCER_ID          | always                | abort | fatal       | abort | =     | =     | =
+ 5  | OUT_OF_ORDER_SEQUENCE_NUMBER | others come first     | fatal | retry       | =     | =     | =     | =
+ 6  | OUT_OF_ORDER_SEQUENCE_NUMBER | others are unresolved | fatal | =           | abort | =     | =     | =
+ 7  | OUT_OF_ORDER_SEQUENCE_NUMBER | always                | fatal | =           | abort | =     | =     | =
+ 8  | DUPLICATE_SEQUENCE_NUMBER    | always                | abort | success     | =     | =     | =     | =
+ 9  | INVALID_PRODUCER_EPOCH       | always                | fatal | =           | =     | abort | =     | =
+ 10 | INVALID_PRODUCER_ID_MAPPING  | always                | -     | -           | abort | =     | fatal | =
+ 11 | INVALID_TXN_STATE            | always                | abort | =           | =     | =     | =     | =
+ 12 | TRANSACTION_ABORTABLE        | always                | -     | -           | -     | abort | =     | =
+ 13 | CONCURRENT_TRANSACTIONS      | always                | -     | -           | -     | -     | retry | =
+ 14 | retriable                    | attempts left         | retry | =           | =     | =     | =     | =
+ 15 | not allowed                  | always                | fatal | =           | =     | =     | =     | =
+ 16 | MESSAGE_TOO_LARGE            | several records       | split | =           | =     | =     | =     | =
+ 17 | DELIVERY_TIMED_OUT           | gap remains, no bump  | abort | fatal       | =     | =     | =     | =
+ 18 | DELIVERY_TIMED_OUT           | gap remains           | abort | fatal       | abort | =     | =     | =
+ 19 | DELIVERY_TIMED_OUT           | always                | abort | =           | =     | =     | =     | =
+ 20 | any                          | always                | abort | abort+lower | =     | =     | =     | =
+""")
+# Errors that are treated alike, by their name in the tables.
+_GROUPS = {
+    Answer.PRODUCER_FENCED: "INVALID_PRODUCER_EPOCH",
+    Answer.CLUSTER_AUTHORIZATION_FAILED: "not allowed",
+    Answer.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed",
+    Answer.UNSUPPORTED_VERSION: "not allowed",
+    Answer.NOT_ENOUGH_REPLICAS: "retriable",
+    Answer.REQUEST_TIMED_OUT: "retriable",
+}
+# What a client since 4.1 tells the application instead, by row of TRANSACTIONAL (KIP-1050).
+_SAID_AS_ABORTABLE = frozenset({"11"})
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """What a client knows of the batch that failed.
+
+    Attributes:
+        producer_epoch: of the batch.
+        log_start_offset: in the produce response; -1 where the leader moved while it answered.
+        last_acked_offset: inclusive, of the partition; -1 before the first acknowledgement.
+        was_renumbered: since it was last drained.
+        is_next: its first sequence follows the last one that was acknowledged.
+        has_unresolved: an earlier batch of the partition expired after it was sent.
+        follows_unresolved: this batch directly follows that one.
+        has_attempts: time and retries are left.
+        has_records: it holds several records.
+        can_bump: the coordinator takes InitProducerId with an identity (2.5 and later), or speaks version 2.
+    """
+
+    producer_epoch: int = 0
+    log_start_offset: int = -1
+    last_acked_offset: int = -1
+    was_renumbered: bool = False
+    is_next: bool = True
+    has_unresolved: bool = False
+    follows_unresolved: bool = False
+    has_attempts: bool = True
+    has_records: bool = True
+    can_bump: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceReaction:
+    """What the client does.
+
+    Attributes:
+        rule: row of the table; empty where the answer is no error.
+        reaction: None where such a client does not get this answer.
+        said: the error that the application sees, where it is another one.
+    """
+
+    rule: str
+    reaction: Reaction | None
+    said: Answer | None = None
+
+
+def knows_error(answer: Answer) -> bool:
+    """Whether a row of the tables is for this error, and not only the last one, for any."""
+    name = _GROUPS.get(answer, str(answer))
+    return any(row["error"] == name for row in (*IDEMPOTENT, *TRANSACTIONAL))
+
+
+def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bool) -> ProduceReaction:
+    """What a Java client does when a produce request of it is answered so."""
+    if not answer.is_error:
+        return ProduceReaction("", Reaction.SUCCESS)
+    error = _GROUPS.get(answer, str(answer))
+    for row in TRANSACTIONAL if transactional else IDEMPOTENT:
+        if row["error"] in ("any", error) and _CONDITIONS[row["condition"]](batch):
+            cell = row[era.name]
+            reaction = None if cell == "-" else _for_epoch(Reaction(cell), batch)
+            return ProduceReaction(row["#"], reaction, _said(row["#"], error, era, transactional))
+    raise AssertionError(f"no row for {answer}")
+
+
+def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
+    """No epoch follows the largest: the client takes a new producer id instead."""
+    if batch.producer_epoch < LARGEST_EPOCH:
+        return reaction
+    return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)
+
+
+def _said(rule: str, error: str, era: ClientEra, transactional: bool) -> Answer | None:
+    is_out_of_attempts = error == "retriable" and rule != "14"
+    if transactional and era.name == "C5" and (rule in _SAID_AS_ABORTABLE or is_out_of_attempts):
+        return Answer.TRANSACTION_ABORTABLE
+    return None
+
+
+_CONDITIONS: dict[str, Callable[[SentBatch], bool]] = {
+    "always": lambda _batch: True,
+    "no log start": lambda batch: batch.log_start_offset < 0,
+    "renumbered since": lambda batch: batch.was_renumbered,
+    "front removed": lambda batch: batch.last_acked_offset < batch.log_start_offset,
+    "others come first": lambda batch: not batch.has_unresolved and (batch.was_renumbered or not batch.is_next),
+    "others are unresolved": lambda batch: batch.has_unresolved and not batch.follows_unresolved,
+    "attempts left": lambda batch: batch.has_attempts,
+    "several records": lambda batch: batch.has_records,
+    "gap remains": lambda batch: batch.has_unresolved,
+    "gap remains, no bump": lambda batch: batch.has_unresolved and not batch.can_bump,
+}

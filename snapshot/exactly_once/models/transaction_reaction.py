@@ -1,0 +1,122 @@
+"""What a Java client does with an error of a transaction or group coordinator, and how it repairs a transaction.
+
+The first row that fits decides. Cells are words of client_eras.Reaction; `-`: the release does not know the error.
+Follows org.apache.kafka.clients.producer.internals.TransactionManager, its handlers of responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table, words
+
+TABLE = read_table("""
+ #  | error                       | request            | condition | C0    | C1    | C2    | C3    | C4    | C5
+ 1  | elsewhere                   | any                | always    | retry | =     | =     | =     | =     | =
+ 2  | retriable                   | any                | always    | retry | =     | =     | =     | =     | =
+ 3  | INVALID_PRODUCER_EPOCH      | any                | always    | fatal | =     | =     | =     | =     | =
+ 4  | PRODUCER_FENCED             | any                | always    | -     | -     | -     | fatal | =     | =
+ 5  | INVALID_PRODUCER_ID_MAPPING | any                | can bump  | fatal | fatal | abort | abort | fatal | fatal
+ 6  | INVALID_PRODUCER_ID_MAPPING | any                | always    | fatal | =     | =     | =     | =     | =
+ 7  | UNKNOWN_PRODUCER_ID         | any                | can bump  | fatal | fatal | abort | =     | =     | =
+ 8  | UNKNOWN_PRODUCER_ID         | any                | always    | fatal | =     | =     | =     | =     | =
+ 9  | INVALID_TXN_STATE           | any                | always    | fatal | =     | =     | =     | =     | =
+ 10 | not allowed                 | InitProducerId     | always    | fatal | =     | =     | =     | undo  | =
+ 11 | not allowed                 | any                | always    | fatal | =     | =     | =     | =     | =
+ 12 | topic or group              | any                | always    | abort | =     | =     | =     | =     | =
+ 13 | left the group              | TxnOffsetCommit    | always    | fatal | =     | abort | =     | =     | =
+ 14 | TRANSACTION_ABORTABLE       | EndTxn             | always    | -     | -     | -     | abort | abort | fatal
+ 15 | TRANSACTION_ABORTABLE       | any                | always    | -     | -     | -     | abort | =     | =
+ 16 | OPERATION_NOT_ATTEMPTED     | AddPartitionsToTxn | always    | abort | =     | =     | =     | =     | =
+ 17 | any                         | any                | always    | fatal | =     | =     | =     | =     | =
+""")
+REPAIRS = read_table("""
+ eras   | coordinator    | last error                  | steps
+ C0, C1 | any            | any                         | EndTxn(abort)
+ C2, C3 | takes identity | INVALID_PRODUCER_ID_MAPPING | InitProducerId(producer id, epoch)
+ C2, C3 | takes identity | any                         | EndTxn(abort), InitProducerId(producer id, epoch)
+ C2, C3 | older          | any                         | EndTxn(abort)
+ C4, C5 | version 2      | any                         | EndTxn(abort)
+ C4, C5 | takes identity | any                         | EndTxn(abort), InitProducerId(producer id, epoch)
+ C4, C5 | older          | any                         | EndTxn(abort)
+""")
+# Errors that are treated alike, by their name in the table.
+_GROUPS = {
+    Answer.NOT_COORDINATOR: "elsewhere",
+    Answer.COORDINATOR_NOT_AVAILABLE: "elsewhere",
+    Answer.COORDINATOR_LOAD_IN_PROGRESS: "retriable",
+    Answer.CONCURRENT_TRANSACTIONS: "retriable",
+    Answer.NOT_ENOUGH_REPLICAS: "retriable",
+    Answer.REQUEST_TIMED_OUT: "retriable",
+    Answer.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed",
+    Answer.TOPIC_AUTHORIZATION_FAILED: "topic or group",
+    Answer.GROUP_AUTHORIZATION_FAILED: "topic or group",
+    Answer.FENCED_INSTANCE_ID: "left the group",
+    Answer.UNKNOWN_MEMBER_ID: "left the group",
+    Answer.ILLEGAL_GENERATION: "left the group",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReaction:
+    """What the client does; None where its release does not know the error. `said` is what the application sees."""
+
+    rule: str
+    reaction: Reaction | None
+    said: Answer
+
+
+def knows_error(error: Answer) -> bool:
+    """Whether a row of TABLE is for this error, and not only the last one, for any."""
+    return any(row["error"] == _GROUPS.get(error, str(error)) for row in TABLE)
+
+
+def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bump: bool = True) -> TransactionReaction:
+    """What a Java client does with an error of a coordinator.
+
+    Args:
+        request: the API, as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
+        can_bump: the coordinator takes InitProducerId with an identity, or speaks version 2.
+    """
+    name = _GROUPS.get(error, str(error))
+    for row in TABLE:
+        if (
+            row["error"] in ("any", name)
+            and row["request"] in ("any", request)
+            and _CONDITIONS[row["condition"]](can_bump)
+        ):
+            cell = row[era.name]
+            return TransactionReaction(row["#"], None if cell == "-" else Reaction(cell), _said(error, era))
+    raise AssertionError(f"no row for {error}")
+
+
+def repair_steps(
+    last_error: Answer, era: ClientEra, *, takes_identity: bool = True, transaction_version: int = 1
+) -> tuple[str, ...]:
+    """The requests by which a client mends an abortable error when the application aborts.
+
+    Where the last of them gives an identity, all sequences begin at 0 again; otherwise they go on.
+    """
+    coordinator = "takes identity" if takes_identity else "older"
+    if transaction_version >= 2 and era.name in ("C4", "C5"):
+        coordinator = "version 2"
+    for row in REPAIRS:
+        fits = era.name in words(row["eras"]) and row["coordinator"] in ("any", coordinator)
+        if fits and row["last error"] in ("any", last_error):
+            return tuple(step if step.endswith(")") else f"{step})" for step in row["steps"].split("), "))
+    raise AssertionError(f"no row for {last_error}")
+
+
+def _said(error: Answer, era: ClientEra) -> Answer:
+    """Since 2.7 a client says of both epoch errors of a coordinator that it was fenced."""
+    is_stale = error is Answer.INVALID_PRODUCER_EPOCH and era.first >= (2, 7)
+    return Answer.PRODUCER_FENCED if is_stale else error
+
+
+_CONDITIONS: dict[str, Callable[[bool], bool]] = {
+    "always": lambda _can_bump: True,
+    "can bump": lambda can_bump: can_bump,
+}

@@ -1,0 +1,114 @@
+"""What a leader asks the transaction coordinator before a transaction begins on a partition (KIP-890).
+
+The first table row that names what the coordinator says gives the produce error of the era; `-`: the batch passes, or
+the era does not ask. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.decision_table import read_table
+from tiersnap.snapshot.exactly_once.models.producer_entry import NextBatch, ProducerEntry
+
+
+class Said(StrEnum):
+    """What comes of the question."""
+
+    VERIFIED = "verified"
+    WRONG_PRODUCER_ID = "wrong producer id"
+    FENCED = "fenced"
+    PARTITION_MISSING = "partition missing"
+    CONCURRENT = "concurrent transactions"
+    UNAVAILABLE = "unavailable"  # not the coordinator, loading, no connection
+    ENDED_MEANWHILE = "ended meanwhile"  # verified, and the transaction ended before the append
+
+
+TABLE = read_table("""
+ said                    | request     | B7        | B8        | B9         | B10 | B11 | B12
+ verified                | any         | -         | =         | =          | =   | =   | =
+ wrong producer id       | any         | MAPPING   | =         | =          | =   | =   | =
+ fenced                  | any         | STALE     | =         | =          | =   | =   | =
+ partition missing       | produce v10 | TXN_STATE | =         | =          | =   | =   | =
+ partition missing       | any         | TXN_STATE | ABORTABLE | =          | =   | =   | =
+ concurrent transactions | version 2   | -         | -         | CONCURRENT | =   | =   | =
+ concurrent transactions | any         | REPLICAS  | =         | =          | =   | =   | =
+ unavailable             | any         | REPLICAS  | =         | =          | =   | =   | =
+ ended meanwhile         | any         | TXN_STATE | =         | =          | =   | =   | =
+""")
+_CELLS = {
+    "-": None,
+    "MAPPING": Answer.INVALID_PRODUCER_ID_MAPPING,
+    "STALE": Answer.INVALID_PRODUCER_EPOCH,
+    "TXN_STATE": Answer.INVALID_TXN_STATE,
+    "ABORTABLE": Answer.TRANSACTION_ABORTABLE,
+    "CONCURRENT": Answer.CONCURRENT_TRANSACTIONS,
+    "REPLICAS": Answer.NOT_ENOUGH_REPLICAS,
+}
+_FIRST_PRODUCE_WITH_ABORTABLE = 11
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVerification:
+    """A question about the producer that is still under way; it also holds back batches outside transactions.
+
+    Attributes:
+        lowest_sequence: the lowest first sequence that was asked about in the producer's newest epoch.
+        transaction_version: of the batch that was asked about first.
+    """
+
+    lowest_sequence: int
+    transaction_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The circumstances of the question.
+
+    Attributes:
+        said: what comes of it if it is asked.
+        is_enabled: transaction.partition.verification.enable; transactions of version 2 always ask.
+        pending: another question about the producer; None where none is under way.
+        produce_version: of the produce request.
+    """
+
+    said: Said = Said.VERIFIED
+    is_enabled: bool = True
+    pending: PendingVerification | None = None
+    produce_version: int = _FIRST_PRODUCE_WITH_ABORTABLE
+
+
+VERIFIED = Verification()
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Whether the coordinator was asked, and the error that keeps the batch out, None where it passes."""
+
+    was_asked: bool
+    refusal: Answer | None = None
+
+
+def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: Verification) -> Verified:
+    """Ask for a batch that may begin a transaction on the partition."""
+    is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
+    if not batch.is_transactional or not era.verifies or not (verification.is_enabled or is_version_2):
+        return Verified(was_asked=False)
+    if entry is not None and entry.txn_first_offset is not None:
+        same_epoch = entry.producer_epoch == batch.producer_epoch
+        if same_epoch or not era.ongoing_needs_epoch:
+            return Verified(was_asked=False)
+    if era.checks_epoch_first and entry is not None and batch.producer_epoch < entry.producer_epoch:
+        return Verified(was_asked=False, refusal=Answer.INVALID_PRODUCER_EPOCH)
+    requests = ["any"]
+    if verification.produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
+        requests.append("produce v10")
+    if is_version_2:
+        requests.append("version 2")
+    for row in TABLE:
+        if row["said"] == verification.said and row["request"] in requests:
+            return Verified(was_asked=True, refusal=_CELLS[row[era.name]])
+    raise AssertionError(f"no row for {verification}")

@@ -1,0 +1,223 @@
+"""What an empty snapshot at an offset would expose, for every offset at once.
+
+A follower that loads an empty snapshot at X and replays the log from there knows a producer iff the log names it at or
+above X, and knows less of it than the leader iff something that still counts lies below X: its cached batches, its
+last marker, the beginning of its open transaction. Each of these is one offset a producer, so every number below is a
+count, or a sum, of producers whose offsets lie below X.
+
+Only producers count that a broker would still keep: with an open transaction, or idle for less than
+producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.risk.sightings import Sightings
+from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.replica_state import (
+    NO_BATCHES,
+    ReplicaState,
+    cached_by_broker,
+    empty_state,
+)
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.replay.producer_state import NONE
+
+NEVER = 2**63 - 1
+# delivery.timeout.ms of producers: for so long a client sends a batch again by itself.
+DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What an empty snapshot at `offset` would expose now; counts are producers.
+
+    Attributes:
+        producers: named below the offset, and alive now.
+        lost: of these, not named again: the follower does not know them.
+        degraded: of these, known again, but with less than the leader knows.
+        doubled: of both, those whose last batch the follower would append once more if it was sent again: it does not
+            know them, or knows a marker of them alone.
+        automatic: of the doubled, those that wrote so lately that a client may send it again by itself.
+        fencing: of the lost, those with an epoch above 0: an instance that was fenced could write.
+        coordinator_epochs: of all, those whose last marker is forgotten: a fenced coordinator could write one.
+        open_transactions: of the lost and the degraded, those whose open transaction began below the offset.
+        records: in the batches that the leader knows of the doubled, at most five each.
+        bytes: of these batches, None where no header says it.
+        producer_ms: sum over the lost of the time until a broker drops them by itself.
+        harmless_at: ms; when the last of the lost is dropped: then the empty snapshot says no less than the true one.
+            None where nobody is lost, NEVER where one has an open transaction or nothing expires.
+    """
+
+    offset: int
+    producers: int
+    lost: int
+    degraded: int
+    doubled: int
+    automatic: int
+    fencing: int
+    coordinator_epochs: int
+    open_transactions: int
+    records: int
+    bytes: int | None
+    producer_ms: int
+    harmless_at: int | None
+
+
+class ProducersAtRisk:
+    """The producers of one partition that a broker would still keep, and what decides for each who is exposed where."""
+
+    def __init__(
+        self,
+        leader: ReplicaState,
+        sightings: Sightings,
+        *,
+        now: int,
+        expiration: int | None,
+        era: BrokerEra,
+        log_start_offset: int = 0,
+        delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS,
+    ) -> None:
+        """Derive the columns.
+
+        Args:
+            leader: what a leader that never stopped knows at the log's end; the expired are dropped here.
+            sightings: of the whole log.
+            now: ms.
+            expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+            era: the brokers that are asked whether they append a batch once more.
+            delivery_timeout: ms, the producers' delivery.timeout.ms.
+        """
+        leader = leader.live(now=now, expiration=expiration)
+        entries = leader.entries
+        seen = sightings.of(entries["producer_id"])
+        self.first_seen, self.last_marker = seen["first_seen"], seen["last_marker"]
+        # What only emptied batches name has no time, and a broker that drops idle producers drops it at once.
+        self.last_seen = seen["last_seen"] if expiration is None else seen["last_epoch"]
+        self.opened = entries["current_txn_first_offset"].astype(np.int64)
+        self.has_coordinator_epoch = entries["coordinator_epoch"] >= 0
+        self.has_batch = (entries["last_offset"] >= 0) & (entries["last_sequence"] >= 0)
+        self.last_offset = entries["last_offset"].astype(np.int64)
+        cached = leader.batches.compress(cached_by_broker(leader))
+        self._cached_from, self._records, self._bytes, is_sized = _of_batches(entries["producer_id"], cached)
+        self._known_from = np.minimum.reduce(
+            [
+                seen["last_epoch"],
+                np.where(self.has_batch, self._cached_from, NEVER),
+                np.where(self.has_coordinator_epoch, self.last_marker, NEVER),
+                np.where(self.opened >= 0, self.opened, NEVER),
+            ]
+        )
+        self._has_epoch = entries["producer_epoch"] > 0
+        given = Circumstances(log_start_offset)
+        self._is_doubled = _is_doubled(leader, empty_state(), era, given)
+        self._is_doubled_by_marker = _is_doubled(leader, _markers_alone(leader), era, given)
+        self._has_bytes = bool(is_sized[self._is_doubled | self._is_doubled_by_marker].all())
+        self._is_young = now - entries["timestamp"].astype(np.int64) < delivery_timeout
+        never = self.opened >= 0
+        if expiration is None:
+            never = np.ones(entries.size, np.bool_)
+        self._dropped_at = np.where(never, NEVER, entries["timestamp"].astype(np.int64) + (expiration or 0))
+        # Of one that never goes, the time is not added up.
+        self._left = np.where(never, 0, self._dropped_at - now)
+
+    def __len__(self) -> int:
+        return int(self.last_seen.size)
+
+    def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
+        """Of an empty snapshot at each offset at which a run begins; any order."""
+        at = np.asarray(offsets, np.int64)
+        lost_below = self.last_seen
+        coordinator = np.where(self.has_coordinator_epoch, self.last_marker, NEVER)
+        opened = np.where(self.opened >= 0, self.opened, NEVER)
+        columns = {
+            "producers": _sums(self.first_seen, at),
+            "lost": _sums(lost_below, at),
+            "degraded": _between(self._known_from, lost_below, at),
+            "doubled": self._doubled(at, np.ones_like(lost_below)),
+            "automatic": self._doubled(at, self._is_young),
+            "fencing": _sums(lost_below, at, self._has_epoch),
+            "coordinator_epochs": _sums(coordinator, at),
+            "open_transactions": _sums(opened, at),
+            "records": self._doubled(at, self._records),
+            "bytes": self._doubled(at, self._bytes),
+            "producer_ms": _sums(lost_below, at, self._left),
+        }
+        last = _greatest(lost_below, at, self._dropped_at)
+        return [
+            Exposure(
+                offset=int(offset),
+                harmless_at=None if not columns["lost"][number] else int(last[number]),
+                **{
+                    name: None if name == "bytes" and not self._has_bytes else int(values[number])
+                    for name, values in columns.items()
+                },  # type: ignore[arg-type]
+            )
+            for number, offset in enumerate(at.tolist())
+        ]
+
+    def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """The sum of the weights of those whose last batch would be appended once more."""
+        unknown = _sums(self.last_seen, at, np.where(self._is_doubled, weights, 0))
+        # The batch lies below the offset and a marker above it, which leaves the producer without a sequence.
+        marked = _between(self.last_offset, self.last_seen, at, np.where(self._is_doubled_by_marker, weights, 0))
+        total: np.ndarray = unknown + marked
+        return total
+
+
+def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Per producer of its cached batches: the lowest offset, records, bytes, and whether the bytes of all are known."""
+    lowest, records, size = np.full(ids.size, NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
+    is_sized = np.ones(ids.size, np.bool_)
+    index = np.searchsorted(ids, cached["producer_id"])
+    np.minimum.at(lowest, index, cached["first_offset"])
+    np.add.at(records, index, cached["last_offset"] - cached["first_offset"] + 1)
+    np.add.at(size, index, cached["size_bytes"].astype(np.int64))
+    is_sized[index[cached["size_bytes"] == 0]] = False
+    return lowest, records, size, is_sized
+
+
+def _is_doubled(leader: ReplicaState, replica: ReplicaState, era: BrokerEra, given: Circumstances) -> np.ndarray:
+    """Mask of the leader's producers whose last batch the replica appends once more."""
+    mask = np.zeros(leader.entries.size, np.bool_)
+    for each in what_if(leader, replica, (era,), given):
+        if each.write is Write.RETRY_OF_LAST and each.doubles(era):
+            mask[each.members] = True
+    return mask
+
+
+def _markers_alone(leader: ReplicaState) -> ReplicaState:
+    """What a replica knows that saw nothing but a marker of each producer."""
+    entries = leader.entries.copy()
+    entries["last_offset"] = entries["last_sequence"] = entries["current_txn_first_offset"] = NONE
+    entries["offset_delta"] = 0
+    return ReplicaState(entries, NO_BATCHES)
+
+
+def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """For each offset the sum of the weights (or the count) where `low` lies below it and `high` does not."""
+    sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
+    return sums
+
+
+def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """For each offset the sum of the weights (or the count) of the values below it."""
+    if weights is None:
+        return np.searchsorted(np.sort(values), at, side="left")
+    order = np.argsort(values, kind="stable")
+    total = np.concatenate([[0], np.cumsum(weights[order], dtype=np.int64)])
+    sums: np.ndarray = total[np.searchsorted(values[order], at, side="left")]
+    return sums
+
+
+def _greatest(values: np.ndarray, at: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each offset the greatest `wanted` of the values below it, -1 without one."""
+    order = np.argsort(values, kind="stable")
+    most = np.concatenate([[NONE], np.maximum.accumulate(wanted[order])]) if values.size else np.array([NONE])
+    found: np.ndarray = most[np.searchsorted(values[order], at, side="left")]
+    return found

@@ -1,0 +1,203 @@
+"""All the numbers of one partition: its boundaries, and what KIP-952's rejected alternatives would cost it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
+from tiersnap.snapshot.exactly_once.risk.bounded_replay import Mismatch, mismatches
+from tiersnap.snapshot.exactly_once.risk.causes import Cause, SnapshotFound, causes
+from tiersnap.snapshot.exactly_once.risk.crossing_transactions import Crossing
+from tiersnap.snapshot.exactly_once.risk.exposure import DEFAULT_DELIVERY_TIMEOUT_MS, Exposure, ProducersAtRisk
+from tiersnap.snapshot.exactly_once.risk.replay_cost import ReplayCost, replay_cost
+from tiersnap.snapshot.exactly_once.risk.survey import Survey
+from tiersnap.snapshot.exactly_once.risk.waiting import Retention, Waiting, waiting, write_rate
+from tiersnap.snapshot.replay.trust import DEFAULT_PRODUCER_EXPIRATION_MS, Comparison, SnapshotVerdict
+
+DEFAULT_RETENTION = Retention(604_800_000)  # log.retention.hours and log.retention.bytes of a broker
+DEFAULT_READ_RATE = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RiskSettings:
+    """What the numbers are reckoned with.
+
+    Attributes:
+        now: ms, the only reading of the clock.
+        producer_expiration: ms, producer.id.expiration.ms; None if producers never expire.
+        delivery_timeout: ms, the producers' delivery.timeout.ms.
+        read_rate: bytes a second at which a log is replayed.
+        is_tiering_enabled: remote storage is enabled for the topics already.
+        era: the brokers that answer.
+    """
+
+    now: int
+    producer_expiration: int | None = DEFAULT_PRODUCER_EXPIRATION_MS
+    retention: Retention = DEFAULT_RETENTION
+    delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS
+    read_rate: int = DEFAULT_READ_RATE
+    is_tiering_enabled: bool = False
+    era: BrokerEra = BROKER_ERAS[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryRisk:
+    """One segment's end.
+
+    Attributes:
+        verdict: of the snapshot there, as it counts now.
+        cause: why it is not right, or is empty; None where all is well.
+        exposure: of an empty snapshot there; None where nothing was read from there on.
+        crossing: the transactions open there; None without headers.
+        opened: how many transactions are open there, None where nobody knows.
+    """
+
+    offset: int
+    verdict: SnapshotVerdict
+    cause: Cause | None
+    exposure: Exposure | None
+    crossing: Crossing | None
+    opened: int | None
+    cost: ReplayCost
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the segment that ends here has no right snapshot."""
+        return not self.verdict.is_trusted
+
+    @property
+    def severity(self) -> tuple[int, int, int]:
+        """Greater is worse: producers that would write twice, that would be lost, that would be half known."""
+        found = self.exposure
+        return (0, 0, 0) if found is None else (found.doubled, found.lost, found.degraded)
+
+
+@dataclass(frozen=True)
+class PartitionRisk:
+    """One partition.
+
+    Attributes:
+        boundaries: ascending.
+        waiting: until retention has removed what is blocked.
+        rate: bytes a millisecond that the log takes, None where no time passed.
+        outlived: producers that are alive and of which the log holds no record: a longer retention would have kept what
+            a replay needs of them. None where the log was not read from its beginning.
+        mismatches: of KIP-952's bounded replay of the whole log, by reason, producers that are alive now.
+    """
+
+    survey: Survey
+    settings: RiskSettings
+    boundaries: tuple[BoundaryRisk, ...]
+    waiting: Waiting
+    rate: float | None
+    outlived: int | None
+    mismatches: dict[Mismatch, int]
+
+    @cached_property
+    def worst(self) -> BoundaryRisk | None:
+        """Of the blocked boundaries the one where an empty snapshot would expose most, the lowest of several.
+
+        None where none is blocked.
+        """
+        blocked = [each for each in self.boundaries if each.is_blocked]
+        return max(blocked, key=lambda each: each.severity, default=None)
+
+    @property
+    def newest_cost(self) -> ReplayCost | None:
+        """Of the state at the highest blocked boundary, or at the highest one; None without a closed segment."""
+        blocked = [each for each in self.boundaries if each.is_blocked] or list(self.boundaries)
+        return blocked[-1].cost if blocked else None
+
+    @property
+    def closed_bytes(self) -> float:
+        """Of a closed segment on average; 0 without one."""
+        sizes = [each.size for each in self.survey.segments if each.next_base_offset is not None]
+        return sum(sizes) / len(sizes) if sizes else 0.0
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Boundaries by cause, the most frequent first."""
+        return dict(Counter(str(each.cause) for each in self.boundaries if each.cause is not None).most_common())
+
+
+def partition_risk(survey: Survey, settings: RiskSettings) -> PartitionRisk:
+    """Everything that `survey` allows to be said."""
+    now, expiration = settings.now, settings.producer_expiration
+    offsets = survey.aligned_offsets
+    none = SnapshotFound(Comparison(SnapshotVerdict.MISSING, "no file"), None)
+    found = {**dict.fromkeys(offsets, none), **survey.found}
+    # A broker deletes what lies at or below the log's beginning.
+    begins = survey.segments[0].base_offset if survey.segments else 0
+    kept = {offset: each for offset, each in found.items() if offset > begins}
+    said = causes(kept, now=now, producer_expiration=expiration)
+    producers = _producers(survey, settings)
+    readable = [offset for offset in offsets if offset >= survey.read_from]
+    exposed = {} if producers is None else {each.offset: each for each in producers.exposures(readable)}
+    starts = {offset for offset, each in found.items() if each.compared.is_start}
+    boundaries = []
+    for offset in offsets:
+        opened = survey.open_transactions.get(offset)
+        boundaries.append(
+            BoundaryRisk(
+                offset,
+                found[offset].compared.verdict(now, expiration),
+                said[offset],
+                exposed.get(offset),
+                survey.crossing.get(offset),
+                None if opened is None else len(opened),
+                replay_cost(
+                    survey.segments,
+                    offset,
+                    now=now,
+                    expiration=expiration,
+                    first_open_offset=min((first for _, first in opened or ()), default=None),
+                    starts=starts,
+                ),
+            )
+        )
+    blocked = {each.offset for each in boundaries if each.is_blocked}
+    rate = write_rate(survey.segments, now=now)
+    wait = waiting(
+        survey.segments,
+        {each.base_offset for each in survey.segments if each.next_base_offset in blocked},
+        settings.retention,
+        now=now,
+        rate=rate,
+        is_tiering_enabled=settings.is_tiering_enabled,
+    )
+    window = _window_of(survey, settings)
+    wrong = {} if producers is None or window is None else mismatches(producers, window)
+    outlived = None if producers is None or survey.read_from > begins else int((producers.first_seen < 0).sum())
+    return PartitionRisk(survey, settings, tuple(boundaries), wait, rate, outlived, wrong)
+
+
+def _producers(survey: Survey, settings: RiskSettings) -> ProducersAtRisk | None:
+    if survey.leader is None:
+        return None
+    return ProducersAtRisk(
+        survey.leader,
+        survey.sightings,
+        now=settings.now,
+        expiration=settings.producer_expiration,
+        era=settings.era,
+        log_start_offset=survey.log_start_offset,
+        delivery_timeout=settings.delivery_timeout,
+    )
+
+
+def _window_of(survey: Survey, settings: RiskSettings) -> int | None:
+    """Where the scan that KIP-952 proposed would begin: by segments alone, which is all that it looks at."""
+    if not survey.segments:
+        return None
+    cost = replay_cost(
+        survey.segments,
+        survey.log_end_offset,
+        now=settings.now,
+        expiration=settings.producer_expiration,
+        first_open_offset=None,
+        starts=(),
+    )
+    window = cost.window_offset
+    return window if window >= survey.read_from else None

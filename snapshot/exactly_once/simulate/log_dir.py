@@ -1,0 +1,167 @@
+"""The partitions of this host's log directories, each with a replica in its leader's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import SourceNotFoundError
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
+from tiersnap.snapshot.exactly_once.simulate.outcomes import differing_writes, outcomes
+from tiersnap.snapshot.exactly_once.simulate.replica import (
+    Origin,
+    Replicas,
+    SnapshotFiles,
+    Start,
+    files_of_partition,
+    files_of_replica,
+    replicas,
+    start_of,
+)
+from tiersnap.snapshot.exactly_once.simulate.summary import Tally
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.selection import NamedLogDir
+from tiersnap.snapshot.replay.beginnings import Beginnings
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.units import count_of
+
+ORIGINS = tuple(str(origin) for origin in Origin if origin is not Origin.ANOTHER)
+
+
+@dataclass(frozen=True)
+class ReplicaSnapshot:
+    """Where the replica's snapshot is from.
+
+    Attributes:
+        folder: of the other replica, where `origin` is ANOTHER.
+        at: offset of the snapshot, or the highest one for files; None for no limit.
+    """
+
+    origin: Origin
+    folder: Path | None = None
+    at: int | None = None
+
+    @classmethod
+    def of(cls, name: str, at: int | None) -> ReplicaSnapshot:
+        """The one that is meant by one of ORIGINS or the path of another replica's directory.
+
+        Raises:
+            SourceNotFoundError: there is no such directory.
+        """
+        if name in ORIGINS:
+            return cls(Origin(name), None, at)
+        folder = Path(name)
+        if not folder.is_dir():
+            raise SourceNotFoundError(
+                f"{name}: no such directory",
+                hint=f"--from takes {', '.join(ORIGINS)} or another replica's directory",
+            )
+        return cls(Origin.ANOTHER, folder, at)
+
+    def files(self, filesystem: fs.FileSystem, partition: Partition) -> SnapshotFiles:
+        """The files that may be the snapshot of a partition."""
+        if self.folder is None:
+            return files_of_partition(filesystem, partition)
+        return files_of_replica(self.folder / partition.name)
+
+    def start(self, partition: Partition, files: SnapshotFiles, highest: int | None) -> Start:
+        """The snapshot of a partition, not above `highest`."""
+        limits = [limit for limit in (self.at, highest) if limit is not None]
+        return start_of(partition, self.origin, files, min(limits, default=None))
+
+
+@dataclass
+class HostSimulation:
+    """Simulates partition by partition, and adds up what it finds.
+
+    Attributes:
+        snapshot: of the replica.
+        producer_expiration: ms; None if producers never expire.
+        brokers, clients: the releases that answer; the tally is of the last brokers.
+        transaction_version: of transactions that begin now.
+        everything: also rows in which the replica answers as the leader does.
+        by_producer: a row a producer and write instead, for the last brokers.
+        beginnings: what came before the files of a log.
+        not_compared: partitions of which nothing can be said: their logs begin in remote storage, which was not asked,
+            or does not tell how.
+        findings: what is damaged or may not be read.
+        said: sentences about partitions that were not, or not wholly, simulated.
+    """
+
+    snapshot: ReplicaSnapshot
+    expiry: Expiry
+    producer_expiration: int | None
+    brokers: tuple[BrokerEra, ...]
+    clients: tuple[ClientEra, ...]
+    transaction_version: int
+    check_crc: bool
+    everything: bool
+    by_producer: bool
+    beginnings: Beginnings = field(default_factory=Beginnings)
+    not_compared: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.brokers[-1])
+
+    def rows(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[dict[str, object]]:
+        """Rows of `outcomes`, or of `differing_writes`, with `log_dir`, `partition`, `from` and `at` of the replica."""
+        for named, partition in partitions:
+            for row in self._rows(named.log_dir.filesystem, partition):
+                yield {"log_dir": named.uri, **row}
+
+    def sentence(self) -> str:
+        """Return what would happen if this replica became leader now, and of how many partitions nobody knows."""
+        if not self.not_compared:
+            return self.tally.sentence()
+        count = count_of(len(self.not_compared), "partition is", "partitions are")
+        unknown = f"{count} not compared: what came before the files is in remote storage."
+        return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
+
+    def _rows(self, filesystem: fs.FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
+        begins = self.beginnings.of(partition)
+        if begins.goes_back(partition) and begins.start is None and begins.copy is None:
+            self.not_compared.append(partition.name)
+            self.said.append(f"{partition.name}: not compared: what came before its files is in remote storage")
+            return
+        found = replicas(
+            filesystem,
+            partition,
+            partial(self.snapshot.start, partition, self.snapshot.files(filesystem, partition)),
+            self.expiry,
+            producer_expiration=self.producer_expiration,
+            check_crc=self.check_crc,
+            begins=begins,
+        )
+        self.findings.extend(found.findings)
+        self.said.extend(_said(found))
+        given = Circumstances(partition.log_start_offset, self.transaction_version)
+        classes = list(what_if(found.leader, found.replica, self.brokers, given))
+        self.tally.add(classes)
+        about = {"partition": partition.name, "from": str(found.start.origin), "at": found.start.offset}
+        if self.by_producer:
+            yield from (about | row for row in differing_writes(classes, found.leader, self.brokers[-1]))
+            return
+        listed = outcomes(classes, found.leader.entries["producer_id"].tolist(), self.brokers, self.clients, given)
+        yield from (about | outcome.as_row() for outcome in listed if self.everything or outcome.differs)
+
+
+def _said(found: Replicas) -> Iterator[str]:
+    name = found.partition.name
+    for message in found.start.passed_over:
+        yield f"{name}: a broker passes over {message}"
+    if not found.is_whole:
+        yield f"{name}: not simulated, the log cannot be replayed to its end"
+    if found.expired:
+        yield (
+            f"{name}: {count_of(found.expired, 'producer is', 'producers are')} left out, every broker has dropped "
+            "them by now"
+        )

@@ -1,0 +1,183 @@
+"""What a simulation says, as rows: the answers of all releases and the reactions of all clients, where alike as one.
+
+A row is (kind of write, transactional or not) x (brokers that answer alike) x (clients that react alike). Follows
+Kafka's names; releases are ranges such as `2.5-4.4`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra, releases_of
+from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction
+from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
+from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState
+from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, WriteClass
+
+SIMULATED = pa.schema(
+    [
+        ("write", pa.string()),
+        ("transactional", pa.bool_()),
+        ("writes", pa.int64()),  # of that kind; each producer has one, but for RETRY_OF_OLDER and RETRY_BEFORE_BUMP
+        ("example", pa.int64()),  # producer id of one of them
+        ("known", pa.bool_()),  # whether the replica knows the producer
+        ("brokers", pa.string()),
+        ("leader_answer", pa.string()),
+        ("replica_answer", pa.string()),
+        ("doubles", pa.bool_()),  # the replica appends records that are in the log already
+        ("clients", pa.string()),
+        ("reaction", pa.string()),
+        ("severity", pa.string()),
+        ("next_step", pa.string()),
+        ("may_double_later", pa.bool_()),  # what the client sends next may be in the log already
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutcome:
+    """One row of SIMULATED; `reaction` is None where no such client gets the answer."""
+
+    write: Write
+    is_transactional: bool
+    writes: int
+    example: int
+    is_known: bool
+    brokers: tuple[BrokerEra, ...]
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool
+    clients: tuple[ClientEra, ...]
+    reaction: Reaction | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the replica answers otherwise than the leader would."""
+        return self.leader_answer is not self.replica_answer
+
+    def as_row(self) -> dict[str, object]:
+        """By the names of SIMULATED."""
+        reaction = self.reaction
+        return {
+            "write": str(self.write),
+            "transactional": self.is_transactional,
+            "writes": self.writes,
+            "example": self.example,
+            "known": self.is_known,
+            "brokers": releases_of(self.brokers, BROKER_ERAS),
+            "leader_answer": str(self.leader_answer),
+            "replica_answer": str(self.replica_answer),
+            "doubles": self.doubles,
+            "clients": releases_of(self.clients, CLIENT_ERAS),
+            "reaction": None if reaction is None else str(reaction),
+            "severity": None if reaction is None else str(reaction.severity),
+            "next_step": None if reaction is None else reaction.next_step,
+            "may_double_later": reaction is not None and self.write.is_retry and reaction.may_duplicate,
+        }
+
+
+def outcomes(
+    classes: Iterable[WriteClass],
+    producer_ids: Sequence[int],
+    brokers: Sequence[BrokerEra],
+    clients: Sequence[ClientEra],
+    given: Circumstances,
+) -> list[WriteOutcome]:
+    """Rows of the classes, alike ones as one; those that double come first, then those that differ.
+
+    Args:
+        producer_ids: of the leader's entries, to which the members of the classes are indexes.
+    """
+    found: dict[Hashable, WriteOutcome] = {}
+    for write_class in classes:
+        for outcome in _of_class(write_class, int(producer_ids[write_class.members[0]]), brokers, clients, given):
+            key = replace(outcome, writes=0, example=0)
+            before = found.get(key)
+            found[key] = outcome if before is None else replace(before, writes=before.writes + outcome.writes)
+    order = list(Write)
+    return sorted(
+        found.values(),
+        key=lambda each: (not each.doubles, not each.differs, order.index(each.write), each.brokers[0].first),
+    )
+
+
+def differing_writes(
+    classes: Iterable[WriteClass], leader: ReplicaState, era: BrokerEra
+) -> Iterator[dict[str, object]]:
+    """One row a producer and write that the replica, a broker of the era, answers otherwise than the leader."""
+    for each in classes:
+        leader_answer, replica_answer = each.leader_answers[era.name], each.replica_answers[era.name]
+        if leader_answer is replica_answer:
+            continue
+        for entry in leader.entries[each.members]:
+            yield {
+                "producer_id": int(entry["producer_id"]),
+                "producer_epoch": int(entry["producer_epoch"]),
+                "last_sequence": int(entry["last_sequence"]),
+                "last_offset": int(entry["last_offset"]),
+                "write": str(each.write),
+                "transactional": each.is_transactional,
+                "known": each.is_known,
+                "leader_answer": str(leader_answer),
+                "replica_answer": str(replica_answer),
+                "doubles": each.doubles(era),
+            }
+
+
+def as_table(rows: Iterable[WriteOutcome]) -> pa.Table:
+    """The rows with the schema SIMULATED."""
+    return pa.Table.from_pylist([row.as_row() for row in rows], schema=SIMULATED)
+
+
+def _of_class(
+    write_class: WriteClass,
+    example: int,
+    brokers: Sequence[BrokerEra],
+    clients: Sequence[ClientEra],
+    given: Circumstances,
+) -> Iterator[WriteOutcome]:
+    answers = {era: (write_class.leader_answers[era.name], write_class.replica_answers[era.name]) for era in brokers}
+    for (leader, replica), alike in _grouped(answers).items():
+        reactions = {era: _reaction(replica, era, write_class, given) for era in clients}
+        for reaction, reacting in _grouped(reactions).items():
+            yield WriteOutcome(
+                write_class.write,
+                write_class.is_transactional,
+                int(write_class.members.size),
+                example,
+                write_class.is_known,
+                tuple(alike),
+                leader,
+                replica,
+                write_class.doubles(alike[0]),
+                tuple(reacting),
+                reaction,
+            )
+
+
+def _reaction(answer: Answer, era: ClientEra, write_class: WriteClass, given: Circumstances) -> Reaction | None:
+    batch = SentBatch(
+        producer_epoch=write_class.producer_epoch,
+        log_start_offset=given.log_start_offset,
+        last_acked_offset=write_class.last_acked_offset,
+        is_next=write_class.write is not Write.AFTER_GAP,
+    )
+    return react(answer, era, batch, transactional=write_class.is_transactional).reaction
+
+
+K = TypeVar("K")
+V = TypeVar("V", bound=Hashable)
+
+
+def _grouped(values: Mapping[K, V]) -> dict[V, list[K]]:
+    """Keys by value, in order."""
+    groups: dict[V, list[K]] = {}
+    for key, value in values.items():
+        groups.setdefault(value, []).append(key)
+    return groups

@@ -1,0 +1,319 @@
+"""A replica in its leader's place: a snapshot from somewhere, and the leader's log replayed from there.
+
+    broker   the newest file beside the log that a broker can load; without one, the whole log
+    older    the one before that
+    ours     what `tiersnap repair` would write at the offset
+    empty    a snapshot of nobody at the offset, as KIP-952 considered uploading
+    another  the newest file of another replica's directory
+
+Files are looked at as a broker does that starts: the newest one above the log start offset and not above the log end
+that decodes; corrupt ones are passed over. What is idle for the broker's producer.id.expiration.ms is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.snapshot.errors import CorruptSnapshotError, UsageError
+from tiersnap.snapshot.exactly_once.simulate.replica_state import (
+    RecentBatches,
+    ReplicaState,
+    data_batches,
+    empty_state,
+    entry_batches,
+)
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.regular_file import read_regular
+from tiersnap.snapshot.replay.examine import conclude
+from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_replay import (
+    NOT_LOOKED,
+    Beginning,
+    Replay,
+    entries_at_first,
+    replay_partition,
+    snapshot_reader,
+)
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, ProducerFold, from_entries, live_entries
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.trust import Comparison
+
+# Offsets of the snapshot files of a partition, and what reads them.
+SnapshotFiles = tuple[frozenset[int], ReadSnapshot]
+
+
+class Origin(StrEnum):
+    """Where the replica's snapshot is from."""
+
+    BROKER = "broker"
+    OLDER = "older"
+    OURS = "ours"
+    EMPTY = "empty"
+    ANOTHER = "another"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The replica's snapshot; attributes as `start_of` gives them.
+
+    Attributes:
+        offset: exclusive end offset of the snapshot; the log is replayed from here.
+        entries: ENTRY_DTYPE; None for `ours`, which the replay computes on its way.
+        passed_over: what was wrong with newer files.
+    """
+
+    origin: Origin
+    offset: int
+    entries: np.ndarray | None
+    passed_over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """A leader that never stopped, and the replica in its place, both without producers that are expired.
+
+    Attributes:
+        expired: how many producers of the leader were dropped for that.
+        is_whole: the log could be replayed to its end; otherwise both know nobody, and the findings say why.
+    """
+
+    partition: Partition
+    start: Start
+    leader: ReplicaState
+    replica: ReplicaState
+    expired: int
+    log_end_offset: int
+    findings: tuple[Finding, ...]
+    is_whole: bool = True
+
+
+def start_of(
+    partition: Partition,
+    origin: Origin,
+    files: SnapshotFiles,
+    at: int | None = None,
+) -> Start:
+    """Choose the replica's snapshot.
+
+    Args:
+        files: those of the partition, or of the other replica for `another`.
+        at: offset of the snapshot; None for the newest one. `ours` and `empty` are then at the newest segment's base
+            offset, which is where a follower begins whose leader has tiered everything.
+    """
+    first = partition.first_base_offset
+    newest = max((segment.base_offset for segment in partition.segments), default=0)
+    if origin is Origin.OURS:
+        return Start(origin, newest if at is None else at, None)
+    if origin is Origin.EMPTY:
+        return Start(origin, newest if at is None else at, np.empty(0, ENTRY_DTYPE))
+    passed_over: list[str] = []
+    loadable = _loadable(partition.unloaded_below, files, at, passed_over)
+    found = next(loadable, None)
+    if origin is Origin.OLDER and found is not None:
+        found = next(loadable, None)
+    offset, entries = found if found is not None else (first, np.empty(0, ENTRY_DTYPE))
+    return Start(origin, offset, entries, tuple(passed_over))
+
+
+def _loadable(
+    unloaded_below: int, files: SnapshotFiles, at: int | None, passed_over: list[str]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Files as a broker would load them, the newest first."""
+    offsets, read_snapshot = files
+    for offset in sorted(offsets, reverse=True):
+        if offset <= unloaded_below or (at is not None and offset > at):
+            continue
+        name = snapshot_file.file_name(offset)
+        try:
+            data = read_snapshot(offset)
+            if data is not None:
+                yield offset, snapshot_file.decode(data, name=name)
+        except CorruptSnapshotError as error:
+            passed_over.append(error.message)
+        except OSError as error:
+            passed_over.append(f"{name}: {error.strerror or error}")
+
+
+def files_of_replica(folder: Path) -> SnapshotFiles:
+    """Offsets of the snapshot files of another replica's partition folder, and what reads them."""
+    paths = {int(path.stem): path for path in folder.glob("*.snapshot") if path.stem.isdecimal()}
+
+    def read(offset: int) -> bytes | None:
+        return read_regular(paths[offset]) if offset in paths else None
+
+    return frozenset(paths), read
+
+
+def files_of_partition(filesystem: fs.FileSystem, partition: Partition) -> SnapshotFiles:
+    """Offsets of the snapshot files beside the log, and what reads them."""
+    return frozenset(partition.snapshots), snapshot_reader(filesystem, partition)
+
+
+@dataclass
+class _Reading:
+    """What one pass over the log brings together for both replicas."""
+
+    filesystem: fs.FileSystem
+    start: Start
+    check_crc: bool
+    all_batches: RecentBatches = field(default_factory=RecentBatches)
+    after: ProducerFold = field(default_factory=ProducerFold)
+    after_batches: RecentBatches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after_batches = RecentBatches(from_offset=self.start.offset)
+
+    def read_runs(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        """A segment's runs, cut where the replica begins as well."""
+        runs, end = fold_segment(
+            self.filesystem,
+            segment,
+            cuts=sorted({*cuts, self.start.offset}),
+            check_crc=self.check_crc,
+            on_rows=self._on_rows,
+        )
+        for run in runs:
+            if run.start_offset >= self.start.offset:
+                self.after.combine(run.deltas)
+        return runs, end
+
+    def _on_rows(self, rows: np.ndarray) -> None:
+        batches = data_batches(rows)
+        self.all_batches.add(batches)
+        self.after_batches.add(batches)
+
+
+def replicas(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    choose: Callable[[int | None], Start],
+    expiry: Expiry,
+    *,
+    producer_expiration: int | None,
+    check_crc: bool = True,
+    begins: Beginning = NOT_LOOKED,
+) -> Replicas:
+    """Read the log once for both.
+
+    Args:
+        choose: the replica's snapshot, at the offset given or below it; None leaves the offset open.
+        expiry: what `ours` leaves out, and the time at which all is judged.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        begins: what remote storage says of the log before its files.
+
+    Raises:
+        UsageError: the snapshot would lie where no segment begins and no file is, so that nothing is computed there.
+    """
+    start = choose(None)
+    reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
+    if start.offset > replay.log_end and start.origin not in (Origin.OURS, Origin.EMPTY):
+        # A broker deletes files above its log end.
+        start = choose(replay.log_end)
+        reading, replay, found = _read(filesystem, partition, start, expiry, check_crc, begins)
+    findings = conclude(replay, found.compared).findings
+    if found.at_end is None or (replay.lacks_start and begins.goes_back(partition)):
+        return Replicas(partition, start, empty_state(), empty_state(), 0, replay.log_end, findings, is_whole=False)
+    if found.at_start is None:
+        raise UsageError(
+            f"{partition.name}: nothing is known at offset {start.offset}",
+            hint="give --at a segment's base offset, the offset of a snapshot file or the log end offset",
+        )
+    both = in_its_place(
+        found.at_end,
+        found.at_start,
+        reading.after.deltas(),
+        reading.all_batches.newest(),
+        reading.after_batches.newest(),
+        now=expiry.now,
+        producer_expiration=producer_expiration,
+    )
+    return Replicas(partition, start, both.leader, both.replica, both.expired, replay.log_end, findings)
+
+
+@dataclass(frozen=True, slots=True)
+class InItsPlace:
+    """A leader and the replica in its place without the expired, of which the leader had so many."""
+
+    leader: ReplicaState
+    replica: ReplicaState
+    expired: int
+
+
+def in_its_place(
+    at_end: np.ndarray,
+    at_start: np.ndarray,
+    after: np.ndarray,
+    all_batches: np.ndarray,
+    after_batches: np.ndarray,
+    *,
+    now: int,
+    producer_expiration: int | None,
+) -> InItsPlace:
+    """Both states of one partition.
+
+    Args:
+        at_end: ENTRY_DTYPE, of the leader at the log end.
+        at_start: ENTRY_DTYPE, the replica's snapshot.
+        after: DELTA_DTYPE, of the log from there on.
+        all_batches, after_batches: BATCH_DTYPE, the newest of each producer, of the whole log and from there on.
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+    """
+    # A broker drops what has expired when it loads the file, and again whenever it looks.
+    loaded = live_entries(at_start, as_of=now, expiration=producer_expiration)
+    state = ProducerFold(loaded.size)
+    state.combine(from_entries(loaded))
+    state.combine(after)
+    leader = ReplicaState.of(at_end, all_batches)
+    replica = ReplicaState.of(state.entries(), entry_batches(loaded), after_batches)
+    alive = leader.live(now=now, expiration=producer_expiration)
+    return InItsPlace(
+        alive,
+        replica.live(now=now, expiration=producer_expiration),
+        leader.entries.size - alive.entries.size,
+    )
+
+
+@dataclass
+class _Found:
+    """What the boundaries of one pass showed: entries (ENTRY_DTYPE), None where the pass did not get so far."""
+
+    at_start: np.ndarray | None
+    at_end: np.ndarray | None = None
+    compared: dict[int, Comparison] = field(default_factory=dict)
+
+
+def _read(
+    filesystem: fs.FileSystem,
+    partition: Partition,
+    start: Start,
+    expiry: Expiry,
+    check_crc: bool,
+    begins: Beginning,
+) -> tuple[_Reading, Replay, _Found]:
+    reading = _Reading(filesystem, start, check_crc)
+    read_snapshot = snapshot_reader(filesystem, partition)
+    replay, boundaries = replay_partition(partition, reading.read_runs, read_snapshot, begins=begins)
+    found = _Found(start.entries)
+    first = partition.first_base_offset
+    if start.entries is None and start.offset <= first:
+        found.at_start = entries_at_first(partition, begins)
+    for boundary in boundaries:
+        found.compared[boundary.offset] = boundary.found
+        if boundary.offset == start.offset and start.entries is None:
+            found.at_start = expiry.live(boundary.entries, boundary.max_timestamp)
+        if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
+            found.at_end = boundary.entries
+    if replay.log_end in (0, first) and replay.damage is None:
+        found.at_end = replay.entries_of_no_batches()
+    return reading, replay, found

@@ -1,0 +1,166 @@
+"""What a replica knows of the producers of one partition: entries, and the newest batches of each.
+
+A broker remembers up to five batches of a producer to tell what is sent again; a snapshot keeps one. Entries alone do
+not say which, so the newest batches are taken from the log beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE, NO_SEQUENCE
+from tiersnap.snapshot.formats.record_batch import CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE, live_entries
+
+CACHED_BATCHES = 5
+BATCH_DTYPE = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("first_offset", "<i8"),
+        ("last_offset", "<i8"),
+        ("first_sequence", "<i4"),
+        ("last_sequence", "<i4"),
+        ("producer_epoch", "<i2"),
+        ("is_transactional", "?"),
+        ("size_bytes", "<i4"),  # of the whole batch; 0 where nobody knows, as of one from a snapshot
+    ]
+)
+NO_BATCHES = np.empty(0, BATCH_DTYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica's producers.
+
+    Attributes:
+        entries: ENTRY_DTYPE, ascending producer id.
+        batches: BATCH_DTYPE, ascending producer id and offset: the newest data batches of each producer, at most five.
+            Those of another epoch than the entry's are not cached by the broker; the producer may still send them.
+    """
+
+    entries: np.ndarray
+    batches: np.ndarray
+
+    @classmethod
+    def of(cls, entries: np.ndarray, *runs: np.ndarray) -> ReplicaState:
+        """State of entries and the newest batches of the log, as far as it was read.
+
+        A batch that an entry alone knows of, as one from a snapshot, lies below those of `runs` (see `newest_batches`).
+        """
+        recent = newest_batches(*runs)
+        recent = recent.compress(np.isin(recent["producer_id"], entries["producer_id"]))
+        own = entry_batches(entries)
+        newest = np.searchsorted(recent["producer_id"], own["producer_id"], side="right") - 1
+        is_there = np.zeros(own.size, np.bool_)
+        if recent.size:
+            same = recent.take(np.maximum(newest, 0))
+            is_there = (newest >= 0) & (same["producer_id"] == own["producer_id"])
+            is_there &= same["last_offset"] == own["last_offset"]
+        return cls(entries, newest_batches(own.compress(~is_there), recent))
+
+    def live(self, *, now: int, expiration: int | None) -> ReplicaState:
+        """What is left when producers that were idle for `expiration` (ms) at `now` are dropped, as brokers do."""
+        entries = live_entries(self.entries, as_of=now, expiration=expiration)
+        kept = np.isin(self.batches["producer_id"], entries["producer_id"])
+        return ReplicaState(entries, self.batches.compress(kept))
+
+
+def data_batches(rows: np.ndarray) -> np.ndarray:
+    """The data batches (BATCH_DTYPE, order kept) with a producer and a sequence of rows of RECORD_BATCH_DTYPE."""
+    is_data = (rows["producer_id"] >= 0) & (rows["base_sequence"] >= 0) & (rows["attributes"] & CONTROL_MASK == 0)
+    chosen = rows.compress(is_data)
+    batches = np.empty(chosen.size, BATCH_DTYPE)
+    delta = chosen["last_offset_delta"].astype(np.int64)
+    batches["producer_id"], batches["producer_epoch"] = chosen["producer_id"], chosen["producer_epoch"]
+    batches["first_offset"], batches["last_offset"] = chosen["base_offset"], chosen["base_offset"] + delta
+    batches["first_sequence"] = chosen["base_sequence"]
+    batches["last_sequence"] = (chosen["base_sequence"] + delta) & LARGEST_SEQUENCE
+    batches["is_transactional"] = chosen["attributes"] & TRANSACTIONAL_MASK != 0
+    batches["size_bytes"] = chosen["batch_length"] + LOG_OVERHEAD
+    return batches
+
+
+def entry_batches(entries: np.ndarray) -> np.ndarray:
+    """The one batch (BATCH_DTYPE) that each entry knows; none of entries without a sequence."""
+    known = entries.compress((entries["last_offset"] >= 0) & (entries["last_sequence"] != NO_SEQUENCE))
+    batches = np.empty(known.size, BATCH_DTYPE)
+    delta = known["offset_delta"].astype(np.int64)
+    for name in ("producer_id", "producer_epoch", "last_offset", "last_sequence"):
+        batches[name] = known[name]
+    batches["first_offset"] = known["last_offset"] - delta
+    batches["first_sequence"] = (known["last_sequence"] - delta) & LARGEST_SEQUENCE
+    batches["is_transactional"] = known["current_txn_first_offset"] >= 0
+    batches["size_bytes"] = 0
+    return batches
+
+
+def newest_batches(*runs: np.ndarray) -> np.ndarray:
+    """The newest five batches of each producer; of `runs` (BATCH_DTYPE) the later ones lie at higher offsets."""
+    batches = np.concatenate(runs) if runs else NO_BATCHES
+    batches = batches.take(np.argsort(batches["producer_id"], kind="stable"))
+    ids = batches["producer_id"]
+    if not ids.size:
+        return batches
+    ends = np.searchsorted(ids, ids, side="right")
+    return batches.compress(ends - np.arange(ids.size) <= CACHED_BATCHES)
+
+
+def cached_by_broker(state: ReplicaState) -> np.ndarray:
+    """Mask of the state's batches that a broker with its entries still has in its cache.
+
+    An epoch forgets what was sent in another one, and a marker that changes the epoch forgets all.
+    """
+    entries, batches = state.entries, state.batches
+    if not entries.size or not batches.size:
+        return np.zeros(batches.size, np.bool_)
+    index = np.minimum(np.searchsorted(entries["producer_id"], batches["producer_id"]), entries.size - 1)
+    entry = entries.take(index)
+    is_known = (entry["producer_id"] == batches["producer_id"]) & (entry["last_offset"] >= 0)
+    fits = is_known & (entry["producer_epoch"] == batches["producer_epoch"])
+    # What lies before a batch of another epoch is forgotten, too, although the epoch may have come back.
+    ends = np.searchsorted(batches["producer_id"], batches["producer_id"], side="right")
+    strangers = np.concatenate([[0], np.cumsum(~fits)])
+    mask: np.ndarray = fits & (strangers[ends] == strangers[np.arange(batches.size)])
+    return mask
+
+
+def empty_state() -> ReplicaState:
+    """Of a replica that knows nobody."""
+    return ReplicaState(np.empty(0, ENTRY_DTYPE), NO_BATCHES)
+
+
+class RecentBatches:
+    """The newest batches of every producer while a log is read.
+
+    Peak memory is about 36 bytes a batch, five batches a producer, and as much again for what was not sorted in yet.
+    """
+
+    _HELD = 65_536
+
+    def __init__(self, *, from_offset: int = 0) -> None:
+        """Batches below `from_offset` are left out."""
+        self._from_offset = from_offset
+        self._newest = NO_BATCHES
+        self._held: list[np.ndarray] = []
+        self._count = 0
+
+    def add(self, batches: np.ndarray) -> None:
+        """The next batches (BATCH_DTYPE) in offset order; the array must stay as it is."""
+        if self._from_offset:
+            batches = batches.compress(batches["first_offset"] >= self._from_offset)
+        self._held.append(batches)
+        self._count += batches.size
+        if self._count > max(self._HELD, self._newest.size):
+            self._settle()
+
+    def newest(self) -> np.ndarray:
+        """At most five batches a producer (BATCH_DTYPE, ascending producer id and offset)."""
+        self._settle()
+        return self._newest
+
+    def _settle(self) -> None:
+        if self._held:
+            self._newest = newest_batches(self._newest, *self._held)
+        self._held, self._count = [], 0

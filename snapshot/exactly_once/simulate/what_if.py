@@ -1,0 +1,243 @@
+"""Every next write of every producer, answered by a leader that never stopped and by a replica in its place.
+
+What decides an answer is how a write lies to an entry, and there are few such ways. So the writes are put into classes
+by their columns, the models are asked once a class and era with the values of one member, and what they say goes for
+the whole class. The functions take one partition; a Spark task calls them with the entries of one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.exactly_once.models.answers import Answer
+from tiersnap.snapshot.exactly_once.models.append import append
+from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from tiersnap.snapshot.exactly_once.models.coordinator_state import LARGEST_EPOCH
+from tiersnap.snapshot.exactly_once.models.producer_entry import (
+    LARGEST_SEQUENCE,
+    BatchMetadata,
+    NextBatch,
+    ProducerEntry,
+)
+from tiersnap.snapshot.exactly_once.models.verification import Verification
+from tiersnap.snapshot.exactly_once.simulate.next_writes import Write, Writes, next_writes
+from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES, ReplicaState, cached_by_broker
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+
+_NEVER = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What holds for the whole partition.
+
+    Attributes:
+        log_start_offset: brokers before 2.4 forget a producer with the last of its records.
+        transaction_version: of transactions that begin now, on brokers that speak it.
+    """
+
+    log_start_offset: int = 0
+    transaction_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WriteClass:
+    """Writes of one kind that every broker answers alike, and every client takes alike.
+
+    Attributes:
+        members: indexes of the leader's entries, one for each write.
+        last_acked_offset: of the first member, inclusive.
+        leader_answers: by era name; likewise the replica's.
+    """
+
+    write: Write
+    is_transactional: bool
+    is_known: bool
+    members: np.ndarray
+    producer_epoch: int
+    last_acked_offset: int
+    leader_answers: dict[str, Answer]
+    replica_answers: dict[str, Answer]
+
+    def doubles(self, era: BrokerEra) -> bool:
+        """Whether the replica appends records that are in the log already, and the leader would not."""
+        is_again = self.replica_answers[era.name].appends and not self.leader_answers[era.name].appends
+        return self.write.is_retry and is_again
+
+
+def what_if(
+    leader: ReplicaState, replica: ReplicaState, eras: Sequence[BrokerEra], given: Circumstances
+) -> Iterator[WriteClass]:
+    """The classes of writes, with both answers in each era.
+
+    Args:
+        leader: what a leader that never stopped knows; its producers write.
+        replica: what the new leader knows.
+    """
+    leader_knows, replica_knows = _Known(leader, given), _Known(replica, given)
+    is_transactional = _transactional(leader)
+    for writes in next_writes(leader):
+        if writes.producer.size:
+            yield from _classes(writes, leader, leader_knows, replica_knows, is_transactional, eras, given)
+
+
+def _classes(
+    writes: Writes,
+    leader: ReplicaState,
+    leader_knows: _Known,
+    replica_knows: _Known,
+    is_transactional: np.ndarray,
+    eras: Sequence[BrokerEra],
+    given: Circumstances,
+) -> Iterator[WriteClass]:
+    transactional = is_transactional[writes.producer] | writes.batch["is_transactional"]
+    # The last two decide what clients make of an answer.
+    is_front_removed = leader.entries["last_offset"][writes.producer] < given.log_start_offset
+    is_last_epoch = writes.batch["producer_epoch"] == LARGEST_EPOCH
+    columns = (
+        *leader_knows.features(writes),
+        *replica_knows.features(writes),
+        transactional,
+        is_front_removed,
+        is_last_epoch,
+    )
+    features = np.stack(columns, axis=1)
+    _, first, inverse = np.unique(features.astype(np.int8), axis=0, return_index=True, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    order = np.argsort(inverse, kind="stable")
+    bounds = np.searchsorted(inverse[order], np.arange(first.size + 1))
+    for number, index in enumerate(first.tolist()):
+        batch, entry = writes.batch[index], leader.entries[writes.producer[index]]
+        producer_id = int(batch["producer_id"])
+        said = writes.write.coordinator_says(is_ongoing=bool(entry["current_txn_first_offset"] >= 0))
+        version = given.transaction_version if transactional[index] else 0
+        asked = [(era, _sent(batch, era, version), Verification(said)) for era in eras]
+        leader_answers, replica_answers = (
+            _answers(knows.entry(producer_id), knows.forgets(producer_id), asked)
+            for knows in (leader_knows, replica_knows)
+        )
+        yield WriteClass(
+            write=writes.write,
+            is_transactional=bool(transactional[index]),
+            is_known=replica_knows.has(producer_id),
+            members=writes.producer[order[bounds[number] : bounds[number + 1]]],
+            producer_epoch=int(batch["producer_epoch"]),
+            last_acked_offset=int(entry["last_offset"]),
+            leader_answers=leader_answers,
+            replica_answers=replica_answers,
+        )
+
+
+def _answers(
+    entry: ProducerEntry | None, is_forgotten: bool, asked: Sequence[tuple[BrokerEra, NextBatch, Verification]]
+) -> dict[str, Answer]:
+    """By era name; `is_forgotten` by the brokers that forget a producer with its records."""
+    return {
+        era.name: append(
+            None if is_forgotten and era.forgets_deleted else entry, sent, era, verification=verification
+        ).answer
+        for era, sent, verification in asked
+    }
+
+
+def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
+    """The batch as a client sends it to a broker of the era; none before 4.0 speaks transaction version 2."""
+    epoch, first, last = (int(batch[name]) for name in ("producer_epoch", "first_sequence", "last_sequence"))
+    return NextBatch(epoch, first, last, version if era.speaks_version_2 else min(version, 1))
+
+
+def _transactional(leader: ReplicaState) -> np.ndarray:
+    """Mask of the entries whose producer has a transactional id: a marker, an open transaction, or a batch says so."""
+    entries, batches = leader.entries, leader.batches
+    marked: np.ndarray = (entries["coordinator_epoch"] >= 0) | (entries["current_txn_first_offset"] >= 0)
+    return marked | np.isin(entries["producer_id"], batches["producer_id"].compress(batches["is_transactional"]))
+
+
+class _Known:
+    """What one replica knows, with its batches in a table of five columns an entry, the newest last."""
+
+    def __init__(self, state: ReplicaState, given: Circumstances) -> None:
+        self._entries = state.entries
+        # Before 2.4 a broker looked for producers to forget only when records were deleted.
+        self._forgotten_below = given.log_start_offset or _NEVER
+        self._cached = state.batches.compress(cached_by_broker(state))
+
+    def features(self, writes: Writes) -> Iterator[np.ndarray]:
+        """Columns that together decide every answer to the writes, small integers."""
+        entries, batch = self._entries, writes.batch
+        index, is_known = _find(entries["producer_id"], batch["producer_id"])
+        entry = entries.take(index) if entries.size else np.zeros(index.size, ENTRY_DTYPE)
+        has_sequence = is_known & (entry["last_offset"] >= 0) & (entry["last_sequence"] >= 0)
+        yield is_known
+        yield has_sequence
+        yield is_known * np.sign(batch["producer_epoch"].astype(np.int64) - entry["producer_epoch"])
+        yield is_known & (entry["current_txn_first_offset"] >= 0)
+        yield is_known & (entry["last_offset"] < self._forgotten_below)
+        yield batch["first_sequence"] == 0
+        following = (entry["last_sequence"].astype(np.int64) + 1) & LARGEST_SEQUENCE
+        yield has_sequence & (batch["first_sequence"] == following)
+        yield from self._against_cache(batch)
+
+    def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
+        """Where the batch lies to the cached ones: is it the newest, one of them, below the newest, below all."""
+        ids = self._cached["producer_id"]
+        starts = np.searchsorted(ids, batch["producer_id"], side="left")
+        ends = np.searchsorted(ids, batch["producer_id"], side="right")
+        is_newest, is_one, below_newest, below_all = (np.zeros(batch.size, np.bool_) for _ in range(4))
+        for back in range(1, CACHED_BATCHES + 1):
+            at = ends - back
+            there = at >= starts
+            if not there.any():
+                break
+            cached = self._cached.take(np.maximum(at, 0))
+            same = there & (cached["first_sequence"] == batch["first_sequence"])
+            same &= cached["last_sequence"] == batch["last_sequence"]
+            same &= cached["producer_epoch"] == batch["producer_epoch"]
+            below = (batch["last_sequence"] < cached["first_sequence"]) & (batch["last_sequence"] != 0)
+            below &= cached["first_sequence"] != LARGEST_SEQUENCE
+            is_one |= same
+            below_all = np.where(there, below, below_all)
+            if back == 1:
+                is_newest, below_newest = same, there & below
+        yield from (is_newest, is_one, below_newest, below_all)
+
+    def has(self, producer_id: int) -> bool:
+        """Whether there is an entry of the producer."""
+        return bool(_find(self._entries["producer_id"], np.array([producer_id]))[1][0])
+
+    def forgets(self, producer_id: int) -> bool:
+        """Whether all records of the producer are deleted."""
+        index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
+        return bool(is_known[0]) and bool(self._entries["last_offset"][index[0]] < self._forgotten_below)
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        """One producer, None where the replica does not know it."""
+        index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
+        if not is_known[0]:
+            return None
+        entry = self._entries[index[0]]
+        ids = self._cached["producer_id"]
+        start, end = np.searchsorted(ids, producer_id, side="left"), np.searchsorted(ids, producer_id, side="right")
+        opened = int(entry["current_txn_first_offset"])
+        return ProducerEntry(
+            int(entry["producer_epoch"]),
+            tuple(_metadata(batch) for batch in self._cached[start:end]),
+            int(entry["coordinator_epoch"]),
+            opened if opened >= 0 else None,
+            int(entry["timestamp"]),
+        )
+
+
+def _metadata(batch: np.void) -> BatchMetadata:
+    names = ("first_sequence", "last_sequence", "first_offset", "last_offset")
+    return BatchMetadata(*(int(batch[name]) for name in names))
+
+
+def _find(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indexes into ascending ids, and whether the wanted one is there."""
+    index = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
+    is_there = ids.take(index) == wanted if ids.size else np.zeros(wanted.size, np.bool_)
+    return index, is_there

@@ -1,0 +1,164 @@
+"""Which open transactions hang: their producer is silent for long, and no coordinator will ever write their marker.
+
+| verdict | transactional id with this producer id | hangs |
+| --- | --- | --- |
+| UNKNOWN | cannot be told: part of `__transaction_state` was not read | |
+| YOUNG | as in the two below, and its producer wrote not long ago | |
+| HANGING_NO_TID | none | yes |
+| HANGING_NOT_IN_TXN | its transaction does not name the partition | yes |
+| EXPECTED_MARKER | PrepareCommit or PrepareAbort, names the partition | no: a marker will come |
+| TWO_PHASE | Ongoing without a timeout (KIP-939), names the partition | no: its application ends it, nobody else |
+| OVERDUE | Ongoing beyond its timeout, names the partition | no: its coordinator aborts it |
+| ONGOING | Ongoing, names the partition | no |
+
+Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664), which looks at the producer's last write, not
+at the transaction's start, and compares no epochs. A coordinator that has written some markers no longer names their
+partitions; on disk they are named until all are written, so that nothing is called hanging that the tool spares.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiersnap.snapshot.exactly_once.models.coordinator_request import TWO_PHASE_TIMEOUT_MS, is_timed_out
+from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
+from tiersnap.snapshot.formats.transaction_state import TransactionStatus
+from tiersnap.snapshot.units import format_duration
+
+
+class TransactionVerdict(StrEnum):
+    """As in the table above."""
+
+    UNKNOWN = "UNKNOWN"
+    YOUNG = "YOUNG"
+    HANGING_NO_TID = "HANGING_NO_TID"
+    HANGING_NOT_IN_TXN = "HANGING_NOT_IN_TXN"
+    EXPECTED_MARKER = "EXPECTED_MARKER"
+    TWO_PHASE = "TWO_PHASE"
+    OVERDUE = "OVERDUE"
+    ONGOING = "ONGOING"
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether nobody will end the transaction but an operator."""
+        return self in _HANGING
+
+
+_HANGING = (TransactionVerdict.HANGING_NO_TID, TransactionVerdict.HANGING_NOT_IN_TXN)
+
+NEXT_STEP = {
+    TransactionVerdict.UNKNOWN: "name also the log directories that hold the rest of __transaction_state",
+    TransactionVerdict.YOUNG: "look again later",
+    TransactionVerdict.EXPECTED_MARKER: "start its coordinator, which writes the markers again as it loads",
+    TransactionVerdict.TWO_PHASE: "wait for its application, which commits or aborts it: no timeout ever does",
+    TransactionVerdict.OVERDUE: "start its coordinator, which aborts what has timed out",
+    TransactionVerdict.ONGOING: "wait for its producer, or for its timeout",
+}
+
+
+# What brokers add to transaction.max.timeout.ms before they count a transaction as late (KIP-664's metric, since 3.2).
+LATE_BUFFER_MS = 300_000
+
+
+def is_late(transaction: OpenTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
+    """Whether a broker's metric PartitionsWithLateTransactionsCount counts its partition; both arguments in ms."""
+    return as_of - transaction.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTransaction:
+    """An open transaction, what is to be thought of it and why.
+
+    Attributes:
+        coordinated: the transactional id that has its producer id, None where none is known.
+        is_late: see `is_late`.
+    """
+
+    transaction: OpenTransaction
+    verdict: TransactionVerdict
+    reason: str
+    coordinated: KnownTransaction | None
+    is_late: bool
+
+    def minutes(self, as_of: int) -> int:
+        """Whole minutes since the producer's last write, as the tool prints them; towards 0."""
+        idle = as_of - self.transaction.last_timestamp
+        return idle // 60_000 if idle >= 0 else -(-idle // 60_000)
+
+
+def judge_transaction(
+    transaction: OpenTransaction, log: TransactionLog, *, as_of: int, max_transaction_timeout: int
+) -> JudgedTransaction:
+    """The verdict on one open transaction.
+
+    Args:
+        as_of: ms since the epoch, the time that idleness and timeouts are counted to.
+        max_transaction_timeout: ms; a producer that wrote no longer ago is not yet thought lost. Brokers have it as
+            transaction.max.timeout.ms, the tool as --max-transaction-timeout in minutes.
+    """
+    coordinated = log.states.of_producer(transaction.producer_id)
+    verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)
+    idle = as_of - transaction.last_timestamp
+    if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
+        verdict = TransactionVerdict.YOUNG
+        reason = f"its producer wrote not more than {format_duration(max_transaction_timeout)} before; {reason}"
+    late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
+    return JudgedTransaction(transaction, verdict, reason, coordinated, late)
+
+
+def _of_coordinator(
+    transaction: OpenTransaction, coordinated: KnownTransaction | None, log: TransactionLog, as_of: int
+) -> tuple[TransactionVerdict, str]:
+    if coordinated is None:
+        if not log.is_complete:
+            return TransactionVerdict.UNKNOWN, (
+                f"no transactional id with producer id {transaction.producer_id} was found, and not all were read"
+            )
+        other = log.states.formerly_of(transaction.producer_id)
+        also = f"; {other.transactional_id!r} has {other.value.producer_id} now" if other is not None else ""
+        return (
+            TransactionVerdict.HANGING_NO_TID,
+            f"no transactional id has producer id {transaction.producer_id}{also}",
+        )
+    value, name = coordinated.value, repr(coordinated.transactional_id)
+    if not log.is_current(coordinated.transactional_id):
+        return TransactionVerdict.UNKNOWN, f"what its coordinator knows of {name} could not be read to its end"
+    if not value.has_partition(transaction.topic_partition):
+        return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {value.state} and does not name this partition"
+    if value.state.is_prepared:
+        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {value.state}: its coordinator is to write the marker"
+    if value.state is TransactionStatus.ONGOING and value.timeout_ms == TWO_PHASE_TIMEOUT_MS:
+        return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
+    if value.state is TransactionStatus.ONGOING and is_timed_out(
+        start_timestamp=value.start_timestamp, timeout_ms=value.timeout_ms, now=as_of
+    ):
+        limit = format_duration(value.timeout_ms)
+        return TransactionVerdict.OVERDUE, f"{name} is Ongoing for more than its {limit}: its coordinator will abort it"
+    return TransactionVerdict.ONGOING, f"{name} is {value.state}"
+
+
+def abort_command(transaction: OpenTransaction, *, before_3_0: bool = False) -> str:
+    """The command that has the partition's leader write an abort marker.
+
+    Args:
+        before_3_0: for leaders older than Kafka 3.0, which cannot be asked for the producer of a start offset.
+    """
+    words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "abort"]
+    words += ["--topic", transaction.topic, "--partition", str(transaction.partition)]
+    if before_3_0:
+        words += ["--producer-id", str(transaction.producer_id), "--producer-epoch", str(transaction.producer_epoch)]
+        # The tool makes 0 of -1, but takes a word that begins with - for an option.
+        words += ["--coordinator-epoch", str(max(0, transaction.coordinator_epoch))]
+    else:
+        words += ["--start-offset", str(transaction.start_offset)]
+    return shlex.join(words)
+
+
+def terminate_command(transactional_id: str) -> str:
+    """The command of Kafka 4.1 and later that aborts a transaction in two phases, and fences its application."""
+    words = ["kafka-transactions.sh", "--bootstrap-server", "HOST:PORT", "forceTerminateTransaction"]
+    return shlex.join([*words, "--transactionalId", transactional_id])

@@ -1,0 +1,85 @@
+"""The search for hanging transactions in log directories that a broker may be writing to meanwhile.
+
+What is on disk changes while it is read, so the order matters. First the partitions, then `__transaction_state`: a
+coordinator names a partition before anything is written to it, so whatever was seen open is known by then. Then the
+partitions of what seems to hang once more: a transaction that has ended in between does not hang. One that was open
+before and after did not have its partition named in between, whatever order it was all written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, judge_transaction
+from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
+from tiersnap.snapshot.exactly_once.transactions.producers import PartitionProducers, replay_to_end
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
+from tiersnap.snapshot.formats.transaction_state import TOPIC
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
+
+
+class HangingSearch:
+    """One search; `findings` are those of the partitions it replayed."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[LogDir],
+        partition_count: int | None,
+        max_transaction_timeout: int,
+        as_of: int,
+        *,
+        check_crc: bool = True,
+        stops_at_unknown: bool = False,
+        watch: Watch = iter,
+    ) -> None:
+        """Arguments as those of `read_transaction_log` and `judge_transaction`; all `log_dirs` are of one cluster."""
+        self._log_dirs, self._partition_count = log_dirs, partition_count
+        self._max_transaction_timeout, self._as_of = max_transaction_timeout, as_of
+        self._check_crc, self._stops_at_unknown = check_crc, stops_at_unknown
+        self._watch = watch
+        self.findings: list[Finding] = []
+
+    def judged(self, partitions: Iterable[tuple[LogDir, Partition]]) -> tuple[list[JudgedTransaction], TransactionLog]:
+        """The open transactions of these partitions, judged by the transaction log of all directories."""
+        seen = [
+            (log_dir, partition, transaction)
+            for log_dir, partition in self._watch(partitions)
+            for transaction in self._opened(log_dir, partition)
+        ]
+        log = read_transaction_log(
+            self._log_dirs,
+            partition_count=self._partition_count,
+            check_crc=self._check_crc,
+            stops_at_unknown=self._stops_at_unknown,
+            watch=self._watch,
+        )
+        judged = []
+        looked_again: dict[str, set[tuple[int, int]]] = {}
+        for log_dir, partition, transaction in seen:
+            each = judge_transaction(
+                transaction, log, as_of=self._as_of, max_transaction_timeout=self._max_transaction_timeout
+            )
+            if each.verdict.is_hanging:
+                if partition.path not in looked_again:
+                    looked_again[partition.path] = self._still_open(log_dir, partition)
+                if (transaction.producer_id, transaction.start_offset) not in looked_again[partition.path]:
+                    continue
+            judged.append(each)
+        return judged, log
+
+    def _opened(self, log_dir: LogDir, partition: Partition) -> list[OpenTransaction]:
+        if partition.topic == TOPIC:  # it has no producers
+            return []
+        replayed = self._replayed(log_dir, partition)
+        self.findings += replayed.examination.findings
+        return list(open_transactions(replayed))
+
+    def _still_open(self, log_dir: LogDir, partition: Partition) -> set[tuple[int, int]]:
+        """Producer id and start offset of what is open in the partition as it is by now."""
+        again = read_partition(log_dir.filesystem, partition.path, log_dir.checkpoints)
+        found = open_transactions(self._replayed(log_dir, again))
+        return {(each.producer_id, each.start_offset) for each in found}
+
+    def _replayed(self, log_dir: LogDir, partition: Partition) -> PartitionProducers:
+        return replay_to_end(log_dir.filesystem, partition, check_crc=self._check_crc)

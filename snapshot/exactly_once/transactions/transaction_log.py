@@ -1,0 +1,200 @@
+"""`__transaction_state` as it lies in log directories: every partition that is there is read, what is not is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyarrow import fs
+
+from tiersnap.snapshot.exactly_once.transactions.coordinator import (
+    CoordinatorStates,
+    TransactionRecord,
+    newest_states,
+    read_record,
+)
+from tiersnap.snapshot.exactly_once.transactions.partitioner import likely_counts, partition_of
+from tiersnap.snapshot.exactly_once.transactions.transitions import impossible
+from tiersnap.snapshot.formats.transaction_state import TOPIC, has_known_version
+from tiersnap.snapshot.log.findings import Finding, FindingKind
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
+from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
+from tiersnap.snapshot.units import count_of
+
+Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
+_SHOWN = 20
+# A partition with one of these may hold states that were not seen. A record of an unknown type is no state.
+_HIDES_STATES = frozenset(FindingKind) - {
+    FindingKind.CORRUPT_CHECKPOINT,
+    FindingKind.BAD_FILE_NAME,
+    FindingKind.UNFINISHED_SWAP,
+    FindingKind.UNKNOWN_VERSION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLog:
+    """What the log directories say of coordinators.
+
+    Attributes:
+        states: newest state of each transactional id.
+        partition_count: as it was given, or the smallest that puts the most ids where they were found; None where
+            no partition is there.
+        is_count_sure: it was given, or no other count does as well.
+        missing: partitions that are not there or were not read to their end, ascending.
+        findings: of the partitions that are there.
+    """
+
+    states: CoordinatorStates
+    partition_count: int | None
+    is_count_sure: bool
+    missing: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    path: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether an id that is not in `states` is unknown to the cluster."""
+        return self.is_count_sure and not self.missing and not self.states.unreadable
+
+    def is_current(self, transactional_id: str) -> bool:
+        """Whether all that its coordinator has written of this id is known, be it nothing."""
+        if transactional_id in self.states.unreadable or not self.partition_count:
+            return False
+        found = self.states.found_in.get(transactional_id)
+        where = partition_of(transactional_id, self.partition_count) if found is None else found
+        return where not in self.missing and (found is not None or self.is_count_sure)
+
+    @property
+    def missing_finding(self) -> Finding | None:
+        """What was not seen of the topic, None if nothing is missing."""
+        if self.partition_count is None:
+            said = f"no partition of {TOPIC} is here"
+        elif self.missing:
+            named = ", ".join(map(str, self.missing[:_SHOWN])) + (", …" if len(self.missing) > _SHOWN else "")
+            said = (
+                f"not here, or not read to its end, of the {count_of(self.partition_count, 'partition')} of {TOPIC}: "
+                f"{named}"
+            )
+        elif not self.is_count_sure:
+            said = f"too few transactional ids to tell how many partitions {TOPIC} has: give --partition-count"
+        else:
+            return None
+        return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
+
+
+def read_transaction_log(
+    log_dirs: Sequence[LogDir],
+    *,
+    partition_count: int | None = None,
+    check_crc: bool = True,
+    stops_at_unknown: bool = False,
+    watch: Watch = iter,
+) -> TransactionLog:
+    """Read every partition of `__transaction_state` in these directories.
+
+    Args:
+        partition_count: the topic's (transaction.state.log.num.partitions); None infers it from where the ids are.
+        stops_at_unknown: read a partition up to the first value of an unknown version alone, as brokers before 4.3 do.
+        watch: hands on the partitions, and sees how far it is.
+    """
+    partitions = (
+        (log_dir, read_partition(log_dir.filesystem, path, log_dir.checkpoints))
+        for log_dir in log_dirs
+        for path in _folders(log_dir)
+    )
+    found = [
+        read_states(log_dir.filesystem, partition, check_crc=check_crc, stops_at_unknown=stops_at_unknown)
+        for log_dir, partition in watch(partitions)
+    ]
+    numbers = {each.number for each in found}
+    states = newest_states(record for each in found for record in each.records)
+    findings = [finding for each in found for finding in each.findings]
+    highest = max(numbers, default=-1) + 1
+    likely = likely_counts(states.found_in, highest) if partition_count is None else [partition_count]
+    count = likely[0] if numbers or partition_count else None
+    hidden = {each.number for each in found if each.hides_states}
+    paths = ", ".join(each.path for each in log_dirs)
+    if count is not None:
+        findings += _misplaced(states, numbers, count, paths)
+    return TransactionLog(
+        states,
+        count,
+        len(likely) == 1,
+        tuple(sorted((set(range(count or 0)) - numbers) | hidden)),
+        tuple(findings),
+        paths,
+    )
+
+
+def _folders(log_dir: LogDir) -> Iterator[str]:
+    for folder in log_dir.folders:
+        if (split_folder_name(folder) or ("", -1))[0] == TOPIC:
+            yield f"{log_dir.path}/{folder}"
+
+
+@dataclass
+class ReadStates:
+    """One partition's records and what is wrong with it; `hides_states`: there may be some that were not seen."""
+
+    number: int
+    records: list[TransactionRecord] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    hides_states: bool = False
+
+
+def read_states(
+    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
+) -> ReadStates:
+    """Decode the newest record of each key, and the newest whose version nobody knows.
+
+    Ids are few and their records many, so that all others are looked at in passing only. Arguments as those of
+    `read_transaction_log`.
+    """
+    read = ReadStates(partition.partition, findings=list(partition.findings))
+    newest: dict[bytes | None, tuple[LogRecord, str]] = {}
+    unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
+    for segment in partition.segments:
+        records = SegmentRecords(filesystem, segment, check_crc=check_crc)
+        for record in records:
+            kept = newest if has_known_version(record.value) else unknown
+            kept[record.key] = record, segment.log.path
+            if unknown and stops_at_unknown:
+                break
+        read.findings += records.findings
+        if unknown and stops_at_unknown:
+            break
+    problems: list[Finding] = []
+    for record, path in (*newest.values(), *unknown.values()):
+        decoded = read_record(record, partition.partition, path)
+        if isinstance(decoded, Finding):
+            read.findings.append(decoded)
+            continue
+        read.records.append(decoded)
+        if decoded.problem is not None:
+            problems.append(decoded.problem)
+        elif decoded.value is not None and (said := impossible(decoded.value)):
+            message = f"offset {record.offset} of {decoded.transactional_id!r}: {said}"
+            problems.append(Finding(FindingKind.CORRUPT_TRANSACTION_STATE, path, record.position, message))
+    read.hides_states = not partition.segments or any(each.kind in _HIDES_STATES for each in read.findings)
+    # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
+    read.findings += sorted(problems, key=lambda each: (each.path, each.position))
+    return read
+
+
+def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:
+    """Partitions that should not be there, and partitions with ids that no coordinator looks for there."""
+    for number in sorted(numbers):
+        if number >= count:
+            message = f"{TOPIC}-{number} is here, and the topic is said to have {count_of(count, 'partition')}"
+            yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
+    wrong: dict[int, list[str]] = {}
+    for transactional_id, partition in states.found_in.items():
+        if partition_of(transactional_id, count) != partition:
+            wrong.setdefault(partition, []).append(transactional_id)
+    for partition, ids in sorted(wrong.items()):
+        message = (
+            f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} "
+            f"partitions, {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: it has another number, or was given more"
+        )
+        yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
