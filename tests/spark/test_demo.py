@@ -39,7 +39,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
         f"in {behind} segments behind them in ledger-0 , ledger-1",
         f"{len(missing)} MISSING",
         f"tiersnap repair {LOGS} --apply",
-        f"tiersnap run --source {LOGS} --remote s3://tiersnap-demo/tiers --warehouse {tmp_path}/demo/warehouse --apply",
+        f"tiersnap tier {LOGS} --remote s3://tiersnap-demo/tiers --apply",
         *(f"no {each.snapshot.name}" for each in missing if each.is_first),
     )
     assert_page(
