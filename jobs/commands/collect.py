@@ -15,8 +15,8 @@ from tiersnap.jobs.tell.collect import show
 from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
 from tiersnap.remote_storage.collect.totals import CollectTotals
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.stores.conditions import check_conditions
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.stores.probe_conditions import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders

@@ -15,8 +15,8 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.doctor import show
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.probe.store import exit_code_of, probe_store
 from tiersnap.remote_storage.stores.open_store import open_existing_store
+from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
 from tiersnap.snapshot.errors import ExitCode, UsageError
 from tiersnap.snapshot.host.summary import Host
 from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of

@@ -15,13 +15,13 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.expire import show
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.expire.find import find_expired
-from tiersnap.remote_storage.expire.outcome import Outcome, carry_out, exit_code_of
-from tiersnap.remote_storage.expire.plan import ExpirePlan
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
-from tiersnap.remote_storage.stores.conditions import check_conditions
+from tiersnap.remote_storage.retire.expire_find import find_expired
+from tiersnap.remote_storage.retire.expire_outcome import Outcome, carry_out, exit_code_of
+from tiersnap.remote_storage.retire.expire_plan import ExpirePlan
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.open_store import open_existing_store
+from tiersnap.remote_storage.stores.probe_conditions import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.selection import matches_topic

@@ -12,7 +12,7 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.install import show
-from tiersnap.remote_storage.install import Installation
+from tiersnap.remote_storage.restore.install import Installation
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.log.lock import locked

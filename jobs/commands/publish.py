@@ -14,7 +14,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.publish import show
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.publish import Publish
-from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.log.selection import matches_topic
 

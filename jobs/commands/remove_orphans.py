@@ -12,12 +12,12 @@ from tiersnap.jobs.options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.remove_orphans import show
-from tiersnap.remote_storage.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.orphans.find import find_orphans
-from tiersnap.remote_storage.orphans.judge import OrphanKind
-from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
-from tiersnap.remote_storage.orphans.remove import remove
+from tiersnap.remote_storage.retire.orphans import OrphanKind
+from tiersnap.remote_storage.retire.orphans_find import find_orphans
+from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
+from tiersnap.remote_storage.retire.orphans_remove import remove
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError

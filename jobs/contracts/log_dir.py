@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.envelope import FindingObject
-from tiersnap.remote_storage.probe.answer import ProbeVerdict
+from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.repair.plan import RepairAction
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict

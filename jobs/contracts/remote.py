@@ -10,13 +10,13 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from tiersnap.jobs.contracts.log_dir import ByName, ForPeople, MissingRemoteSegment
 from tiersnap.remote_storage.cluster.freeing import End
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
 from tiersnap.remote_storage.cluster.mend import MendAction, MendOutcome
-from tiersnap.remote_storage.cluster.place_proof import EvidenceKind
-from tiersnap.remote_storage.expire.plan import ExpireAction
-from tiersnap.remote_storage.expire.retention import Breach
-from tiersnap.remote_storage.install_plan import InstallOutcome
-from tiersnap.remote_storage.orphans.judge import Fate, OrphanKind
+from tiersnap.remote_storage.restore.install_plan import InstallOutcome
 from tiersnap.remote_storage.restore.plan import RestoreAction
+from tiersnap.remote_storage.retire.expire_plan import ExpireAction
+from tiersnap.remote_storage.retire.orphans import Fate, OrphanKind
+from tiersnap.remote_storage.retire.retention import Breach
 from tiersnap.snapshot.replay.trust import Provenance
 
 PlaceSentence = Annotated[str, "why brokers are believed to read --remote"]

@@ -12,9 +12,9 @@ import click
 from tiersnap.jobs.options import common as params
 from tiersnap.jobs.options.once import once
 from tiersnap.jobs.options.together import with_options
-from tiersnap.remote_storage.expire.plan import ExpireAction, ExpirePlan
-from tiersnap.remote_storage.expire.retention import Retention
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan
+from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import count_of

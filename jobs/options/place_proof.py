@@ -17,7 +17,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import Missing, find_missing, read_by_brokers
 from tiersnap.remote_storage.cluster.probe_topic import DEFAULT_NAME
-from tiersnap.remote_storage.cluster.prove_place import ProvePlace
+from tiersnap.remote_storage.cluster.prove_location import ProvePlace
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.replay.beginnings import Beginnings
 
 if TYPE_CHECKING:
-    from tiersnap.remote_storage.presence.host_inventory import HostInventory, ObserveOnce
+    from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RemoteView:
         if self.remote is None:
             return None
         # Most calls look at no remote storage, and need not wait for its modules.
-        from tiersnap.remote_storage.presence.host_inventory import HostInventory
+        from tiersnap.remote_storage.inventory.host_inventory import HostInventory
 
         return HostInventory(self._look(), now, producer_expiration)
 
@@ -58,8 +58,8 @@ class RemoteView:
         return Beginnings(partial(beginning, self._look(), now, producer_expiration))
 
     def _look(self) -> ObserveOnce:
+        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
         from tiersnap.remote_storage.layouts.open_layout import open_layout
-        from tiersnap.remote_storage.presence.host_inventory import ObserveOnce
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         store = open_existing_store(self.remote or "", self.s3, writes=False)

@@ -12,9 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from tiersnap.remote_storage.claims.process import this_process
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.lease import RENEWED_EACH_S, Holder, Lease, held_by_another
+from tiersnap.remote_storage.stored.lease import (
+    RENEWED_EACH_S,
+    Holder,
+    Lease,
+    held_by_another,
+)
+from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import CorruptDataError, TransientError, UsageError

@@ -37,11 +37,11 @@ from tiersnap.jobs.pipeline.totals import totals_of
 from tiersnap.jobs.pipeline.warehouse import Warehouse, newest
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.presence.observe import Observe
-from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.paced_store import in_shares
+from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask

@@ -12,7 +12,7 @@ from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.missing_objects import as_records, lines_of, next_step
-from tiersnap.remote_storage.probe.answer import ProbeAnswer
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
 from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.units import count_of, human_bytes

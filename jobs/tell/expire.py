@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
-from tiersnap.remote_storage.expire.delete import Deleted
-from tiersnap.remote_storage.expire.outcome import Outcome, errors_of
-from tiersnap.remote_storage.expire.plan import ExpireAction, ExpiringSegment
-from tiersnap.remote_storage.expire.retention import Breach
-from tiersnap.remote_storage.leftovers.of_store import SweptStore
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.retire.expire_delete import Deleted
+from tiersnap.remote_storage.retire.expire_outcome import Outcome, errors_of
+from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpiringSegment
+from tiersnap.remote_storage.retire.retention import Breach
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore
 from tiersnap.snapshot.units import human_bytes
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "size", "breach", "action", "state", "reason")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
 from tiersnap.remote_storage.layouts.layout import IndexType
-from tiersnap.remote_storage.presence.copies import RemoteCopy
-from tiersnap.remote_storage.restore.one_file import RemoteFile
+from tiersnap.remote_storage.restore.remote_file import RemoteFile
 from tiersnap.snapshot.atomic_file import cannot_write
 
 _ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tiersnap.jobs.again import again
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.install import Installation
-from tiersnap.remote_storage.install_plan import InstallOutcome, PlannedInstall
+from tiersnap.remote_storage.restore.install import Installation
+from tiersnap.remote_storage.restore.install_plan import InstallOutcome, PlannedInstall
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.units import count_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.leftovers.of_store import SweptStore
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore
 from tiersnap.snapshot.units import count_of
 
 

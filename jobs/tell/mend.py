@@ -8,9 +8,9 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell import place_proof
 from tiersnap.jobs.tell.failures import tell_failures
 from tiersnap.jobs.tell.missing_objects import row_of
+from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.mend import Mending, MendOutcome
 from tiersnap.remote_storage.cluster.missing_objects import Missing
-from tiersnap.remote_storage.cluster.place_proof import PlaceProof
 
 COLUMNS = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "action", "outcome")
 

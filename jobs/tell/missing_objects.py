@@ -9,8 +9,8 @@ import click
 
 from tiersnap.jobs.kept_options import given_options
 from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
-from tiersnap.remote_storage.cluster.place_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.errors import WrongPlaceError
 from tiersnap.snapshot.units import count_of
 

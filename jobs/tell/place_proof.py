@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tiersnap.jobs.output import Format, Output
-from tiersnap.remote_storage.cluster.place_proof import EvidenceKind, PlaceProof
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
 
 
 def members_of(output: Output, proof: PlaceProof | None) -> dict[str, object]:

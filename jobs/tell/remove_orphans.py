@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.orphans.judge import Orphan
-from tiersnap.remote_storage.orphans.outcome import OrphansOutcome
+from tiersnap.remote_storage.retire.orphans import Orphan
+from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
 from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
 
 _COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")

@@ -14,7 +14,7 @@ from tiersnap.jobs.tell.finished_copies import tell_finished_copies
 from tiersnap.jobs.tell.left_to_brokers import tell_left_to_brokers
 from tiersnap.jobs.tell.leftovers import by_kind, tell_leftovers
 from tiersnap.jobs.tell.mended import tell_mended
-from tiersnap.remote_storage.leftovers.of_store import SweptStore
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.snapshot.log.selection import NamedLogDir

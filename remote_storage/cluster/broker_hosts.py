@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome
-from tiersnap.remote_storage.cluster.storage_place import CLASS_NAME, StoragePlace, endpoint_of, place_of_broker
+from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, Outcome
+from tiersnap.remote_storage.cluster.storage_location import (
+    CLASS_NAME,
+    StoragePlace,
+    endpoint_of,
+    place_of_broker,
+)
 from tiersnap.remote_storage.cluster.topic_checks import value_of
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

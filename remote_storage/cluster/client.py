@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
-from tiersnap.remote_storage.cluster.passing_errors import NO_CONNECTION, PASSING
+from tiersnap.remote_storage.cluster.transient_errors import NO_CONNECTION, PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
 from tiersnap.snapshot.errors import MissingExtraError, TiersnapError, UsageError
 from tiersnap.snapshot.installed import with_extra

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting
-from tiersnap.remote_storage.cluster.lineage import open_lineage
+from tiersnap.remote_storage.cluster.cluster_identity import check_cluster
+from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.owner import check_cluster
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck
 from tiersnap.remote_storage.cluster.topic_checks import AS_TOTAL, UNLIMITED, is_copied, value_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tiersnap.remote_storage.cluster.copier import Progress, Watched
+from tiersnap.remote_storage.cluster.copy_progress import Progress, Watched
 from tiersnap.remote_storage.cluster.publish_plan import TO_BE_TOLD, PartitionPlan, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
-from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TiersnapError, TransientError
 

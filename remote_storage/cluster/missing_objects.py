@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group, mandatory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -21,7 +22,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.presence.attempts import AttemptObjects, group, mandatory
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.units import count_of
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
-from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, plan_segments
 from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
-from tiersnap.remote_storage.metadata.lineage import outside_lineage
+from tiersnap.remote_storage.metadata.leader_epochs import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError

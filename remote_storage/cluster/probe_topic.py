@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
-from tiersnap.remote_storage.cluster.copier import quiet_seconds
+from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds
+from tiersnap.remote_storage.cluster.location_proof import Evidence, EvidenceKind, Outcome
 from tiersnap.remote_storage.cluster.metadata_topic import DELIVERY_MS, MetadataTopic
-from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome
 from tiersnap.remote_storage.cluster.topic_checks import REMOTE_STORAGE, RETENTION_MS
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, DeliveryFailedError
 from tiersnap.remote_storage.layouts.layout import CopyState, Layout

@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
-from tiersnap.remote_storage.cluster.begun import Records
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.lineage import open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
+from tiersnap.remote_storage.cluster.location_proof import PlaceProof
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
-from tiersnap.remote_storage.cluster.place_proof import PlaceProof
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
 from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
+from tiersnap.remote_storage.inventory.complete import whole_of
+from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.presence.finished import Finished
-from tiersnap.remote_storage.presence.whole import whole_of
+from tiersnap.remote_storage.stored.saved_configs import Records
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 

@@ -18,12 +18,12 @@ from pyarrow import fs
 
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.presence.attempts import AttemptObjects
-from tiersnap.remote_storage.presence.copies import RemoteCopy
-from tiersnap.remote_storage.presence.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.remote_copies import read_indexes, read_lineage
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.ready_segment import ReadySegment

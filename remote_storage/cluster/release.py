@@ -11,20 +11,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tiersnap.remote_storage.cluster.begun import Begun, Records, when_nobody_is_at_it
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.copier import quiet_seconds, watch
+from tiersnap.remote_storage.cluster.config_override import (
+    ASIDE,
+    own_values,
+    settings_while_off,
+    still_aside,
+)
+from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
+from tiersnap.remote_storage.cluster.disable_copying import toggle
 from tiersnap.remote_storage.cluster.freeing import End, Freeing
-from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish import publish_plans
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
-from tiersnap.remote_storage.cluster.put_aside import ASIDE, own_values, settings_while_off, still_aside
-from tiersnap.remote_storage.cluster.toggle import toggle
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stored.saved_configs import Begun, Records, when_nobody_is_at_it
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)

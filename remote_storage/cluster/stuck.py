@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster, Topic
-from tiersnap.remote_storage.cluster.copier import (
+from tiersnap.remote_storage.cluster.copy_progress import (
     Progress,
     Watched,
     attempts,
@@ -17,7 +17,7 @@ from tiersnap.remote_storage.cluster.copier import (
     suspected,
     watch,
 )
-from tiersnap.remote_storage.cluster.lineage import Lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
 from tiersnap.remote_storage.cluster.publish_plan import first_offset_missing
 from tiersnap.remote_storage.cluster.topic_checks import (
@@ -29,7 +29,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
     is_marked,
 )
 from tiersnap.remote_storage.errors import CopyingOffError, TieringOffError
-from tiersnap.remote_storage.metadata.lineage import outside_lineage
+from tiersnap.remote_storage.metadata.leader_epochs import outside_lineage
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.strict_json import below, text, whole
+from tiersnap.remote_storage.stores.strict_json import below, text, whole
 from tiersnap.snapshot.formats.compression import first_bytes
 from tiersnap.snapshot.units import count_of
 

@@ -28,7 +28,12 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.remote_storage.strict_json import below, parse_object, text, whole
+from tiersnap.remote_storage.stores.strict_json import (
+    below,
+    parse_object,
+    text,
+    whole,
+)
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.units import count_of

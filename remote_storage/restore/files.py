@@ -9,7 +9,7 @@ from threading import Event
 
 from pyarrow import fs
 
-from tiersnap.remote_storage.presence.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -18,11 +18,10 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.expire.record import read_record, read_records
+from tiersnap.remote_storage.inventory.remote_segment import UnusableCopy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.copies import UnusableCopy
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import Published, as_claimed, as_published
 from tiersnap.remote_storage.restore.remote_copies import (
@@ -35,6 +34,7 @@ from tiersnap.remote_storage.restore.remote_copies import (
 )
 from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, newest, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target
+from tiersnap.remote_storage.stored.deletion_record import read_record, read_records
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, UsageError
 from tiersnap.snapshot.formats import snapshot_file

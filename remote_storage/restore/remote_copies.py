@@ -8,13 +8,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.attempts import AttemptObjects, group
-from tiersnap.remote_storage.presence.copies import RemoteCopy, UnusableCopy, read_copy
-from tiersnap.remote_storage.small_object import INDEXES_BYTES, get_small
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES, get_small
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.restore.plan import (
     RestorePlan,
@@ -19,6 +18,7 @@ from tiersnap.remote_storage.restore.published import Published, read_published
 from tiersnap.remote_storage.restore.remote_copies import ListedPartition
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import Target, choose_destination
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.units import count_of

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import logging
 
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import Claim, ClaimedSnapshot
+from tiersnap.remote_storage.inventory.partition import Presence
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.presence.partition import Presence
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSnapshot
 from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row

@@ -11,12 +11,12 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import Claim
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
+from tiersnap.remote_storage.inventory.other_layout import check_layout
+from tiersnap.remote_storage.inventory.partition import Presence
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.presence.other_layout import check_layout
-from tiersnap.remote_storage.presence.partition import Presence
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, is_covered, row_of_covered
 from tiersnap.remote_storage.upload.earlier_attempts import delete_earlier
 from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiersnap.remote_storage.claims import Claim
-from tiersnap.remote_storage.leftovers.of_partition import Swept
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.retire.leftovers import Swept
+from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.uploader import delete_copy
 

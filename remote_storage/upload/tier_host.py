@@ -11,15 +11,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
-from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.observe import Observe
-from tiersnap.remote_storage.snapshot_sink import KeptSnapshots, StoredSnapshots
-from tiersnap.remote_storage.stores.conditions import check_conditions
+from tiersnap.remote_storage.retire.leftovers import sweep_partition
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+from tiersnap.remote_storage.upload.snapshot_sink import KeptSnapshots, StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_task import planned_segment

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, Process, this_process
+from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, Presence, look
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -17,7 +17,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
     new_segment_id,
 )
-from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, Presence, look
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import epochs_in_range
@@ -31,7 +32,7 @@ class Tierer:
     """Who tiers: the same for all attempts of one task, also of a repeated or speculative one.
 
     Attributes:
-        run_id, warehouse, process: see claims.Attempt.
+        run_id, warehouse, process: see stored.claim.Attempt.
         now: ms, the run's time; nothing here reads the host's clock.
         broker_id: for the metadata.
         timeout: seconds for one segment, None for no limit.

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.errors import CopyInFlightError
+from tiersnap.remote_storage.inventory.partition import Presence
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.presence.partition import Presence
+from tiersnap.remote_storage.retire.leftovers import sweep_partition
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.already_there import is_covered, row_of_covered
 from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired

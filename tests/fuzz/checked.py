@@ -16,9 +16,9 @@ from tests.reference.record_batch import read_segment
 from tests.reference.walked import walked
 from tiersnap.jobs.options.cluster import read_properties
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
-from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import FileRef, Segment

@@ -14,19 +14,18 @@ from tests.fuzz import checked
 from tests.fuzz.seeds import batches, files, listing_seeds, manifest_seeds, metadata_record_seeds
 from tests.reference import transaction_state as ts
 from tests.reference.plugin_compressed import packed_sizes
-from tiersnap.remote_storage.claims import ClaimedSegment
-from tiersnap.remote_storage.claims.process import Process
-from tiersnap.remote_storage.claims.record import Attempt, Claim
-from tiersnap.remote_storage.cluster.begun import Begun, decode_begun
 from tiersnap.remote_storage.errors import InvalidKeyError
-from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord
 from tiersnap.remote_storage.layouts import chunk_index, rsm_manifest
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.lease import Holder
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.snapshot_objects import SnapshotManifest, SnapshotRecord
-from tiersnap.remote_storage.strict_json import parse_object
+from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord
+from tiersnap.remote_storage.stored.lease import Holder
+from tiersnap.remote_storage.stored.process import Process
+from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
+from tiersnap.remote_storage.stores.strict_json import parse_object
+from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import TiersnapError

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age
+from tiersnap.remote_storage.inventory.finished import finished_of
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.orphans.find import orphans_of
-from tiersnap.remote_storage.orphans.judge import Aged, Fate, Orphan
-from tiersnap.remote_storage.orphans.known import KnownPartition
-from tiersnap.remote_storage.orphans.stored import list_stored
-from tiersnap.remote_storage.presence.finished import finished_of
-from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.retire.orphans import Aged, Fate, Orphan
+from tiersnap.remote_storage.retire.orphans_find import orphans_of
+from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject

@@ -18,12 +18,12 @@ from tests.reference import changes
 from tests.reference.changes import Row, Tables, input_batches, key_of
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.discover import discover
+from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import Layout
-from tiersnap.remote_storage.presence.observe import Observe
-from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
+from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.remote_storage.upload.tier_host import ready_rows
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_task import READY, TierTask

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tests.reference.remote_segments import remote_segment
-from tiersnap.remote_storage.metadata.lineage import end_offset_for, outside_lineage
+from tiersnap.remote_storage.metadata.leader_epochs import end_offset_for, outside_lineage
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
 

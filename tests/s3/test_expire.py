@@ -14,7 +14,7 @@ from tests.reference.planned import PARTITION
 from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import is_put
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.orphans.stored import list_stored
+from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_store import S3Store
 

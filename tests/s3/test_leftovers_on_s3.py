@@ -18,11 +18,11 @@ from tests.s3.conftest import settings_for
 from tests.s3.test_orphans import begin_upload
 from tests.s3.test_s3_faults import is_put
 from tests.s3.test_upload_to_s3 import PAYLOAD
-from tiersnap.remote_storage import claims
+from tiersnap.remote_storage.inventory.partition import look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
+from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

@@ -4,12 +4,13 @@ import pytest
 
 from tests.reference.left_over import CLUSTER, DAY, KEYS, put_snapshots
 from tests.reference.planned import PARTITION, planned, write_log
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
-from tiersnap.remote_storage.orphans.remove import remove
-from tiersnap.remote_storage.orphans.unfinished import unfinished
+from tiersnap.remote_storage.retire.orphans import Aged, Fate, OrphanKind
+from tiersnap.remote_storage.retire.orphans_remove import remove
+from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.command import assert_said, tiersnap
 from tests.s3.conftest import settings_for
-from tiersnap.remote_storage.probe.store import probe_store
+from tiersnap.remote_storage.stores.probe import probe_store
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_store import S3Store
 

@@ -15,10 +15,10 @@ from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.s3.conftest import settings_for
 from tests.s3.segments import attempt, make_segment
 from tiersnap.remote_storage.errors import CorruptSegmentError
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_segment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType
-from tiersnap.remote_storage.presence.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reference.plugin_compressed import packed_sizes, zstd
 from tiersnap.remote_storage.layouts import chunk_index
-from tiersnap.remote_storage.strict_json import parse_object, whole
+from tiersnap.remote_storage.stores.strict_json import parse_object, whole
 from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit

@@ -11,13 +11,14 @@ import pytest
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, ClaimedSnapshot, claim, finish
 from tiersnap.remote_storage.errors import SnapshotChangedError
+from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, new_segment_id
-from tiersnap.remote_storage.presence.starts import find_start, read_start, state_at
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.log_dir import open_log_dir

@@ -12,28 +12,29 @@ from hypothesis import strategies as st
 from tests.reference.flaky_store import Crash, Fault, FlakyStore
 from tests.reference.lying_store import LyingStore
 from tests.unit.test_claims_interleaved import ELSEWHERE, KEYS, NEVER_STALE, PARTITION, SEGMENT, attempt, new_id
-from tiersnap.remote_storage.claims import (
-    STALE_AFTER_MS,
+from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
+from tiersnap.remote_storage.stored.claim import (
+    MAX_ATTEMPTS,
+    MAX_BYTES,
     Attempt,
     Claim,
     ClaimedSegment,
     ClaimedSnapshot,
-    Process,
+)
+from tiersnap.remote_storage.stored.claims import (
+    STALE_AFTER_MS,
     claim,
     claimed_segments,
     finish,
-    is_gone,
     is_still_ours,
     list_claims,
+    may_take_over,
     read_claim,
     read_claim_and_age,
     release,
     reopen,
-    this_process,
 )
-from tiersnap.remote_storage.claims.protocol import may_take_over
-from tiersnap.remote_storage.claims.record import MAX_ATTEMPTS, MAX_BYTES
-from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
+from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError, UsageError
 
@@ -357,7 +358,7 @@ def test_this_process_is_not_gone():
 
 
 def test_a_process_that_ended_is_gone_also_before_its_parent_asks():
-    code = "from tiersnap.remote_storage.claims import this_process; p = this_process(); print(p.pid, p.start)"
+    code = "from tiersnap.remote_storage.stored.process import this_process; p = this_process(); print(p.pid, p.start)"
     child = subprocess.Popen([sys.executable, "-c", code + "; input()"], stdin=-1, stdout=-1, text=True)
     pid, start = child.stdout.readline().split()
     process = replace(this_process(), pid=int(pid), start=start)
@@ -402,7 +403,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
         status_file(proc, 19 if said == "no start" else 20)
     if said == "no start":
         show_boot(proc)
-    monkeypatch.setattr("tiersnap.remote_storage.claims.process._PROC", proc)
+    monkeypatch.setattr("tiersnap.remote_storage.stored.process._PROC", proc)
     assert this_process().start == ""
     assert not is_gone(replace(here, pid=2**22 + 1))
 
@@ -410,7 +411,7 @@ def test_where_the_system_does_not_say_when_a_process_began_none_is_said_to_be_g
 def test_the_start_of_a_process_is_the_last_of_the_fields_that_every_system_has(monkeypatch, tmp_path):
     status_file(tmp_path, 20)
     show_boot(tmp_path)
-    monkeypatch.setattr("tiersnap.remote_storage.claims.process._PROC", tmp_path)
+    monkeypatch.setattr("tiersnap.remote_storage.stored.process._PROC", tmp_path)
     assert this_process().start == f"some-boot/{(tmp_path / 'self/ns/pid').stat().st_ino}/19"
 
 

@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 
 from tests.reference.examples import examples
 from tests.reference.interleaved import Killed, Turns
-from tiersnap.remote_storage.claims import (
-    Attempt,
-    ClaimedSegment,
-    Process,
+from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import (
     claim,
     finish,
     is_still_ours,
     read_claim,
     release,
-    this_process,
 )
-from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit

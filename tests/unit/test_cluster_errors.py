@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.lineage import LeaderLineage
-from tiersnap.remote_storage.cluster.passing_errors import PASSING
+from tiersnap.remote_storage.cluster.leader_epochs import LeaderLineage
 from tiersnap.remote_storage.cluster.raw_connection import RawConnection
+from tiersnap.remote_storage.cluster.transient_errors import PASSING
 from tiersnap.remote_storage.errors import BrokerUnavailableError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.errors import ExitCode, TiersnapError

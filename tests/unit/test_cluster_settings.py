@@ -8,11 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tiersnap.jobs.options.cluster import read_properties
-from tiersnap.remote_storage.claims import Process, this_process
-from tiersnap.remote_storage.cluster.begun import Begun, Records, decode_begun
 from tiersnap.remote_storage.cluster.client import Setting
-from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
-from tiersnap.remote_storage.cluster.put_aside import (
+from tiersnap.remote_storage.cluster.config_override import (
     as_options,
     aside_without_mark,
     changed_by_nobody,
@@ -20,8 +17,9 @@ from tiersnap.remote_storage.cluster.put_aside import (
     settings_while_off,
     still_aside,
 )
+from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
+from tiersnap.remote_storage.cluster.disable_copying import check_mark
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
-from tiersnap.remote_storage.cluster.toggle import check_mark
 from tiersnap.remote_storage.cluster.topic_checks import (
     MARK,
     check_copier_rests,
@@ -31,6 +29,8 @@ from tiersnap.remote_storage.cluster.topic_checks import (
 )
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stored.process import Process, this_process
+from tiersnap.remote_storage.stored.saved_configs import Begun, Records, decode_begun
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
 from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
@@ -199,7 +199,7 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
         if name == "said so":
             left.leave()
         if name == "old":
-            monkeypatch.setattr("tiersnap.remote_storage.cluster.begun.STALE_AFTER_MS", -1)
+            monkeypatch.setattr("tiersnap.remote_storage.stored.saved_configs.STALE_AFTER_MS", -1)
         assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [BEGUN], name
         later.put(replace(BEGUN, partitions=(1,)))
         left.leave()

@@ -16,10 +16,16 @@ from tests.reference.pipeline import Runner
 from tests.reference.plugin_compressed import compress_copy
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import KEYS, SEGMENTS
+from tiersnap.remote_storage.inventory.encryption import (
+    PLAIN,
+    UNKNOWN,
+    Shown,
+    shown_by_store,
+    shown_by_topic,
+)
+from tiersnap.remote_storage.inventory.observe import Observe
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.encryption import PLAIN, UNKNOWN, Shown, shown_by_store, shown_by_topic
-from tiersnap.remote_storage.presence.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.listed import Encryption

@@ -19,10 +19,10 @@ from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
+from tiersnap.remote_storage.inventory.partition import look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
-from tiersnap.remote_storage.presence.partition import look
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -15,22 +15,30 @@ from tests.reference.left_over import CLUSTER, KEYS, copies, finished, known, ma
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, Process, claim, this_process
-from tiersnap.remote_storage.cluster.begun import Begun, Records
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.expire.delete import delete_expired
-from tiersnap.remote_storage.expire.in_use import PartitionInUseError, in_use
-from tiersnap.remote_storage.expire.manager import Managed, Manager, manager_of
-from tiersnap.remote_storage.expire.outcome import carry_out, errors_of, exit_code_of
-from tiersnap.remote_storage.expire.plan import ExpireAction, plan_partition
-from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, read_record, read_records, write_record
-from tiersnap.remote_storage.expire.retention import Breach, Retention
+from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.orphans.stored import list_stored
-from tiersnap.remote_storage.presence.partition import COPY_GRACE_MS, look
+from tiersnap.remote_storage.retire.expire_delete import delete_expired
+from tiersnap.remote_storage.retire.expire_outcome import carry_out, errors_of, exit_code_of
+from tiersnap.remote_storage.retire.expire_plan import ExpireAction, plan_partition
+from tiersnap.remote_storage.retire.in_use import PartitionInUseError, in_use
+from tiersnap.remote_storage.retire.manager import Managed, Manager, manager_of
+from tiersnap.remote_storage.retire.retention import Breach, Retention
+from tiersnap.remote_storage.retire.stored_partition import list_stored
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, claim
+from tiersnap.remote_storage.stored.deletion_record import (
+    Deleting,
+    ExpireRecord,
+    read_record,
+    read_records,
+    write_record,
+)
+from tiersnap.remote_storage.stored.process import Process, this_process
+from tiersnap.remote_storage.stored.saved_configs import Begun, Records
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.planned import PARTITION
-from tiersnap.remote_storage.expire.retention import Breach, Retention, expired
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     new_segment_id,
 )
+from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
 
 pytestmark = pytest.mark.unit
 

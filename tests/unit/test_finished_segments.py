@@ -14,17 +14,18 @@ from tests.reference import log_builder as lb
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, TOPIC_ID, planned, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
 from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, write_record
+from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.finished import finished_of, finished_segments, largest_timestamp
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim, finish
+from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition

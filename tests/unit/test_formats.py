@@ -20,14 +20,13 @@ from tests.reference.command import tiersnap
 from tests.reference.recovered import TESTS
 from tiersnap.jobs.pipeline.warehouse import check_format
 from tiersnap.jobs.reporting.tables import last_run, read_table
-from tiersnap.remote_storage.claims import ClaimedSegment
-from tiersnap.remote_storage.claims.record import Claim, ClaimedSnapshot
-from tiersnap.remote_storage.cluster_record import read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.lease import Holder, Lease
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stored.lease import Holder, Lease
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.readiness_tables import TOPIC_ID
-from tiersnap.remote_storage.cluster.copier import Progress
+from tiersnap.remote_storage.cluster.copy_progress import Progress
 from tiersnap.remote_storage.cluster.freeing import End, Freeing, exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PlannedSegment, PublishAction
 from tiersnap.remote_storage.cluster.stuck import StuckPartition

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tiersnap.remote_storage.claims.process import Process, this_process
 from tiersnap.remote_storage.errors import LeaseLostError
-from tiersnap.remote_storage.lease import Holder, Lease
+from tiersnap.remote_storage.stored.lease import Holder, Lease
+from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
 

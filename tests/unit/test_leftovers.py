@@ -17,19 +17,21 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment
-from tiersnap.remote_storage.expire.manager import Managed, Manager
-from tiersnap.remote_storage.expire.outcome import carry_out
-from tiersnap.remote_storage.expire.plan import plan_partition
-from tiersnap.remote_storage.expire.retention import Retention
+from tiersnap.remote_storage.inventory.partition import Presence, look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.leftovers.of_partition import sweep_partition
-from tiersnap.remote_storage.leftovers.of_store import SweptStore, sweep_store
-from tiersnap.remote_storage.leftovers.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.orphans.stored import list_stored
-from tiersnap.remote_storage.presence.partition import Presence, look
+from tiersnap.remote_storage.retire.expire_outcome import carry_out
+from tiersnap.remote_storage.retire.expire_plan import plan_partition
+from tiersnap.remote_storage.retire.leftovers import sweep_partition
+from tiersnap.remote_storage.retire.manager import Managed, Manager
+from tiersnap.remote_storage.retire.retention import Retention
+from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
+from tiersnap.remote_storage.retire.stored_partition import list_stored
+from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
@@ -42,7 +44,7 @@ from tiersnap.snapshot.tasks.carry_options import CarryOptions
 pytestmark = pytest.mark.unit
 
 LAYOUT = AivenLayout(KEYS)
-ELSEWHERE = replace(claims.this_process(), host="elsewhere")
+ELSEWHERE = replace(this_process(), host="elsewhere")
 
 
 @pytest.fixture
@@ -148,7 +150,7 @@ def test_expire_removes_what_is_left_of_a_segment_that_lost_an_object(
     assert bool(left) == is_behind_the_end, "user data stayed"
 
 
-def killed_attempt(store: DirectoryStore, tmp_path: Path) -> claims.Claim:
+def killed_attempt(store: DirectoryStore, tmp_path: Path) -> Claim:
     """An attempt of another host that was killed behind its log; nobody goes on with it."""
     segments = planned(write_log(tmp_path / "logs"))
     me = Tierer("run-1", NOW, process=ELSEWHERE, wait=0)

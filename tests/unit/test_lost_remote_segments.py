@@ -12,11 +12,11 @@ from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import KEYS, NOW, ORDERS, SEGMENTS, publishable
-from tiersnap.remote_storage.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.inventory.partition import look
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.upload.tier_job import Tierer

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiersnap.remote_storage.metadata.lineage import UNDEFINED, end_offset_for, outside_lineage
+from tiersnap.remote_storage.metadata.leader_epochs import UNDEFINED, end_offset_for, outside_lineage
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.reference.remote_segments import PARTITION, cache_of, remote_segment
-from tiersnap.remote_storage.cluster.copier import Progress, Watched, attempts, blind_attempts, progress_of, suspected
+from tiersnap.remote_storage.cluster.copy_progress import (
+    Progress,
+    Watched,
+    attempts,
+    blind_attempts,
+    progress_of,
+    suspected,
+)
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, PublishAction, plan_segments
 from tiersnap.remote_storage.errors import LeaderEpochLineageError, SegmentHoleError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache

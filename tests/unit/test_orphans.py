@@ -23,18 +23,18 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
-from tiersnap.remote_storage.claims.record import Claim
-from tiersnap.remote_storage.cluster.begun import Begun, Records
-from tiersnap.remote_storage.cluster_record import put_cluster_id
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.orphans.begun import judge_begun
-from tiersnap.remote_storage.orphans.judge import Aged, Fate, OrphanKind
-from tiersnap.remote_storage.orphans.remove import remove
-from tiersnap.remote_storage.orphans.stored import list_all
-from tiersnap.remote_storage.orphans.unfinished import unfinished
+from tiersnap.remote_storage.retire.orphan_configs import judge_begun
+from tiersnap.remote_storage.retire.orphans import Aged, Fate, OrphanKind
+from tiersnap.remote_storage.retire.orphans_remove import remove
+from tiersnap.remote_storage.retire.stored_partition import list_all
+from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
+from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim, finish
+from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
+from tiersnap.remote_storage.stored.saved_configs import Begun, Records
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED

@@ -10,13 +10,13 @@ import pytest
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Runner
-from tiersnap.remote_storage.expire.delete import delete_expired
-from tiersnap.remote_storage.expire.manager import Managed, Manager
-from tiersnap.remote_storage.expire.plan import plan_partition
-from tiersnap.remote_storage.expire.retention import Retention
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.orphans.stored import list_stored
+from tiersnap.remote_storage.retire.expire_delete import delete_expired
+from tiersnap.remote_storage.retire.expire_plan import plan_partition
+from tiersnap.remote_storage.retire.manager import Managed, Manager
+from tiersnap.remote_storage.retire.retention import Retention
+from tiersnap.remote_storage.retire.stored_partition import list_stored
 
 pytestmark = pytest.mark.unit
 

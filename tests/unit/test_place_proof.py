@@ -12,10 +12,14 @@ import pytest
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.remote_segments import remote_segment
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim
 from tiersnap.remote_storage.cluster.broker_segments import MOST_TRIED, look_for, uploaded_by_brokers
-from tiersnap.remote_storage.cluster.place_proof import Evidence, EvidenceKind, Outcome, decide
-from tiersnap.remote_storage.cluster.storage_place import (
+from tiersnap.remote_storage.cluster.location_proof import (
+    Evidence,
+    EvidenceKind,
+    Outcome,
+    decide,
+)
+from tiersnap.remote_storage.cluster.storage_location import (
     StoragePlace,
     endpoint_of,
     layout_of_classes,
@@ -28,6 +32,8 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode, UsageError
 

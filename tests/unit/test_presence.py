@@ -11,15 +11,16 @@ from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, claim, finish
+from tiersnap.remote_storage.inventory.partition import look
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import CorruptDataError

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.reference.command import assert_said, tiersnap
-from tiersnap.remote_storage.probe.answer import ProbeVerdict
-from tiersnap.remote_storage.probe.lifecycle import judge_rules
-from tiersnap.remote_storage.probe.s3_bucket import encryption
-from tiersnap.remote_storage.probe.store import clock
+from tiersnap.remote_storage.stores.lifecycle_rules import judge_rules
+from tiersnap.remote_storage.stores.probe import clock
+from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
+from tiersnap.remote_storage.stores.probe_s3 import encryption
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.reference.command import tiersnap
 from tests.reference.restoring import EMPTY
-from tiersnap.remote_storage.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.snapshot_sink import StoredSnapshots
+from tiersnap.remote_storage.stored.cluster_record import put_cluster_id, read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
 from tiersnap.snapshot.errors import CorruptCheckpointError, ObjectExistsError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties, parse
 from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject

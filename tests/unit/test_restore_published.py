@@ -13,10 +13,10 @@ from tests.reference.tiered import tier
 from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError
+from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.presence.finished import finished_segments
 from tiersnap.remote_storage.restore import topic
 from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition

@@ -22,14 +22,16 @@ from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import STALE_AFTER_MS, Attempt, ClaimedSegment, this_process
+from tiersnap.remote_storage.inventory.finished import finished_segments
+from tiersnap.remote_storage.inventory.partition import look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.finished import finished_segments
-from tiersnap.remote_storage.presence.partition import look
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier

@@ -25,16 +25,17 @@ from tests.reference.planned import (
     write_replica_that_rolled_later,
 )
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory import partition as presence_module
+from tiersnap.remote_storage.inventory.partition import Presence, look
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, new_segment_id
-from tiersnap.remote_storage.presence import partition as presence_module
-from tiersnap.remote_storage.presence.partition import Presence, look
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
@@ -273,7 +274,7 @@ def test_what_cannot_be_deleted_stays_named_by_the_claim_and_goes_next_time(stor
 
 def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, name, segments):
     held = ClaimedSegment(PARTITION, 0, 0)
-    other = Attempt(new_segment_id(), "run-other", process=replace(claims.this_process(), host="elsewhere"))
+    other = Attempt(new_segment_id(), "run-other", process=replace(this_process(), host="elsewhere"))
     claims.claim(store, KEYS, held, other)
     paused = []
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))

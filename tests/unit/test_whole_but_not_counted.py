@@ -12,12 +12,13 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age
-from tiersnap.remote_storage import claims
-from tiersnap.remote_storage.claims import Attempt, ClaimedSegment, this_process
+from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.finished import finished_segments
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
+from tiersnap.remote_storage.stored.process import this_process
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier

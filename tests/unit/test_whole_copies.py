@@ -9,13 +9,14 @@ import pytest
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
-from tiersnap.remote_storage.claims import Attempt, Claim, ClaimedSegment, claim, finish
 from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.inventory.complete import whole_of
+from tiersnap.remote_storage.inventory.other_layout import check_layout, whole_in_other_layout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.presence.other_layout import check_layout, whole_in_other_layout
-from tiersnap.remote_storage.presence.whole import whole_of
+from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import ExitCode
 

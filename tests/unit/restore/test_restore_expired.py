@@ -7,9 +7,9 @@ import pytest
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, TOPIC, restore
 from tests.reference.tiered import LOCAL, age
-from tiersnap.remote_storage.expire.record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.snapshot.log.log_dir import Checkpoints, read_partition
 
 pytestmark = pytest.mark.unit

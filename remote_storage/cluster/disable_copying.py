@@ -1,0 +1,173 @@
+"""`remote.log.copy.disable` true and false again: a copier that forgets what it knew, and never one left off.
+
+A running copier keeps in memory how far remote storage reaches. Switched off and on it asks `__remote_log_metadata`
+anew. While it is off, retention is put aside as well (put_aside). All of that changes in one request, and back in
+another.
+
+What the topic had set is recorded in remote storage before anything is changed, and the record is deleted last; see
+begun. Interrupts and SIGTERM wait until copying is on again; whatever else ends the process, the next run finds the
+record and puts the settings back first. What somebody else has set meanwhile stays; where a broker refuses what the
+topic had, copying is switched on alone, and the rest is named.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from tiersnap.remote_storage.cluster.client import Cluster, Setting
+from tiersnap.remote_storage.cluster.config_override import (
+    Values,
+    as_options,
+    aside_without_mark,
+    changed_by_nobody,
+    still_aside,
+)
+from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, MARK, RETENTION_MS, is_copying_off
+from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
+from tiersnap.remote_storage.stored.saved_configs import Begun
+from tiersnap.snapshot.errors import TransientError
+
+_log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 1.0
+_APPLIED_SECONDS = 30.0
+_RESTORE_SECONDS = 60.0
+_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
+    """Change the settings to `off`, call `while_off`, and put those of `begun` back.
+
+    Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read
+    what was published before its next copier asks how far remote storage reaches.
+
+    Raises:
+        TransientError: a broker went away; where copying could not be switched on again the hint says so.
+        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
+    """
+    with _deferred_signals():
+        try:
+            _log.info("%s: setting %s", begun.topic, dict(off))
+            cluster.change_settings(begun.topic, off)
+            _wait_until(lambda: is_copying_off(cluster.settings(begun.topic)), begun.topic)
+            # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
+            time.sleep(SETTLE_SECONDS)
+            while_off()
+            time.sleep(SETTLE_SECONDS)
+        finally:
+            # Also where the first request failed: its answer may be what was lost.
+            _put_back(cluster, begun)
+
+
+def restore(cluster: Cluster, begun: Begun) -> bool:
+    """Put back what the topic had set and still lacks; returns whether there was something.
+
+    Raises:
+        BrokerUnavailableError: no broker took it within a minute.
+        SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
+    """
+    if not still_aside(cluster.settings(begun.topic), begun.before):
+        return False
+    _put_back(cluster, begun)
+    return True
+
+
+def check_mark(settings: Mapping[str, Setting], begun: Begun) -> None:
+    """See that the topic says itself that its settings are aside, where they look so.
+
+    Raises:
+        SettingsAsideError: it does not: somebody else may have set them, or written the record.
+    """
+    doubtful = aside_without_mark(settings, begun.before)
+    if doubtful:
+        raise SettingsAsideError(
+            f"{begun.topic}: a record in remote storage says that tiersnap unblock put aside {', '.join(doubtful)}, "
+            f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
+            hint=f"if it is so: kafka-configs --alter --topic {begun.topic}{as_options(doubtful)}; if the topic is to "
+            f"stay as it is: delete the record, claims/{begun.topic}-{begun.topic_id}/unblock.json; then run the same "
+            "command again",
+            aside=doubtful,
+        )
+
+
+def _put_back(cluster: Cluster, begun: Begun) -> None:
+    deadline = time.monotonic() + _RESTORE_SECONDS
+    while True:
+        try:
+            # Also what is not seen aside: the broker that is asked may lag behind.
+            values = changed_by_nobody(cluster.settings(begun.topic), begun.before)
+            try:
+                _change_back(cluster, begun.topic, values)
+            except ClusterRefusedError as refused:
+                _switch_on_alone(cluster, begun, refused)
+        except TransientError as error:
+            if time.monotonic() > deadline:
+                raise BrokerUnavailableError(
+                    f"{begun.topic}: settings are not put back, and copying may still be off: {error.message}",
+                    hint="run the same command again: it puts the settings back first",
+                    before=dict(begun.before),
+                ) from error
+            _log.warning("%s: settings are not put back yet, trying again: %s", begun.topic, error.message)
+            time.sleep(1)
+        else:
+            _log.info("%s: put back %s", begun.topic, values)
+            return
+
+
+def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
+    if values:
+        cluster.change_settings(topic, values)
+        _wait_until(lambda: not still_aside(cluster.settings(topic), values), topic)
+
+
+def _switch_on_alone(cluster: Cluster, begun: Begun, refused: ClusterRefusedError) -> None:
+    """Copying as it was before, without what the broker refuses: a disk fills while copying is off."""
+    topic = begun.topic
+    _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
+    aside = still_aside(cluster.settings(topic), begun.before)
+    with suppress(ClusterRefusedError):
+        _change_back(cluster, topic, {name: value for name, value in aside.items() if name == COPY_DISABLE})
+    left = still_aside(cluster.settings(topic), begun.before)
+    if left:
+        raise SettingsAsideError(
+            f"{topic}: still set aside: {', '.join(left)}; the broker refuses what the topic had: {refused.message}",
+            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or what the broker takes), then run the "
+            "same command again",
+            aside=left,
+        ) from refused
+
+
+def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
+    deadline = time.monotonic() + _APPLIED_SECONDS
+    while not is_applied():
+        if time.monotonic() > deadline:
+            raise BrokerUnavailableError(
+                f"{topic}: settings were changed and brokers do not show it", hint="run the same command again"
+            )
+        time.sleep(0.1)
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Interrupts wait until the body is done; then the first one counts."""
+    received: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    try:
+        before = {number: signal.signal(number, remember) for number in _DEFERRED}
+    except ValueError:  # not the main thread, which is the one that gets signals
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received[0])

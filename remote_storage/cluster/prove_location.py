@@ -1,0 +1,124 @@
+"""The one way to the proof that `--remote` is where brokers read; `publish`, `unblock` and `mend` all take it.
+
+See place_proof for what counts, broker_segments, broker_hosts and probe_topic for the looks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tiersnap.remote_storage.cluster.broker_hosts import BrokerAnswer, ask_brokers, brokers_here, settings_evidence
+from tiersnap.remote_storage.cluster.broker_segments import BrokerSegments
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.location_proof import (
+    Evidence,
+    EvidenceKind,
+    Outcome,
+    PlaceProof,
+    decide,
+)
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.cluster.probe_topic import ProbeTopic
+from tiersnap.remote_storage.cluster.storage_location import CLASS_NAME, layout_of_classes
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.host.broker_settings import BrokerSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProvePlace:
+    """The looks at one store.
+
+    Attributes:
+        log_dirs: of brokers, that were named; those that brokers name themselves are looked at as well.
+        probe_topic: what the name of a probe topic begins with; None where none may be made.
+        is_unproven_allowed: nothing is refused but another layout than the brokers'.
+        apply: whether a topic may be made now.
+        talk: told what is done, and what takes a while.
+    """
+
+    cluster: Cluster
+    metadata_topic: MetadataTopic
+    store: ObjectStore
+    log_dirs: Sequence[str]
+    probe_topic: str | None
+    is_unproven_allowed: bool
+    apply: bool
+    talk: Callable[[str], None]
+
+    def layout(self, given: str | None) -> Layout:
+        """Return the layout that brokers read: by the class of their storage manager, else by what they uploaded.
+
+        Args:
+            given: name of a layout, or None.
+
+        Raises:
+            WrongPlaceError: brokers have another layout than `given`, or several.
+            UsageError: nothing tells, or the class is not known, and none was given.
+        """
+        classes = {each.class_name for each in self._answers}
+        if not any(classes):
+            classes = {each.values.get(CLASS_NAME, "") for each in self._here if isinstance(each, BrokerSettings)}
+        name = layout_of_classes(classes, given)
+        return self._layout_of_segments() if name is None else open_layout(name)
+
+    def _layout_of_segments(self) -> Layout:
+        layout, looked = self._segments.look([open_layout(name) for name in LAYOUTS])
+        if looked.found is None:
+            raise UsageError(
+                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not say its {CLASS_NAME}, and "
+                "no segment that its brokers uploaded is there",
+                hint=f"--layout, one of {', '.join(LAYOUTS)}; or the right to describe the configs of the cluster",
+            )
+        return layout
+
+    def prove(self, layout: Layout) -> PlaceProof:
+        """Return the proof that brokers read the store in this layout.
+
+        Raises:
+            WrongPlaceError, UnprovenPlaceError: see place_proof.decide.
+            TransientError: brokers or the store do not answer.
+        """
+        _, looked = self._segments.look([layout])
+        found = [looked.evidence(layout, self.store.uri), settings_evidence(self._here, self.store, layout.name)]
+        is_planned = False
+        if self.probe_topic is not None and self._is_probe_needed(found):
+            probe = ProbeTopic(self.cluster, self.metadata_topic, self.store, layout, self.probe_topic, self.talk)
+            is_planned = not self.apply
+            found += [] if is_planned else [probe.evidence()]
+        for each in found:
+            _log.debug("%s: %s: %s", each.kind, each.outcome, each.says)
+        return decide(
+            f"{self.store.uri} ({layout.name})",
+            found,
+            is_unproven_allowed=self.is_unproven_allowed,
+            is_probe_planned=is_planned,
+        )
+
+    def _is_probe_needed(self, found: Sequence[Evidence]) -> bool:
+        """Whether a probe can change what follows: not where a broker's settings say it all."""
+        outcomes = {each.kind: each.outcome for each in found}
+        if outcomes[EvidenceKind.SERVER_PROPERTIES] is Outcome.CONTRADICTS:
+            return False
+        return Outcome.HOLDS not in outcomes.values() or Outcome.CONTRADICTS in outcomes.values()
+
+    @cached_property
+    def _segments(self) -> BrokerSegments:
+        return BrokerSegments(self.cluster, self.metadata_topic, self.store, self.talk)
+
+    @cached_property
+    def _answers(self) -> list[BrokerAnswer]:
+        return ask_brokers(self.cluster)
+
+    @cached_property
+    def _here(self) -> list[BrokerSettings | str]:
+        """The brokers of the cluster that run on this host."""
+        log_dirs = [*self.log_dirs, *(path for each in self._answers for path in each.log_dirs)]
+        return list(brokers_here(self.cluster.cluster_id(), log_dirs))

@@ -1,0 +1,83 @@
+"""Whether the Aiven plugin encrypts what it puts into remote storage, as its manifests show.
+
+tiersnap has no key of the plugin, so what it uploads is plain text. Among encrypted segments that is refused before the
+first byte. The partition's own manifests are looked at first, which an inventory has read already; of a partition that
+has none a few of the topic's, and then a few of the store's first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.tables.listed import Encryption
+
+_LISTED = 1000  # objects: one page of a listing
+_READ = 4  # manifests, the newest of those
+_NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was seen; `manifest` is the key of one that shows encryption, else ""."""
+
+    encryption: Encryption
+    manifest: str = ""
+
+
+PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
+
+
+def shown_by_partition(found: Presence) -> Shown:
+    """Return what the manifests of an inventory show; no request."""
+    encrypted = next((copy for copy in reversed(found.copies) if copy.is_encrypted), None)
+    if encrypted is not None:
+        return Shown(Encryption.ENCRYPTED, encrypted.keys[0])
+    return PLAIN if found.copies else UNKNOWN
+
+
+def shown_by_topic(store: ObjectStore, keys: ObjectKeys, topic: str) -> Shown:
+    """Return what a few manifests of a topic show; a page of a listing, and at most four requests."""
+    parsed = ((info, keys.recognise(info.key)) for info in islice(store.list(keys.topic(topic)), _LISTED))
+    return _shown_by(store, (info for info, key in parsed if key is not None and key.partition.topic == topic))
+
+
+def shown_by_store(store: ObjectStore, keys: ObjectKeys) -> Shown:
+    """Return what a few of the first manifests in a store show; a few pages of listings, and at most four requests."""
+    return _shown_by(store, islice(_beside_ours(store, keys), _LISTED))
+
+
+def _beside_ours(store: ObjectStore, keys: ObjectKeys) -> Iterator[ObjectInfo]:
+    """Objects of a store but those below folders in which no manifest lies."""
+    skipped = tuple(f"{keys.prefix}{name}/" for name in _NO_SEGMENTS)
+    after: str | None = ""
+    while after is not None:
+        listed, after = store.list(keys.prefix, after=after), None
+        for info in listed:
+            folder = next((each for each in skipped if info.key.startswith(each)), None)
+            if folder is not None:
+                after = f"{folder}~"  # behind every character of a key
+                break
+            yield info
+
+
+def _shown_by(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Shown:
+    manifests = [info for info in listed if info.key.endswith(KeyKind.RSM_MANIFEST.suffix)]
+    seen = UNKNOWN
+    for info in sorted(manifests, key=lambda each: each.modified, reverse=True)[:_READ]:
+        try:
+            manifest = rsm_manifest.decode(store.get(info.key, limit=MANIFEST_BYTES), name=store.uri + info.key)
+        except (CorruptDataError, ObjectNotFoundError):
+            continue
+        if manifest.is_encrypted:
+            return Shown(Encryption.ENCRYPTED, info.key)
+        seen = PLAIN
+    return seen

@@ -1,0 +1,152 @@
+"""Finished remote segments as the objects of a store tell them: KIP-405 metadata without any table.
+
+A complete copy counts, unless a claim names it and does not say that it is finished: another attempt may take over, and
+the next run then deletes this one. Nor does one count whose deletion `tiersnap expire` has recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.other_layout import whole_in_other_layout
+from tiersnap.remote_storage.inventory.partition import (
+    REQUESTS_AT_ONCE,
+    FoundCopy,
+    Presence,
+    look,
+)
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.indexes import decode_time_index
+
+_log = logging.getLogger(__name__)
+_LARGEST_INDEX = 64 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What is finished of some partitions.
+
+    Attributes:
+        segments: by partition, then start offset.
+        damaged: partitions of which nobody can say what is finished, and why.
+    """
+
+    segments: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+    damaged: dict[TopicIdPartition, CorruptDataError] = field(default_factory=dict)
+
+
+def finished_segments(store: ObjectStore, layout: Layout, is_wanted: Callable[[str], bool]) -> Finished:
+    """Every finished segment of the topics that `is_wanted` takes."""
+    kind = KeyKind.LOCAL_LOG if isinstance(layout, LocalTieredStorageLayout) else KeyKind.LOG
+    parsed = (ObjectKeys().recognise(found.key) for found in store.list())
+    partitions = {key.partition for key in parsed if key and key.kind is kind and is_wanted(key.partition.topic)}
+    return finished_of_each(store, layout, sorted(partitions))
+
+
+def finished_of_each(store: ObjectStore, layout: Layout, partitions: Iterable[TopicIdPartition]) -> Finished:
+    """Every finished segment of these partitions, see finished_of; damage of one says nothing of the others."""
+    found = Finished()
+    for partition in partitions:
+        try:
+            found.segments.extend(finished_of(store, layout, partition))
+        except CorruptDataError as error:
+            _log.warning("partition left out: partition=%s because=%s", partition, error.message)
+            found.damaged[partition] = error
+    return found
+
+
+def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+    """Every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
+
+    The broker id is -1, and the event timestamp when the last object was written: who publishes a segment puts in its
+    own. The largest timestamp is never -1: a broker would delete such a segment at its next retention check. Where
+    neither manifest nor time index has one it is the time of the last object, as that of the file is for a broker
+    (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+
+    Raises:
+        CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
+    """
+    keys = ObjectKeys()
+    local = isinstance(layout, LocalTieredStorageLayout)
+    presence = look(store, keys, partition, local=local)
+    gone = {left.segment_id for left in presence.superseded}
+    for copy in presence.uncounted:
+        _log.warning(
+            "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
+        )
+
+    def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
+        if copy.segment_id in gone or not _is_settled(store, keys, presence, copy, local=local):
+            return None
+        return _metadata(store, partition, copy)
+
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return [found for found in pool.map(finished, presence.copies) if found is not None]
+
+
+def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: FoundCopy, *, local: bool) -> bool:
+    """Whether the claim of the segment, if there is one, leaves the copy in peace."""
+    segment = ClaimedSegment(presence.partition, copy.start_offset, copy.leader_epochs[-1][0])
+    if segment not in presence.claimed:
+        return True
+    try:
+        claim = copy.claim or read_claim(store, keys, segment)
+    except CorruptDataError as error:
+        _log.warning("copy left out: segment=%s because=%s", segment, error.message)
+        return False
+    named = claim is not None and copy.segment_id in {attempt.segment_id for attempt in claim.attempts}
+    if claim is None or not named or claim.finished == copy.segment_id:
+        return True
+    # Of a copy in the other layout readers of this one know nothing.
+    if claim.finished and whole_in_other_layout(store, keys, presence.partition, {claim.finished}, local=local):
+        return True
+    _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
+    return False
+
+
+def _metadata(store: ObjectStore, partition: TopicIdPartition, copy: FoundCopy) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, copy.segment_id),
+        start_offset=copy.start_offset,
+        end_offset=copy.end_offset - 1,
+        broker_id=-1,
+        max_timestamp=largest_timestamp(store, copy.max_timestamp, copy.start_offset, copy.keys, copy.written_at),
+        event_timestamp=copy.written_at,
+        segment_leader_epochs=copy.leader_epochs,
+        segment_size=copy.size,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+def largest_timestamp(store: ObjectStore, told: int, start_offset: int, keys: Iterable[str], written_at: int) -> int:
+    """The largest timestamp of a copy in ms, never -1: as its manifest told, of its time index, or when it was written.
+
+    Args:
+        told: what the manifest says; -1 where there is none or it does not know.
+        keys: of the copy's objects.
+    """
+    for key in keys if told < 0 else ():
+        if key.endswith(KeyKind.LOCAL_TIME_INDEX.suffix):
+            try:
+                data = store.get(key, limit=_LARGEST_INDEX)
+                entries = decode_time_index(data, base_offset=start_offset, name=store.uri + key)
+            except (CorruptDataError, ObjectNotFoundError):
+                break
+            told = int(entries["timestamp"][-1]) if entries.size else -1
+    return told if told >= 0 else written_at

@@ -1,0 +1,100 @@
+"""What remote storage holds of one host's partitions, for commands that only read: `scan` and `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tiersnap.remote_storage.inventory.observe import Observe
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.never_tiered import never_tiered_reason
+from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
+from tiersnap.snapshot.replay.partition_replay import NOT_LOOKED, Beginning
+from tiersnap.snapshot.tasks.judge_partition import coverage_of_copies
+from tiersnap.snapshot.tasks.remote_start import beginning, is_continued
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ObserveOnce(Observe):
+    """Looks once at a partition that is asked for again right after."""
+
+    _last: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __call__(self, partition: Partition) -> dict[str, Any]:
+        """See RemoteLook."""
+        if partition.path not in self._last:
+            found = super().__call__(partition)
+            self._last.clear()
+            self._last[partition.path] = found
+        return self._last[partition.path]
+
+
+@dataclass
+class HostInventory:
+    """Asks partition by partition; after a server that does not answer none is asked again.
+
+    Attributes:
+        look: at remote storage.
+        now, producer_expiration: ms; see `beginning`.
+        errors: why remote storage does not say what it holds, an error a partition.
+    """
+
+    look: ObserveOnce
+    now: int
+    producer_expiration: int | None
+    errors: list[TiersnapError] = field(default_factory=list)
+    _is_away: bool = False
+
+    def beginning(self, partition: Partition) -> Beginning:
+        """Return what remote storage says of the log before its files; it is asked only if the log may begin there.
+
+        Nor is it asked if all that is here is tiered: that takes whole remote segments, and nothing waits for it.
+        """
+        if not partition.may_begin_in_remote_storage or not _may_be_tiered(partition):
+            return NOT_LOOKED
+        unknown = Beginning(True, why="remote storage does not answer", may_pass=True)
+
+        def ask() -> Beginning:
+            if self._is_tiered(partition):
+                return Beginning(is_continued(partition, self.look(partition)["copies"]))
+            return beginning(self.look, self.now, self.producer_expiration, partition)
+
+        return self._asked(partition, ask, unknown)
+
+    def _is_tiered(self, partition: Partition) -> bool:
+        first, last = partition.first_base_offset, partition.segments[-1].base_offset
+        return coverage_of_copies(self.look(partition), partition.leader_epochs or (), ENDLESS).covers(first, last)
+
+    def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
+        """Return what is tiered of the partition; nothing where that cannot be known, which `errors` says then.
+
+        Args:
+            log_end_offset: exclusive; ENDLESS where nobody has read the log.
+        """
+        if not _may_be_tiered(partition):
+            return NOTHING_REMOTE
+        epochs = partition.leader_epochs or ()
+        return self._asked(
+            partition, lambda: coverage_of_copies(self.look(partition), epochs, log_end_offset), NOTHING_REMOTE
+        )
+
+    def _asked(self, partition: Partition, ask: Callable[[], _T], otherwise: _T) -> _T:
+        if self._is_away:
+            return otherwise
+        try:
+            return ask()
+        except TiersnapError as error:
+            self._is_away = isinstance(error, TransientError)
+            error.message = f"{partition.name}: {error.message}"
+            self.errors.append(error)
+            return otherwise
+
+
+def _may_be_tiered(partition: Partition) -> bool:
+    is_named = partition.topic_id is not None and bool(partition.segments)
+    return is_named and not never_tiered_reason(partition)

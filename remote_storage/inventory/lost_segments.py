@@ -1,0 +1,85 @@
+"""Find remote segments of ours that are lost: a claim says that they are finished, and their objects are not all there.
+
+A server acknowledged an object and lost it, or somebody deleted it. A broker that deletes by retention takes the oldest
+segments of the log first, with all of their objects. So a segment is lost, and was not deleted, if something of it is
+left, or if an older part of the log is still there. Of anything else nobody can tell without asking the cluster. Where
+it was asked, its records decide: a segment that they name is published, and no second one takes its place here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.inventory.other_layout import whole_in_other_layout
+from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stored.claim import ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
+from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals
+
+
+@dataclass(frozen=True, slots=True)
+class LostSegment:
+    """A remote segment of ours that is lost; offsets are those of the local segment, `end_offset` exclusive."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+
+
+def find_lost(
+    store: ObjectStore,
+    keys: ObjectKeys,
+    found: Presence,
+    segments: Iterable[Interval],
+    lineage: LeaderEpochs,
+    known_to_brokers: Container[str] | None = None,
+    *,
+    local: bool,
+) -> Iterator[LostSegment]:
+    """Find what `tier` uploads again although newer offsets of the log are there, where a broker goes on.
+
+    A request for each such segment that is claimed and not whole, else none.
+
+    Args:
+        segments: base offset and exclusive end of the closed local segments from the log start on.
+        lineage: (epoch, start offset) of the local log, ascending.
+        known_to_brokers: ids of the segments that the cluster's records name, which are left alone; None where no
+            cluster was asked.
+        local: the layout is that of LocalTieredStorage.
+    """
+    whole = {copy.segment_id for copy in found.copies}
+    whole_from = {copy.start_offset for copy in found.copies}
+    left = {each.segment_id for each in found.leftovers}
+    held = list(_in_log(found, lineage))
+    first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
+    for base, end in segments:
+        if end > reached:
+            break
+        epochs = epochs_in_range(lineage, base, end)
+        claimed = ClaimedSegment(found.partition, base, epochs[-1][0]) if epochs else None
+        if claimed not in found.claimed or base in whole_from or end <= found.expired_to:
+            continue
+        finished = None
+        with suppress(CorruptDataError):
+            claim = read_claim(store, keys, claimed)
+            finished = None if claim is None else claim.finished
+        if finished is None or finished in whole:
+            continue
+        is_lost = first < base or finished in left
+        if known_to_brokers is not None:
+            is_lost = finished not in known_to_brokers
+        if is_lost and not whole_in_other_layout(store, keys, found.partition, {finished}, local=local):
+            yield LostSegment(finished, base, end)
+
+
+def _in_log(found: Presence, lineage: LeaderEpochs) -> Iterator[Interval]:
+    """Offsets of the log that whole copies hold."""
+    for copy in found.copies:
+        yield from agreed_intervals(copy.leader_epochs, copy.end_offset, lineage)

@@ -1,0 +1,133 @@
+"""What the listing of a log directory asks of remote storage: snapshot.tasks.remote_look.RemoteLook over a store."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiersnap.remote_storage.inventory.encryption import (
+    UNKNOWN,
+    Shown,
+    shown_by_partition,
+    shown_by_store,
+    shown_by_topic,
+)
+from tiersnap.remote_storage.inventory.lost_segments import find_lost
+from tiersnap.remote_storage.inventory.partition import FoundCopy, Presence, look
+from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
+from tiersnap.remote_storage.retire.leftovers import leftovers_of
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_state import RemoteState
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Looks at one place of remote storage.
+
+    Attributes:
+        refuses_plaintext: looks whether the plugin encrypts what lies there, too.
+        known_to_brokers: ids of the remote segments that the cluster's records name, by topic id; None where none was
+            asked.
+    """
+
+    store: ObjectStore
+    layout: Layout
+    refuses_plaintext: bool = False
+    known_to_brokers: Mapping[str, Container[str]] | None = None
+    _shown: dict[str, Shown] = field(default_factory=dict, compare=False)  # by topic; "" of the store
+
+    def __call__(self, partition: Partition) -> dict[str, Any]:
+        """See RemoteLook."""
+        keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
+        local_start = partition.segments[0].base_offset
+        found = look(self.store, keys, name_of(partition), local=local, local_start=local_start)
+        closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
+        segments = [(base, end) for base, end in closed if end is not None]
+        known = (self.known_to_brokers or {}).get(partition.topic_id or "")
+        lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), known, local=local)
+        # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
+        # copier is at it; who tiers it finishes it or makes it again.
+        rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.copies]
+        rows += [_row(copy, is_done=False) for copy in found.uncounted]
+        rows += [_begun(each.segment_id, each.start_offset, each.end_offset - 1, 0, is_ours=True) for each in lost]
+        in_flight = found.in_flight()
+        shown = self._encryption(found) if segments and self.refuses_plaintext and not local else None
+        rows += [
+            _begun(left.segment_id, left.start_offset, left.start_offset, left.written_at, is_ours=False)
+            for left in found.leftovers
+            if left.start_offset in in_flight and left.is_somebodys
+        ]
+        return {
+            "copies": rows,
+            "expired_to": found.expired_to or None,
+            "encryption": None if shown is None else str(shown.encryption),
+            "encrypted_by": None if shown is None else shown.manifest or None,
+            "leftover_count": len(leftovers_of(found)),
+        }
+
+    def _encryption(self, found: Presence) -> Shown:
+        """What manifests show, of the partition, else of its topic, else of the store; those are asked once."""
+        topic, keys = found.partition.topic, ObjectKeys()
+        shown = shown_by_partition(found)
+        if shown == UNKNOWN:
+            if topic not in self._shown:
+                self._shown[topic] = shown_by_topic(self.store, keys, topic)
+            shown = self._shown[topic]
+        if shown == UNKNOWN:
+            if "" not in self._shown:
+                self._shown[""] = shown_by_store(self.store, keys)
+            shown = self._shown[""]
+        return shown
+
+    def find_start(self, partition: Partition, copies: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """See RemoteLook."""
+        return find_start(self.store, name_of(partition), copies)
+
+    def read_start(self, partition: Partition, start: Mapping[str, Any]) -> bytes:
+        """See RemoteLook."""
+        return read_start(self.store, self.layout, name_of(partition), start)
+
+    def state_at(self, partition: Partition, offset: int, *, now: int, producer_expiration: int | None) -> RemoteState:
+        """See RemoteLook."""
+        expiration = producer_expiration
+        return state_at(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
+
+
+def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
+    """A row of listed.COPY."""
+    state = SegmentState.COPY_SEGMENT_FINISHED if is_done else SegmentState.COPY_SEGMENT_STARTED
+    return {
+        "segment_id": copy.segment_id,
+        "start_offset": copy.start_offset,
+        "end_offset": copy.end_offset - 1,
+        "segment_size_bytes": copy.size,
+        "max_timestamp": copy.max_timestamp,
+        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
+        "state": state.name,
+        "event_timestamp": copy.written_at,
+        "is_ours": not is_done,
+        "is_brokers": copy.is_brokers,
+    }
+
+
+def _begun(segment_id: str, start_offset: int, end_offset: int, written_at: int, *, is_ours: bool) -> dict[str, Any]:
+    """A row of listed.COPY of what is no whole copy; `end_offset` inclusive, `written_at` in ms."""
+    return {
+        "segment_id": segment_id,
+        "start_offset": start_offset,
+        "end_offset": end_offset,
+        "segment_size_bytes": 0,
+        "max_timestamp": -1,
+        "leader_epochs": [],
+        "state": SegmentState.COPY_SEGMENT_STARTED.name,
+        "event_timestamp": written_at,
+        "is_ours": is_ours,
+        "is_brokers": not is_ours,
+    }

@@ -1,0 +1,45 @@
+"""Copies in the layout that was not asked for: claims are shared by both, and readers of one do not see the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.inventory.complete import whole_of
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import Claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+
+
+def whole_in_other_layout(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
+) -> frozenset[str]:
+    """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
+    listing and what `read_copy` asks.
+
+    Args:
+        local: the layout that is asked for, and whose copies are not these: LocalTieredStorage's, or Aiven's.
+    """
+    if not segment_ids:
+        return frozenset()
+    return whole_of(store, keys, partition, segment_ids, local=not local)
+
+
+def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str, *, local: bool) -> None:
+    """See that the copy that a claim says is finished does not lie in the other layout.
+
+    Args:
+        name: of the layout that is asked for.
+
+    Raises:
+        OtherLayoutError: it does, whole.
+    """
+    finished = {claimed.finished} if claimed.finished is not None else set()
+    if whole_in_other_layout(store, keys, claimed.segment.partition, finished, local=local):
+        (other,) = LAYOUTS.keys() - {name}
+        raise OtherLayoutError(
+            f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",
+            hint=f"--layout {other}; or for {name} another --remote, where nothing is tiered yet",
+        )

@@ -1,0 +1,210 @@
+"""The finished remote segments of one log, as snapshot.replay.remote_state reads them: claims, snapshots, folds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pyarrow import fs
+
+from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
+from tiersnap.remote_storage.inventory.attempts import group
+from tiersnap.remote_storage.inventory.partition import FoundCopy, look
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, names, vouched_snapshot
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.atomic_file import cannot_write
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.leader_epochs import ENDLESS
+from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
+from tiersnap.snapshot.readiness.coverage import coverage_of
+from tiersnap.snapshot.replay.producer_state import ProducerFold
+from tiersnap.snapshot.replay.remote_state import RemoteSnapshot, Vouching
+from tiersnap.snapshot.replay.segment_fold import fold_segment
+from tiersnap.snapshot.replay.trust import Provenance
+
+_KEYS = ObjectKeys()
+
+
+@dataclass(frozen=True)
+class RemoteLog:
+    """A RemoteReader of one log.
+
+    Attributes:
+        offset: nothing from here on is read.
+        copies: finished ones of the log's own lineage that begin below, by segment id.
+        claimed: segments of which there is a claim.
+    """
+
+    store: ObjectStore
+    layout: Layout
+    partition: Partition
+    offset: int
+    copies: dict[str, FoundCopy]
+    claimed: frozenset[ClaimedSegment]
+    _claims: dict[str, Claim | None] = field(default_factory=dict)
+    _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def listed(
+        cls, store: ObjectStore, layout: Layout, partition: Partition, offset: int, *, since: int | None
+    ) -> RemoteLog:
+        """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
+        local = isinstance(layout, LocalTieredStorageLayout)
+        local_start = 0 if since is None else offset
+        found = look(store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since)
+        superseded = {each.segment_id for each in found.superseded}
+        copies = (copy for copy in found.copies if not copy.is_unfinished and copy.segment_id not in superseded)
+        own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))
+        return cls(store, layout, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
+
+    @property
+    def snapshots(self) -> list[RemoteSnapshot]:
+        """At the offset and below, in descending end offset; of several at one offset the latest attempt first."""
+        ending = [copy for copy in self.copies.values() if copy.end_offset <= self.offset]
+        ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
+        return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
+
+    def vouching(self, of: RemoteSnapshot) -> Vouching:
+        """See RemoteReader."""
+        try:
+            claim = self._claim(self.copies[of.segment_id])
+        except CorruptDataError:
+            return Vouching(is_ours=True)  # nobody knows whose it is
+        if not names(claim, of.segment_id):
+            return Vouching()
+        snapshot = vouched_snapshot(claim, of.segment_id)
+        provenance = None if snapshot is None else Provenance(snapshot.provenance)
+        # An earlier run may have been told that the log began where its files did.
+        if provenance is Provenance.COMPUTED_FROM_LOG_START and not self.partition.log_start_checkpoint:
+            provenance = None
+        return Vouching(is_ours=True, provenance=provenance)
+
+    def _claim(self, copy: FoundCopy) -> Claim | None:
+        if copy.segment_id not in self._claims:
+            of = claimed_segment(name_of(self.partition), copy.start_offset, copy.leader_epochs)
+            known = copy.claim or (read_claim(self.store, _KEYS, of) if of in self.claimed else None)
+            self._claims[copy.segment_id] = known
+        return self._claims[copy.segment_id]
+
+    def entries(self, of: RemoteSnapshot) -> np.ndarray:
+        """See RemoteReader."""
+        metadata = self._metadata(self.copies[of.segment_id])
+        name = f"{self.store.uri}{self.layout.log_key(metadata)}: producer snapshot"
+        try:
+            data = self.layout.fetch_index(self.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+        except (ObjectNotFoundError, EncryptedSegmentError) as error:
+            raise CorruptDataError(error.message) from error
+        vouched = vouched_snapshot(self._claims.get(of.segment_id), of.segment_id)
+        if vouched is not None and vouched.crc32c != crc32c(data):
+            raise CorruptDataError(f"{name} has CRC {crc32c(data):08x}, its claim says {vouched.crc32c:08x}")
+        return snapshot_file.decode(data, name=name)
+
+    def deltas(self, start: int, end: int) -> np.ndarray:
+        """See RemoteReader."""
+        if (start, end) not in self._folded:
+            pieces = list(self._pieces(start, end))
+            fold = ProducerFold()
+            for copy, first, last in pieces:
+                fold.combine(self._fold(copy, first, last))
+            self._folded.clear()  # the next question is of another range, and a million producers are 56 MB
+            self._folded[start, end] = fold.deltas()
+        return self._folded[start, end]
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[FoundCopy, int, int]]:
+        """Copies with the offsets [first, exclusive last) that are taken of each, end to end."""
+        while start < end:
+            holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
+            if not holding:
+                what = f"holds offset {start}" if self.copies else "is there"
+                raise CorruptDataError(f"{self.store.uri}: no whole remote segment of {self.partition.name} {what}")
+            copy = max(holding, key=lambda copy: (copy.start_offset == start, copy.end_offset, copy.segment_id))
+            yield copy, start, min(end, copy.end_offset)
+            start = copy.end_offset
+
+    def _fold(self, found: FoundCopy, first: int, last: int) -> np.ndarray:
+        copy = self._copy(found)
+        fold = ProducerFold()
+        with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
+            path = Path(scratch) / f"{copy.start_offset:020d}.log"
+            try:
+                with path.open("xb") as file:
+                    fetch_log(self.store, copy, file)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            except ObjectNotFoundError as error:
+                raise CorruptDataError(error.message) from error
+            segment = Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
+            runs, end = fold_segment(fs.LocalFileSystem(), segment, cuts=[first, last])
+        if end.finding is not None:
+            name = f"{self.store.uri}{self.layout.log_key(copy.metadata)}"
+            raise CorruptDataError(f"{name}: {end.finding.kind} at byte {end.finding.position}: {end.finding.message}")
+        for run in runs:
+            if first <= run.start_offset < last:
+                fold.combine(run.deltas)
+        return fold.deltas()
+
+    def _copy(self, found: FoundCopy) -> RemoteCopy:
+        """The copy with what reading its log takes.
+
+        Raises:
+            CorruptDataError: it is gone or encrypted.
+        """
+        metadata = self._metadata(found)
+        local = isinstance(self.layout, LocalTieredStorageLayout)
+        listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)
+        for attempt in listed.get(metadata.id.topic_id_partition, ()):
+            copy = read_copy(self.store, metadata.id.topic_id_partition, attempt)
+            if isinstance(copy, UnusableCopy):
+                raise CorruptDataError(f"remote segment {copy.segment_id}: {copy.problem}")
+            if copy.is_encrypted:
+                raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
+            return copy
+        raise CorruptDataError(f"remote segment {found.segment_id} is gone")
+
+    def _metadata(self, copy: FoundCopy) -> RemoteLogSegmentMetadata:
+        return metadata_of(name_of(self.partition), copy.segment_id, copy.start_offset, copy.end_offset)
+
+
+def name_of(partition: Partition) -> TopicIdPartition:
+    """Return the name of a local partition in remote storage."""
+    return TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+
+
+def metadata_of(
+    partition: TopicIdPartition, segment_id: str, start_offset: int, end_offset: int
+) -> RemoteLogSegmentMetadata:
+    """Return metadata that names the objects of a remote segment and says nothing else; `end_offset` is exclusive."""
+    return RemoteLogSegmentMetadata(
+        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, segment_id),
+        start_offset=start_offset,
+        end_offset=end_offset - 1,
+        broker_id=-1,
+        max_timestamp=-1,
+        event_timestamp=0,
+        segment_leader_epochs=((0, start_offset),),
+        segment_size=1,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+
+
+def _is_of_lineage(copy: FoundCopy, partition: Partition) -> bool:
+    remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
+    return remote.covers(copy.start_offset, copy.end_offset)

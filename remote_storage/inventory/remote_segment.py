@@ -1,0 +1,171 @@
+"""One attempt's objects -> the copy of a segment that they are, if they are all there in the sizes they must have.
+
+With the Aiven layout the rsm-manifest says what they hold. LocalTieredStorage has no manifest: there the end offset is
+read from the end of the log, and the leader epochs from their file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.layouts import rsm_manifest
+from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
+from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
+from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
+from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
+from tiersnap.snapshot.units import count_of
+
+_KEYS = ObjectKeys()
+_TAIL_BYTES = 1 << 20
+_LARGEST_INDEX = 64 << 20
+_LARGEST_EPOCHS = 1 << 20
+_LARGEST_SEGMENT = (1 << 31) - 1  # bytes: a Java int
+_HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCopy:
+    """A complete copy of a segment.
+
+    Attributes:
+        metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
+            there is no manifest to say it.
+        places: where each index is in the indexes object; None where each is an object of its own.
+        chunks: of a copy that the plugin compressed; None where the log object is the segment file.
+        is_encrypted: only the plugin can read it.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    places: Mapping[IndexType, tuple[int, int] | None] | None
+    chunks: ChunkIndex | None = None
+    is_encrypted: bool = False
+
+    @property
+    def segment_id(self) -> str:
+        """The attempt that wrote it."""
+        return self.metadata.id.segment_id
+
+    @property
+    def start_offset(self) -> int:
+        """Base offset."""
+        return self.metadata.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive."""
+        return self.metadata.end_offset + 1
+
+    @property
+    def layout(self) -> Layout:
+        """How it lies in the store."""
+        return LocalTieredStorageLayout(_KEYS) if self.places is None else AivenLayout(_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableCopy:
+    """Objects of a segment id that are no copy, and why."""
+
+    segment_id: str
+    start_offset: int
+    problem: str
+
+
+def read_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy | UnusableCopy:
+    """The copy that an attempt's objects are, or why they are none; one request, for LocalTieredStorage three."""
+    try:
+        _check_all_there(attempt)
+        return (_local_copy if attempt.is_local else _aiven_copy)(store, partition, attempt)
+    except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
+        return UnusableCopy(attempt.segment_id, attempt.start_offset, error.message)
+
+
+def _aiven_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
+    objects = attempt.objects
+    key = objects[KeyKind.RSM_MANIFEST].key
+    manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
+    for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
+        if objects[kind].size != size:
+            raise CorruptDataError(
+                f"{objects[kind].key} has {count_of(objects[kind].size, 'byte')}, its manifest says {size}"
+            )
+    metadata = manifest.metadata
+    expected = _segment_id(partition, attempt.segment_id)
+    if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
+        raise CorruptDataError(f"{store.uri}{key}: tells of {metadata.id} from offset {metadata.start_offset}")
+    chunks = manifest.chunks if manifest.is_compressed else None
+    return RemoteCopy(metadata, manifest.indexes, chunks, manifest.is_encrypted)
+
+
+def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
+    objects, start_offset = attempt.objects, attempt.start_offset
+    log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
+    if not 0 < log.size <= _LARGEST_SEGMENT:
+        raise CorruptDataError(f"{log.key}: no segment has {count_of(log.size, 'byte')}")
+    end_offset = _last_offset(store, objects, start_offset) + 1
+    text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
+    segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
+    metadata = RemoteLogSegmentMetadata(
+        id=_segment_id(partition, attempt.segment_id),
+        start_offset=start_offset,
+        end_offset=end_offset - 1,
+        broker_id=-1,
+        max_timestamp=-1,
+        event_timestamp=attempt.modified,
+        segment_leader_epochs=segment_epochs,
+        segment_size=log.size,
+        state=SegmentState.COPY_SEGMENT_FINISHED,
+    )
+    return RemoteCopy(metadata, None)
+
+
+def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
+    """Last offset of a segment, by its offset index and the batches behind the last indexed one."""
+    log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
+    try:
+        entries = decode_offset_index(
+            store.get(index.key, limit=_LARGEST_INDEX), base_offset=start_offset, name=index.key
+        )
+        position = position_of(entries, (1 << 63) - 1)
+    except CorruptIndexError:
+        position = 0
+    last_offset, begins, window = -1, position, b""
+    while position < log.size:
+        if position + _HEADER.size > begins + len(window):
+            begins, window = position, store.get_range(log.key, position, _TAIL_BYTES)
+        if len(window) - (position - begins) < _HEADER.size:
+            break
+        base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
+        last_offset = base_offset + (delta if magic >= 2 else 0)
+        position += 12 + max(length, 0)
+    if position != log.size or last_offset < start_offset:
+        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
+    return int(last_offset)
+
+
+def _check_all_there(attempt: AttemptObjects) -> None:
+    if attempt.missing:
+        missing = " and no ".join(attempt.missing)
+        raise CorruptDataError(f"no {missing}: a copy that was not finished, or lost an object")
+
+
+def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
+    if partition.topic_id is None:
+        raise TiersnapError(f"{partition}: remote segments have a topic id")
+    return RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, segment_id)

@@ -1,0 +1,85 @@
+"""The bytes of a remote segment: as they are stored, and as the segment file that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event
+from typing import BinaryIO
+
+import google_crc32c
+
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.layouts import chunk_index
+from tiersnap.remote_storage.layouts.layout import Layout
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TransientError
+
+FETCH_SIZE = 8 << 20
+
+
+def fetch_segment(
+    store: ObjectStore,
+    layout: Layout,
+    metadata: RemoteLogSegmentMetadata,
+    *,
+    start: int = 0,
+    end: int | None = None,
+) -> Iterator[bytes]:
+    """Bytes [start, end) of the segment file, in pieces of at most 8 MiB; `end` is its size by default.
+
+    Raises:
+        RemoteStorageError: the object ends early.
+    """
+    key = layout.log_key(metadata)
+    end = metadata.segment_size if end is None else min(end, metadata.segment_size)
+    while start < end:
+        data = store.get_range(key, start, min(FETCH_SIZE, end - start))
+        if not data:
+            raise RemoteStorageError(f"{store.uri}{key}: ends at byte {start} of {metadata.segment_size}", key=key)
+        yield data
+        start += len(data)
+
+
+def fetch_log(store: ObjectStore, copy: RemoteCopy, file: BinaryIO, stop: Event | None = None) -> None:
+    """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
+
+    Raises:
+        CorruptDataError: the store gave other bytes than it was given, by its own checksum; or a chunk is damaged.
+        RemoteStorageError: the object ends early.
+        TransientError: `stop` was set meanwhile.
+        OSError: the file cannot be written.
+    """
+    key = copy.layout.log_key(copy.metadata)
+    crc = 0
+    for stored, data in _pieces(store, copy):
+        if stop is not None and stop.is_set():
+            raise TransientError(f"{store.uri}{key}: no longer wanted")
+        crc = google_crc32c.extend(crc, stored)
+        file.write(data)
+    found = store.head(key)
+    if found is not None and found.crc32c not in (None, crc):
+        raise CorruptDataError(
+            f"{store.uri}{key}: content has CRC {crc:08x}, {found.crc32c:08x} was stored with it",
+            hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            key=key,
+        )
+
+
+def _pieces(store: ObjectStore, copy: RemoteCopy) -> Iterator[tuple[bytes, bytes]]:
+    """(bytes as stored, bytes of the segment file), in order."""
+    if copy.chunks is None:
+        for data in fetch_segment(store, copy.layout, copy.metadata):
+            yield data, data
+        return
+    key = copy.layout.log_key(copy.metadata)
+    for chunk in copy.chunks.chunks():
+        stored = store.get_range(key, chunk.position, chunk.size)
+        try:
+            yield stored, chunk_index.decompress(stored, chunk.original_size)
+        except ValueError as error:
+            raise CorruptDataError(
+                f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
+                hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
+                key=key,
+            ) from error

@@ -1,0 +1,114 @@
+"""What remote storage says of the producers of a log: by a claim, or by the rule of snapshot.replay.remote_state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
+from tiersnap.remote_storage.inventory.remote_log import RemoteLog, metadata_of
+from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, vouched_snapshot
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.layout import IndexType, Layout
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.replay.remote_state import RemoteState, find_state
+from tiersnap.snapshot.tables.remote_log_segments import to_leader_epochs
+
+_log = logging.getLogger(__name__)
+
+
+def state_at(
+    store: ObjectStore,
+    layout: Layout,
+    partition: Partition,
+    offset: int,
+    *,
+    now: int,
+    producer_expiration: int | None,
+) -> RemoteState:
+    """Return the state of a log at an offset, as its remote segments tell it.
+
+    They are read as far back as producers live, by the segments' largest timestamps, and further only where that does
+    not decide: manifests and snapshots, whole the segment of the snapshot that is believed, and those behind it.
+
+    Args:
+        now: ms.
+        producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+
+    Raises:
+        UnknownStateError: they do not tell it.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+    """
+
+    def found_since(since: int | None) -> RemoteState:
+        log = RemoteLog.listed(store, layout, partition, offset, since=since)
+        start = partition.log_start_checkpoint
+        return find_state(
+            offset, log.snapshots, log, log_start_offset=start, now=now, producer_expiration=producer_expiration
+        )
+
+    try:
+        found = found_since(None if producer_expiration is None else now - producer_expiration)
+    except UnknownStateError:
+        if producer_expiration is None:
+            raise
+        found = found_since(None)
+    for why in found.refused:
+        _log.warning("%s: %s: computed from the remote segments before it", partition.name, why)
+    return found
+
+
+def find_start(
+    store: ObjectStore, partition: TopicIdPartition, copies: Iterable[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return a row of listed.START of the first copy whose claim vouches for its snapshot, None where none does.
+
+    It costs a request a copy.
+
+    Args:
+        copies: rows of listed.COPY of finished copies, those to be asked first in front.
+    """
+    for copy in copies:
+        segment = claimed_segment(partition, copy["start_offset"], to_leader_epochs(copy["leader_epochs"]))
+        try:
+            snapshot = vouched_snapshot(read_claim(store, ObjectKeys(), segment), copy["segment_id"])
+        except CorruptDataError:
+            continue
+        if snapshot is not None:
+            return {
+                "offset": copy["end_offset"] + 1,
+                "segment_id": copy["segment_id"],
+                "segment_start_offset": copy["start_offset"],
+                "crc32c": snapshot.crc32c,
+                "provenance": snapshot.provenance,
+            }
+    return None
+
+
+def read_start(store: ObjectStore, layout: Layout, partition: TopicIdPartition, start: Mapping[str, Any]) -> bytes:
+    """Return the snapshot of a row of listed.START.
+
+    Raises:
+        SnapshotChangedError: it is gone, or another one than the claim says.
+    """
+    metadata = metadata_of(partition, start["segment_id"], start["segment_start_offset"], start["offset"])
+    cause = ""
+    try:
+        data = layout.fetch_index(store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
+    except ObjectNotFoundError as error:
+        data, cause = b"", error.message
+    if start["crc32c"] == crc32c(data):
+        return data
+    claimed = start["crc32c"]
+    raise SnapshotChangedError(
+        f"{metadata.id}: {cause or f'its snapshot has CRC {crc32c(data):08x}, its claim says {claimed:08x}'}",
+        hint="tiersnap restore looks at it",
+        offset=start["offset"],
+        at="",
+    )

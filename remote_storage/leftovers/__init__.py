@@ -1,1 +1,0 @@
-"""What attempts, probes and killed processes of tiersnap left, and every run removes: no cluster need be asked."""

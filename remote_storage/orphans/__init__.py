@@ -1,1 +1,0 @@
-"""What tiersnap left in remote storage and nobody needs: found, judged, and removed when told."""

@@ -1,1 +1,0 @@
-"""What is in a store of a partition's segments: facts, found by listing and by reading manifests."""

@@ -1,0 +1,144 @@
+"""Stored snapshots, brought back to a broker host: planned and written partition by partition."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from re import Pattern
+
+from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import NO_TOPIC_ID, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.install_plan import (
+    InstallOutcome,
+    InstallPlanner,
+    PlannedInstall,
+    StoredPartition,
+    without_folding,
+)
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import ExitCode, UsageError
+from tiersnap.snapshot.log.disk_findings import findings_of
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.log_dir import LogDir, Partition
+from tiersnap.snapshot.log.selection import NamedLogDir, selected
+from tiersnap.snapshot.readiness.exit_codes import exit_code_of_all
+from tiersnap.snapshot.repair.files import in_place, nowhere
+from tiersnap.snapshot.repair.plan import PlanOptions
+from tiersnap.snapshot.repair.undone import undone_at_start
+from tiersnap.snapshot.replay.examine import examine
+from tiersnap.snapshot.replay.partition_replay import snapshot_reader
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Installation:
+    """Plans, and carries out, partition by partition; adds up what it finds.
+
+    Attributes:
+        logdir: what the user calls the log directory.
+        topic: a regular expression for whole topic names; None for all.
+        compares: whether each snapshot is compared with the log, by folding it.
+        watch: hands on the partitions, and sees how far it is.
+        outcomes: offsets by what happens at them.
+        findings: what is damaged or may not be read.
+        undone: sentences about what the next start of a broker deletes.
+        other_ids: sentences about partitions whose snapshots are stored under another topic id.
+    """
+
+    store: ObjectStore
+    log_dir: LogDir
+    logdir: str
+    topic: Pattern[str] | None
+    options: PlanOptions
+    compares: bool = True
+    check_crc: bool = True
+    watch: Callable[[Iterable[Partition]], Iterable[Partition]] = iter
+    outcomes: Counter[InstallOutcome] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)
+    other_ids: list[str] = field(default_factory=list)
+    _topics: dict[str, set[TopicIdPartition]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.findings += findings_of((NamedLogDir(self.logdir, self.log_dir),))
+
+    @property
+    def path(self) -> Path:
+        """The log directory, to be locked and written to.
+
+        Raises:
+            UsageError: it is not of this host.
+        """
+        if self.log_dir.filesystem.type_name != "local":
+            raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
+        return Path(self.log_dir.path)
+
+    def plans(self, *, write: bool) -> Iterator[tuple[Partition, list[PlannedInstall]]]:
+        """Each partition that a run stored something of, and what became of it.
+
+        Raises:
+            ObjectNotFoundError: at the end, where no run stored anything of any.
+        """
+        has_any = False
+        for partition in self.watch(selected(self.log_dir, self.logdir, self.topic)):
+            if not partition.segments:
+                continue
+            at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
+            stored = StoredPartition(self.store, at)
+            if not stored.offsets:
+                _log.debug("no run stored a snapshot of %s", at)
+                self._look_for_other_ids(at)
+                continue
+            has_any = True
+            self.undone.extend(undone_at_start(self.log_dir.filesystem, partition))
+            with (in_place if write else nowhere)(partition) as writer:
+                read_here = snapshot_reader(self.log_dir.filesystem, partition)
+                planner = InstallPlanner(partition, stored, self.options, read_here, writer, compares=self.compares)
+                planner.finish(self._fold(partition, stored, planner))
+            self.outcomes.update(each.outcome for each in planner.planned)
+            yield partition, planner.planned
+        if not has_any and not self.other_ids:
+            raise ObjectNotFoundError(
+                "no run stored a snapshot of any of these partitions there",
+                hint="--remote names the place that it named in tiersnap run; a run stores what the brokers lack, "
+                "with --all every boundary",
+            )
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 6 for what may not be read, 4 for what waits for a person, 0 otherwise."""
+        if any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.is_damage):
+            return ExitCode.DATA_CORRUPT
+        waits = any(self.outcomes[outcome] for outcome in InstallOutcome if outcome.waits)
+        waits = waits or bool(self.undone or self.other_ids)
+        return exit_code_of_all(self.findings, (), ExitCode.GATE_REFUSED if waits else ExitCode.OK)
+
+    def _fold(self, partition: Partition, stored: StoredPartition, planner: InstallPlanner) -> str:
+        """Give the planner the partition's boundaries; why some were not reached."""
+        if not self.compares:
+            read_here = snapshot_reader(self.log_dir.filesystem, partition)
+            for boundary in without_folding(partition, stored, read_here):
+                planner(boundary)
+            return "at or below the log start offset"
+        examination = examine(self.log_dir.filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
+        self.findings.extend(examination.findings)
+        damage = examination.replay.damage or examination.replay.refusal
+        return f"the log cannot be folded up to there: {damage}"
+
+    def _look_for_other_ids(self, at: TopicIdPartition) -> None:
+        """Remember it if the same partition's snapshots are stored under another topic id."""
+        if at.topic not in self._topics:
+            keys = ObjectKeys()
+            parsed = (keys.recognise(found.key) for found in self.store.list(keys.topic_snapshots(at.topic)))
+            self._topics[at.topic] = {key.partition for key in parsed if key is not None}
+        for other in sorted(self._topics[at.topic], key=lambda each: each.topic_id or ""):
+            if (other.topic, other.partition) == (at.topic, at.partition):
+                self.other_ids.append(
+                    f"{at}: its topic id is {at.topic_id or NO_TOPIC_ID}, and what is stored is of "
+                    f"{other.topic_id or NO_TOPIC_ID}: not installed; tiersnap repair makes its snapshots from its log"
+                )

@@ -1,0 +1,250 @@
+"""What `install` would do at each offset of a partition: what `repair` would, with the snapshots that a run stored.
+
+`repair`'s plan says where a snapshot may be written at all. There the stored one is taken, if a run that finished
+vouches for its bytes and it says what the log says; nothing that was computed here is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.upload.snapshot_objects import (
+    SnapshotRecord,
+    list_manifests,
+    list_snapshots,
+    read_snapshot,
+)
+from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.repair.plan import PlannedSnapshot, Planner, PlanOptions, Write
+from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
+from tiersnap.snapshot.replay.trust import Comparison, Provenance, SnapshotVerdict, compare
+from tiersnap.snapshot.units import count_of
+
+
+class InstallOutcome(StrEnum):
+    """What happens at one offset."""
+
+    WRITE = "WRITE"
+    REPLACE = "REPLACE"
+    KEEP = "KEEP"  # there and trusted
+    NOT_COMPARED = "NOT_COMPARED"  # there; the log begins in remote storage, which is not asked
+    NEEDS_REPLACE = "NEEDS_REPLACE"
+    ABOVE_NEWEST = "ABOVE_NEWEST"
+    STRAY = "STRAY"
+    NEVER_TIERED = "NEVER_TIERED"
+    UNVERIFIED = "UNVERIFIED"
+    NOT_STORED = "NOT_STORED"  # wanted here, and no run stored it
+    NOT_ALIGNED = "NOT_ALIGNED"  # stored, but no segment begins there
+    NOT_REACHED = "NOT_REACHED"  # stored, but the log is damaged below it
+    NOT_VOUCHED = "NOT_VOUCHED"  # stored, but no manifest names it: the run did not finish
+    CORRUPT = "CORRUPT"  # stored, but not the bytes that the manifest names
+    DISAGREES = "DISAGREES"  # stored, but contradicts the log
+
+    @property
+    def writes(self) -> bool:
+        """Whether a file is written."""
+        return self in (InstallOutcome.WRITE, InstallOutcome.REPLACE)
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether remote storage holds what must not be installed."""
+        return self in (InstallOutcome.CORRUPT, InstallOutcome.DISAGREES)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a segment goes on without its snapshot until somebody does something."""
+        return self in (
+            InstallOutcome.NEEDS_REPLACE,
+            InstallOutcome.ABOVE_NEWEST,
+            InstallOutcome.UNVERIFIED,
+            InstallOutcome.NOT_STORED,
+            InstallOutcome.NOT_VOUCHED,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInstall:
+    """One offset of the plan; `run_id`, `entry_count` and `provenance` are of the stored snapshot."""
+
+    offset: int
+    outcome: InstallOutcome
+    reason: str
+    run_id: str | None = None
+    entry_count: int | None = None
+    provenance: Provenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """What the manifest of a run says of a stored snapshot."""
+
+    run_id: str
+    record: SnapshotRecord
+
+
+class StoredPartition:
+    """The snapshots that runs stored of one partition, and what their manifests say of them."""
+
+    def __init__(self, store: ObjectStore, partition: TopicIdPartition) -> None:
+        self._store, self._partition, self._keys = store, partition, ObjectKeys()
+        self.offsets = frozenset(list_snapshots(store, self._keys, partition))
+        self._vouched: dict[int, list[Vouched]] = {}
+        for manifest in list_manifests(store, self._keys, partition) if self.offsets else ():
+            for record in manifest.snapshots:
+                self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
+
+    def read(self, offset: int) -> tuple[bytes, Vouched | None]:
+        """The snapshot at an offset, and a manifest's word for it; None when none names it.
+
+        Raises:
+            CorruptDataError: it is no snapshot, or manifests name other bytes.
+        """
+        name = self._store.uri + self._keys.snapshot(self._partition, offset)
+        data = read_snapshot(self._store, self._keys, self._partition, offset)
+        if data is None:
+            raise CorruptDataError(f"{name}: gone since it was listed")
+        vouched = self._vouched.get(offset, [])
+        found = len(data), crc32c(data)
+        for each in reversed(vouched):
+            if (each.record.size, each.record.crc32c) == found:
+                return data, each
+        if vouched:
+            record = vouched[-1].record
+            raise CorruptDataError(
+                f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]:08x}, the manifest of run "
+                f"{vouched[-1].run_id} names {record.size} with {record.crc32c:08x}"
+            )
+        return data, None
+
+
+class InstallPlanner:
+    """Plans a partition; call it with each boundary in ascending order, then `finish`."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        stored: StoredPartition,
+        options: PlanOptions,
+        read_here: ReadSnapshot,
+        write: Write | None = None,
+        *,
+        compares: bool = True,
+    ) -> None:
+        """Plan with `repair`'s options: a stored snapshot may lack what does no harm at their `now`.
+
+        Args:
+            read_here: bytes of the partition's own file at an offset.
+            compares: whether the boundaries are folded from the log; else their entries mean nothing.
+        """
+        self.planned: list[PlannedInstall] = []
+        self._partition, self._stored, self._options = partition, stored, options
+        self._write, self._compares = write, compares
+        self._repair = Planner(partition, options, read_here, needs_start=False)
+        self._left = set(stored.offsets)
+        self._bases = {segment.base_offset for segment in partition.segments}
+
+    def __call__(self, boundary: Boundary) -> None:
+        """Plan one boundary."""
+        count = len(self._repair.planned)
+        self._repair(boundary)
+        repair = self._repair.planned[-1] if len(self._repair.planned) > count else None
+        if repair is None:
+            return
+        is_stored = boundary.offset in self._left
+        self._left.discard(boundary.offset)
+        if not repair.action.writes:
+            if is_stored or repair.action.waits:
+                self._add(boundary.offset, InstallOutcome(str(repair.action)), repair.reason)
+        elif not is_stored:
+            self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored it: {repair.reason}")
+        else:
+            self._take(boundary, repair)
+
+    def finish(self, why_not_reached: str) -> None:
+        """Account for what was stored and no boundary asked for."""
+        for offset in sorted(self._left):
+            if offset <= self._partition.unloaded_below:
+                self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
+            elif offset in self._bases:
+                self._add(offset, InstallOutcome.NOT_REACHED, why_not_reached)
+            else:
+                self._add(offset, InstallOutcome.NOT_ALIGNED, "no segment begins there")
+        self.planned.sort(key=lambda planned: planned.offset)
+
+    def _take(self, boundary: Boundary, repair: PlannedSnapshot) -> None:
+        offset = boundary.offset
+        try:
+            data, vouched = self._stored.read(offset)
+        except CorruptDataError as error:
+            self._add(offset, InstallOutcome.CORRUPT, error.message)
+            return
+        entries = snapshot_file.decode(data)
+        if vouched is None:
+            self._add(offset, InstallOutcome.NOT_VOUCHED, "no manifest names it: the run that stored it did not finish")
+            return
+        outcome, reason = InstallOutcome(str(repair.action)), "not compared with the log"
+        if self._compares:
+            comparison = self._comparison(boundary, entries)
+            at = self._options.expiry.now, self._options.producer_expiration
+            reason = comparison.reason(*at)
+            if not comparison.verdict(*at).is_trusted:
+                outcome = InstallOutcome.DISAGREES
+        if outcome.writes and self._write is not None:
+            self._write(repair, data)
+        self._add(offset, outcome, reason, vouched, int(entries.size))
+
+    def _comparison(self, boundary: Boundary, stored: np.ndarray) -> Comparison:
+        complete = boundary.provenance is Provenance.COMPUTED
+        cleaned = self._partition.cleaner_offset
+        return compare(
+            stored,
+            boundary.entries,
+            history_from=0 if complete else boundary.folded_from,
+            is_cleaned=cleaned is not None and boundary.offset <= cleaned,
+        )
+
+    def _add(
+        self,
+        offset: int,
+        outcome: InstallOutcome,
+        reason: str,
+        vouched: Vouched | None = None,
+        entry_count: int | None = None,
+    ) -> None:
+        run_id, provenance = (vouched.run_id, vouched.record.provenance) if vouched else (None, None)
+        self.planned.append(PlannedInstall(offset, outcome, reason, run_id, entry_count, provenance))
+
+
+def without_folding(partition: Partition, stored: StoredPartition, read_here: ReadSnapshot) -> list[Boundary]:
+    """Boundaries for a planner that does not compare: each judged by whether a file is there and can be read."""
+    here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
+    return [
+        Boundary(offset, lambda: np.empty(0, ENTRY_DTYPE), Provenance.BROKER, _readable(read_here, offset), 0)
+        for offset in here
+        if offset > partition.unloaded_below
+    ]
+
+
+def _readable(read_here: ReadSnapshot, offset: int) -> Comparison:
+    name = snapshot_file.file_name(offset)
+    try:
+        data = read_here(offset)
+        if data is None:
+            return Comparison(SnapshotVerdict.MISSING, f"no {name}")
+        snapshot_file.decode(data, name=name)
+    except CorruptDataError as error:
+        return Comparison(SnapshotVerdict.CORRUPT, error.message)
+    except OSError as error:
+        return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}")
+    return Comparison(SnapshotVerdict.MATCHES, "readable; not compared with the log")

@@ -1,0 +1,1 @@
+"""Remote segments that retention has passed, orphans and leftovers: found, judged and deleted."""

@@ -1,0 +1,115 @@
+"""Deletion of what was planned: recorded first, oldest first; killed anywhere, the same command again ends it.
+
+    DELETE_SEGMENT_STARTED    all that go are recorded, and the log start offset behind them
+    objects                   segment by segment, what makes it visible first
+    DELETE_SEGMENT_FINISHED   they are no longer recorded
+    rest                      claims and snapshots below the log start that nothing of is left
+
+Whoever came to work at the partition since it was planned is seen once the record is there, and then nothing goes. The
+first object that cannot be deleted ends it: what is behind stays recorded, and readable where it was not begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
+from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan, ExpiringSegment
+from tiersnap.remote_storage.retire.in_use import PartitionInUseError, in_use
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.retire.orphans import Aged, Fate, judge_snapshots
+from tiersnap.remote_storage.retire.orphans_find import is_ours
+from tiersnap.remote_storage.retire.orphans_remove import remove
+from tiersnap.remote_storage.retire.retention import Breach
+from tiersnap.remote_storage.retire.stored_partition import list_stored, read_manifests
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of a segment: DELETE_SEGMENT_FINISHED, or STARTED and what is still there."""
+
+    segment: ExpiringSegment
+    state: SegmentState
+    failures: tuple[DeleteFailure, ...] = ()
+
+
+def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Iterator[Deleted]:
+    """Delete the segments of a plan that go, and what an earlier run left of those that went.
+
+    Raises:
+        ObjectChangedError: another run is at the partition.
+        PartitionInUseError: somebody else is, since it was planned.
+    """
+    record = plan.record
+    if plan.going:
+        started = replace(record, log_start_offset=plan.log_start_offset, deleting=_recorded(plan))
+        if started != record:
+            record = _record(store, keys, plan, started)
+        done = set()
+        for segment in plan.going:
+            failures = store.delete(segment.keys[:1]) or store.delete(segment.keys[1:])
+            state = SegmentState.DELETE_SEGMENT_STARTED if failures else SegmentState.DELETE_SEGMENT_FINISHED
+            _log.info(
+                "expired %s of %s: %s, %d failures", segment.segment_id, plan.partition, state.name, len(failures)
+            )
+            yield Deleted(segment, state, failures)
+            if failures:
+                break
+            done.add(segment.segment_id)
+        left = tuple(each for each in record.deleting if each.segment_id not in done)
+        record = write_record(store, keys, plan.partition, replace(record, deleting=left))
+    _remove_rest(store, keys, plan.partition, _reached(record))
+
+
+def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
+    """Record what goes; taken back where somebody came to work at the partition since it was planned."""
+    record = write_record(store, keys, plan.partition, started)
+    stored = list_stored(store, keys, plan.partition)
+    somebody = in_use(store, keys, stored, {each.segment_id for each in record.deleting}, store.now())
+    if somebody:
+        before = replace(record, log_start_offset=plan.record.log_start_offset, deleting=plan.record.deleting)
+        write_record(store, keys, plan.partition, before)
+        raise PartitionInUseError(
+            f"{plan.partition}: nothing was deleted: {somebody}", hint="run the same command again later"
+        )
+    return record
+
+
+def _reached(record: ExpireRecord) -> int:
+    """Below which offset nothing is left."""
+    return min((record.log_start_offset, *(each.start_offset for each in record.deleting)))
+
+
+def _recorded(plan: ExpirePlan) -> tuple[Deleting, ...]:
+    """What goes now, and what is half gone since an earlier run and locked now: nobody else knows of that."""
+    return tuple(
+        Deleting(each.segment_id, each.start_offset, each.end_offset)
+        for each in plan.segments
+        if each.action is ExpireAction.DELETE or each.breach is Breach.BEGUN
+    )
+
+
+def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, log_start_offset: int) -> None:
+    """Claims and our snapshots below the log start; what cannot be deleted is left to the next run."""
+    if log_start_offset == 0:
+        return
+    stored = list_stored(store, keys, partition)
+    old = Aged(store.now(), STALE_AFTER_MS)
+    left = {each.start_offset for each in stored.attempts}
+    store.delete(
+        info.key
+        for claimed, info in stored.claims.items()
+        if claimed.base_offset < log_start_offset and claimed.base_offset not in left and old.is_old(info.modified)
+    )
+    beginning = KnownPartition(partition, stored.cluster_id or "", log_start=log_start_offset)
+    snapshots = judge_snapshots(stored, beginning, old, list(read_manifests(store, stored)), is_ours(store))
+    for _ in remove(store, (each for each in snapshots if each.action is Fate.REMOVE)):
+        pass

@@ -1,0 +1,69 @@
+"""The plans for all partitions of a store: listed first, and asked after at the cluster then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, plan_partition
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, ask
+from tiersnap.remote_storage.retire.manager import manager_of
+from tiersnap.remote_storage.retire.retention import Retention
+from tiersnap.remote_storage.retire.stored_partition import StoredPartition, list_all, list_stored
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+
+_PARTITIONS_AT_ONCE = 64
+
+
+def find_expired(
+    store: ObjectStore,
+    is_wanted: Callable[[TopicIdPartition], bool],
+    retention: Retention,
+    *,
+    cluster: Cluster | None,
+    unmanaged: bool,
+) -> Iterator[ExpirePlan]:
+    """A plan for each partition that has objects of segments, or had until `expire` was at it; nothing is changed.
+
+    A cluster is asked right before the partitions that are yielded next, so that what it says is not old by the time
+    that they are deleted.
+
+    Args:
+        cluster: asked whether a broker manages them; None where nobody is asked.
+        unmanaged: the user says that no broker does.
+
+    Raises:
+        MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
+        TransientError: the store does not answer.
+    """
+    keys = ObjectKeys()
+    listed, records = list_all(store, keys, lambda _: True)
+    wanted = [each for each in listed if each.topic_id is not None and is_wanted(each)]
+    unblocking = {(each.topic, each.topic_id) for each in records}
+    topic = None if cluster is None else MetadataTopic.of(cluster)
+    with nullcontext() if topic is None else topic.read(wanted) as reader:
+        for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
+            some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            some = [each for each in some if each.attempts or each.expire]
+            known = _known(cluster, topic, reader, some)
+            for stored in some:
+                managed = manager_of(
+                    known.get(stored.partition),
+                    stored.cluster_id,
+                    [each.segment_id for each in stored.attempts],
+                    unblocking=(stored.partition.topic, stored.partition.topic_id) in unblocking,
+                    unmanaged=unmanaged,
+                )
+                yield plan_partition(store, keys, stored, managed, retention)
+
+
+def _known(
+    cluster: Cluster | None, topic: MetadataTopic | None, reader: MetadataReader | None, some: list[StoredPartition]
+) -> Mapping[TopicIdPartition, KnownPartition]:
+    if cluster is None or topic is None or reader is None:
+        return {}
+    return ask(cluster, cluster.cluster_id(), topic, reader, [each.partition for each in some])

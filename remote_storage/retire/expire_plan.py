@@ -1,0 +1,230 @@
+"""What `expire` would delete of a partition, and why it deletes nothing: looked at in the store, nothing is changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.inventory.finished import largest_timestamp
+from tiersnap.remote_storage.inventory.partition import REQUESTS_AT_ONCE, look
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, read_copy
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.restore.remote_copies import read_lineage
+from tiersnap.remote_storage.restore.segment_chain import newest
+from tiersnap.remote_storage.retire.in_use import in_use
+from tiersnap.remote_storage.retire.leftovers import NOTHING_EXPIRED, Expired, old_leftovers
+from tiersnap.remote_storage.retire.manager import Managed, Manager
+from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
+from tiersnap.remote_storage.retire.stored_partition import StoredPartition
+from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, read_record
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import TiersnapError, TransientError
+
+
+class ExpireAction(StrEnum):
+    """What becomes of a segment, or of a whole partition."""
+
+    DELETE = "DELETE"
+    LOCKED = "LOCKED"  # the store does not let it be deleted now
+    WAIT = "WAIT"  # an older segment is LOCKED: only a prefix of the log goes
+    LEAVE_TO_BROKERS = "LEAVE_TO_BROKERS"
+    IN_USE = "IN_USE"  # somebody is copying segments of the partition
+    REFUSE = "REFUSE"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringSegment:
+    """A segment that retention has passed.
+
+    Attributes:
+        end_offset: exclusive.
+        max_timestamp: ms; None of one whose deletion has begun.
+        keys: of its objects that are there, what makes it visible first.
+        size: bytes of those objects.
+    """
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    max_timestamp: int | None
+    keys: tuple[str, ...]
+    size: int
+    breach: Breach
+    action: ExpireAction
+    reason: str = ""
+
+    @property
+    def moves_log_start(self) -> bool:
+        """Whether the log begins behind it once it is gone."""
+        return self.action is ExpireAction.DELETE and self.breach is not Breach.OUTSIDE_LINEAGE
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirePlan:
+    """All that is to be said of a partition.
+
+    Attributes:
+        action: DELETE, or why nothing goes: LEAVE_TO_BROKERS, IN_USE or REFUSE, and then there are no segments.
+        segments: ascending; those that go, then at most one that is LOCKED and what waits for it.
+        log_start_offset: behind those that go; 0 where none does.
+        record: what is recorded as being deleted.
+        hint: what to do about a refusal.
+        leftovers: keys of objects that ended attempts of ours left; they go, whoever manages the partition.
+        expired: below what they go also of a segment that lost an object.
+    """
+
+    partition: TopicIdPartition
+    action: ExpireAction
+    reason: str = ""
+    segments: tuple[ExpiringSegment, ...] = ()
+    log_start_offset: int = 0
+    record: ExpireRecord = field(default_factory=ExpireRecord)
+    hint: str = ""
+    leftovers: tuple[str, ...] = ()
+    expired: Expired = NOTHING_EXPIRED
+
+    @property
+    def going(self) -> tuple[ExpiringSegment, ...]:
+        """Those that may be deleted now."""
+        return tuple(each for each in self.segments if each.action is ExpireAction.DELETE)
+
+
+def plan_partition(
+    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, managed: Managed, retention: Retention
+) -> ExpirePlan:
+    """The plan for a partition that was listed before its manager was asked for."""
+    if managed.manager is not Manager.NOBODY:
+        by_brokers = managed.manager is Manager.BROKERS
+        action = ExpireAction.LEAVE_TO_BROKERS if by_brokers else ExpireAction.REFUSE
+        left = _leftovers(store, keys, stored, NOTHING_EXPIRED) if by_brokers else ()
+        return ExpirePlan(stored.partition, action, managed.reason, leftovers=left)
+    try:
+        record = read_record(store, keys, stored.partition)
+        begun = {each.segment_id for each in record.deleting}
+        somebody = in_use(store, keys, stored, begun, retention.now)
+        if somebody:
+            return ExpirePlan(stored.partition, ExpireAction.IN_USE, somebody)
+        segments = _expiring(store, stored, begun, retention)
+    except TransientError:
+        raise
+    except TiersnapError as error:
+        return ExpirePlan(stored.partition, ExpireAction.REFUSE, error.message, hint=error.hint)
+    by_id = {each.segment_id: each for each in stored.attempts}
+    ahead = [_begun_segment(each, by_id.get(each.segment_id)) for each in record.deleting]
+    ordered = sorted([*ahead, *segments], key=lambda each: (each.start_offset, each.end_offset))
+    looked = _up_to_the_first_lock(store, ordered)
+    log_start = max([record.log_start_offset, *(each.end_offset for each in looked if each.moves_log_start)])
+    written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
+    gone = Expired(log_start, written_before)
+    left = _leftovers(store, keys, stored, gone)
+    reason = managed.reason
+    return ExpirePlan(
+        stored.partition, ExpireAction.DELETE, reason, looked, log_start, record, leftovers=left, expired=gone
+    )
+
+
+def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, gone: Expired) -> tuple[str, ...]:
+    """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
+    starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
+    doubtful = {
+        each.is_local for each in stored.attempts if each.missing or starts[each.is_local, each.start_offset] > 1
+    }
+    return tuple(
+        key
+        for local in sorted(doubtful)
+        for each in old_leftovers(store, look(store, keys, stored.partition, local=local), gone)
+        for key in each.keys
+    )
+
+
+def _expiring(
+    store: ObjectStore, stored: StoredPartition, begun: Container[str], retention: Retention
+) -> list[ExpiringSegment]:
+    """Segments that retention has passed and whose deletion has not begun."""
+    left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        read = list(pool.map(lambda each: read_copy(store, stored.partition, each), left))
+    found = [(each, copy) for each, copy in zip(left, read, strict=True) if isinstance(copy, RemoteCopy)]
+    if not found:
+        return []
+    lineage = read_lineage(store, newest([copy for _, copy in found]))
+    attempts = {each.segment_id: each for each, _ in found}
+    gone = expired([_dated(store, *each) for each in found], lineage, retention)
+    return [_segment(each.metadata, attempts[each.metadata.id.segment_id], each.breach) for each in gone]
+
+
+def _dated(store: ObjectStore, attempt: AttemptObjects, copy: RemoteCopy) -> RemoteLogSegmentMetadata:
+    told = copy.metadata
+    moment = largest_timestamp(store, told.max_timestamp, told.start_offset, attempt.keys, attempt.modified)
+    return replace(told, max_timestamp=moment)
+
+
+def _segment(metadata: RemoteLogSegmentMetadata, attempt: AttemptObjects, breach: Breach) -> ExpiringSegment:
+    return ExpiringSegment(
+        attempt.segment_id,
+        metadata.start_offset,
+        metadata.end_offset + 1,
+        metadata.max_timestamp,
+        attempt.keys,
+        _size(attempt),
+        breach,
+        ExpireAction.DELETE,
+    )
+
+
+def _begun_segment(said: Deleting, attempt: AttemptObjects | None) -> ExpiringSegment:
+    return ExpiringSegment(
+        said.segment_id,
+        said.start_offset,
+        said.end_offset,
+        None,
+        () if attempt is None else attempt.keys,
+        0 if attempt is None else _size(attempt),
+        Breach.BEGUN,
+        ExpireAction.DELETE,
+    )
+
+
+def _size(attempt: AttemptObjects) -> int:
+    return sum(info.size for info in attempt.objects.values())
+
+
+def _up_to_the_first_lock(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> tuple[ExpiringSegment, ...]:
+    """The same segments, told which the store does not let go; a request each, up to the first of those."""
+    locks = _locks(store, segments)
+    first = next((number for number, lock in enumerate(locks) if lock), None)
+    if first is None:
+        return tuple(segments)
+    going, locked = list(segments[:first]), segments[first]
+    log_start = max((each.end_offset for each in going if each.moves_log_start), default=0)
+    behind = f"the segment at {locked.start_offset} is {locks[first]}"
+    return (
+        *(each if each.end_offset <= log_start else _waiting(each, behind) for each in going),
+        replace(locked, action=ExpireAction.LOCKED, reason=locks[first]),
+        *(_waiting(each, behind) for each in segments[first + 1 :]),
+    )
+
+
+def _locks(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> list[str]:
+    """What locks each, as its last written object tells; it ends with the first that is locked."""
+    locks: list[str] = []
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for start in range(0, len(segments), REQUESTS_AT_ONCE):
+            locks += pool.map(lambda each: _lock(store, each), segments[start : start + REQUESTS_AT_ONCE])
+            if any(locks):
+                break
+    return locks
+
+
+def _lock(store: ObjectStore, segment: ExpiringSegment) -> str:
+    found = store.head(segment.keys[0]) if segment.keys else None
+    return "" if found is None else found.lock
+
+
+def _waiting(segment: ExpiringSegment, reason: str) -> ExpiringSegment:
+    return replace(segment, action=ExpireAction.WAIT, reason=reason)

@@ -1,0 +1,137 @@
+"""Objects that ended attempts left of a partition: found in its inventory, and deleted.
+
+An attempt that ended has deleted its objects, or was taken over by one that did. But a server may apply a request later
+than it answered it, so an object may appear when nobody looks for it any more. Only what a claim of ours names goes,
+after a grace by the store's clock that is longer than any attempt may take.
+
+An attempt that was killed, and that nobody went on with, is ended first. If it is alive after all, it finds that its
+claim has changed, and makes nothing visible.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, Presence
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.stored import claims
+from tiersnap.remote_storage.stored.claim import Claim
+from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
+from tiersnap.snapshot.errors import TransientError
+
+_log = logging.getLogger(__name__)
+GRACE_MS = STALE_AFTER_MS
+"""An attempt gives up by its own deadline long before this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Below what nobody misses a segment of ours that lost an object: it can neither be read nor made whole.
+
+    Attributes:
+        log_start_offset: where the log begins in remote storage.
+        written_before: ms, by the store's clock; what was last written so long ago has passed its retention.
+    """
+
+    log_start_offset: int = 0
+    written_before: int = 0
+
+
+NOTHING_EXPIRED = Expired()
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was deleted: objects, and what could not be."""
+
+    objects: int = 0
+    failures: tuple[DeleteFailure, ...] = ()
+
+    def __add__(self, other: Swept) -> Swept:
+        return Swept(self.objects + other.objects, (*self.failures, *other.failures))
+
+    def check(self) -> None:
+        """See that nothing is left.
+
+        Raises:
+            TransientError: something could not be deleted.
+        """
+        if self.failures:
+            first = self.failures[0]
+            raise TransientError(
+                f"cannot delete {first.key} of an earlier attempt: {first.reason}",
+                hint="allow s3:DeleteObject below the prefix, then run the same command again",
+            )
+
+
+def leftovers_of(found: Presence, expired: Expired = NOTHING_EXPIRED) -> list[FoundCopy | Leftover]:
+    """Return what of a partition is ours and needed by nobody, once it is old; no request.
+
+    That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
+    of attempts that another one took over, that ended or that did not finish, and of any of ours that expired.
+    """
+    left = (each for each in found.leftovers if _is_over(each, expired))
+    return [*found.superseded, *(each for each in left if each not in found.superseded)]
+
+
+def old_leftovers(
+    store: ObjectStore, found: Presence, expired: Expired = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
+) -> list[FoundCopy | Leftover]:
+    """Return those of `leftovers_of` that are older than so many ms by the store's clock; at most one request.
+
+    What another attempt has finished without counts as old.
+    """
+    superseded = found.superseded
+    wanted = leftovers_of(found, expired)
+    now = store.now() if len(wanted) > len(superseded) else 0
+    return [each for each in wanted if each in superseded or now - each.written_at > older_than]
+
+
+def sweep_partition(
+    store: ObjectStore,
+    keys: ObjectKeys,
+    found: Presence,
+    expired: Expired = NOTHING_EXPIRED,
+    *,
+    older_than: int = GRACE_MS,
+) -> Swept:
+    """Delete what `old_leftovers` gives; again is fine, and so is being killed."""
+    done, superseded = Swept(), found.superseded
+    for each in old_leftovers(store, found, expired, older_than=older_than):
+        if each in superseded or _is_ended(store, keys, each, older_than):
+            failures = _delete(store, each.keys)
+            deleted = len(each.keys) - len(failures)
+            _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
+            done += Swept(deleted, failures)
+    return done
+
+
+def _is_over(left: Leftover, expired: Expired) -> bool:
+    if left.claim is None:
+        return False
+    has_expired = left.start_offset < expired.log_start_offset or left.written_at <= expired.written_before
+    return has_expired or left.claim.finished != left.segment_id
+
+
+def _is_ended(store: ObjectStore, keys: ObjectKeys, left: FoundCopy | Leftover, older_than: int) -> bool:
+    """Whether the attempt is over; one that holds its claim unfinished, and is stale, is ended now."""
+    assert left.claim is not None
+    if not _is_held(left.claim, left.segment_id):
+        return True
+    found = claims.read_claim_and_age(store, keys, left.claim.segment)
+    if found is None or not _is_held(found[0], left.segment_id):
+        return True
+    held, age = found
+    return age > older_than and claims.release(store, keys, held)
+
+
+def _is_held(claim: Claim, segment_id: str) -> bool:
+    return claim.finished is None and claim.holder.segment_id == segment_id and not claim.holder.ended
+
+
+def _delete(store: ObjectStore, keys: tuple[str, ...]) -> tuple[DeleteFailure, ...]:
+    """Delete what makes a segment visible before the rest of it."""
+    first, *rest = keys
+    return store.delete([first]) or store.delete(rest)

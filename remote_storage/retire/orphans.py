@@ -1,0 +1,258 @@
+"""What of a partition is an orphan, and which orphans may go.
+
+An object may go if tiersnap announced it (a claim names the attempt, a manifest or the object itself the snapshot), it
+is older than a grace by the store's clock, and the cluster that `cluster.json` names has no record of it, or one that
+it was deleted. It was listed before the records were read to their end, so a record that came since would be seen.
+
+A complete copy that reaches beyond what is published is no orphan while the topic lives: `publish` may tell of it. Nor
+is one whose offsets no other whole copy holds: a record, or a claim, does not bring back objects that were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.retire.stored_partition import StoredPartition
+from tiersnap.remote_storage.stored.claim import Claim
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
+from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
+from tiersnap.snapshot.units import utc
+
+
+class OrphanKind(StrEnum):
+    """What it is."""
+
+    COPY = "COPY"  # all objects of a segment
+    ATTEMPT = "ATTEMPT"  # some of them
+    SNAPSHOT = "SNAPSHOT"
+    MANIFEST = "MANIFEST"
+    CLAIM = "CLAIM"
+    EXPIRE = "EXPIRE"  # what expire was deleting
+    CLUSTER = "CLUSTER"
+    UNBLOCK = "UNBLOCK"  # what unblock had to put back
+    PROBE = "PROBE"
+    UPLOAD = "UPLOAD"  # multipart, unfinished
+    FILE = "FILE"  # in .tiersnap-unfinished
+    PARTITION = "PARTITION"  # what is of a partition that is refused
+
+
+class Fate(StrEnum):
+    """What becomes of it."""
+
+    REMOVE = "REMOVE"
+    WAIT = "WAIT"  # too young; it may go later
+    LEAVE = "LEAVE"  # named, and left to people
+    REFUSE = "REFUSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something that nobody needs, or nobody may.
+
+    Attributes:
+        keys: in the order in which they must go.
+        size: bytes of all of it; 0 for an upload, which is not measured.
+        upload: of UPLOAD and FILE.
+        removable_at: ms by the store's clock, of what is too young.
+    """
+
+    kind: OrphanKind
+    action: Fate
+    reason: str
+    keys: tuple[str, ...]
+    size: int = 0
+    partition: TopicIdPartition | None = None
+    segment_id: str = ""
+    upload: UnfinishedUpload | None = None
+    removable_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """What is old enough; `now` in ms by the store's clock, `older_than` in ms."""
+
+    now: int
+    older_than: int
+
+    def is_old(self, modified: int) -> bool:
+        """Whether something of that time (ms, by the same clock) is."""
+        return self.now - modified > self.older_than
+
+    def waiting(self, orphan: Orphan, modified: int) -> Orphan:
+        """Return what may go as what is too young to go now; `modified` is its time."""
+        moment = modified + self.older_than + 1
+        reason = f"removable from {utc(moment)} on: {orphan.reason}"
+        return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
+
+
+def judge_attempts(
+    stored: StoredPartition,
+    known: KnownPartition,
+    aged: Aged,
+    claims: dict[str, Claim],
+    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
+) -> Iterator[Orphan]:
+    """Orphans among the copies and attempts of a partition.
+
+    Args:
+        claims: by the segment ids that they name.
+        look: reads a copy whose objects are all there.
+    """
+    others = _Others(sorted(stored.attempts, key=lambda each: each.start_offset), known, look)
+    for attempt in candidates(stored, known, aged):
+        claim = claims.get(attempt.segment_id)
+        is_whole = not attempt.missing
+        action, reason = _fate(attempt, claim, others) if claim else (Fate.LEAVE, "no claim of ours names it")
+        size = sum(info.size for info in attempt.objects.values())
+        kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
+        yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
+
+
+def judge_young(
+    stored: StoredPartition, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
+) -> Iterator[Orphan]:
+    """What of a partition may go once it is old, as far as that is known without a look into remote segments."""
+    for attempt in young_candidates(stored, known, aged):
+        if attempt.segment_id in claims:
+            size = sum(info.size for info in attempt.objects.values())
+            kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
+            why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
+            orphan = Orphan(kind, Fate.WAIT, why, attempt.keys, size, stored.partition, attempt.segment_id)
+            yield aged.waiting(orphan, attempt.modified)
+    for offset, info in stored.snapshots.items():
+        reason = _of_no_segment(offset, known)
+        if reason and not aged.is_old(info.modified):
+            orphan = Orphan(OrphanKind.SNAPSHOT, Fate.WAIT, reason, (info.key,), info.size, stored.partition)
+            yield aged.waiting(orphan, info.modified)
+
+
+def young_candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+    """Attempts that are not old enough, and that no record tells of; not those that may yet be published."""
+    return [
+        each
+        for each in stored.attempts
+        if not aged.is_old(each.modified)
+        and known.is_gone(each.segment_id)
+        and (each.missing or not known.is_live or each.segment_id in known.records)
+    ]
+
+
+def candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+    """Attempts that are old enough and that no record, or only DELETE_SEGMENT_FINISHED, tells of."""
+    return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
+
+
+def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
+    known = others.known
+    if attempt.segment_id in known.records:
+        return Fate.REMOVE, "the cluster has deleted it"
+    finished = claim.finished if claim.finished != attempt.segment_id else None
+    if finished is not None and others.lies_elsewhere(finished, attempt):
+        finished = None
+    superseded = f"another attempt finished: {finished}"
+    copy = None if attempt.missing else others.look(attempt)
+    if not isinstance(copy, RemoteCopy):
+        return Fate.REMOVE, superseded if finished else "it was never finished, or lost an object"
+    if not known.is_live:
+        return Fate.REMOVE, superseded if finished else TOPIC_DELETED
+    published = known.published_end(copy.metadata.segment_leader_epochs[-1][0])
+    if finished is None and copy.end_offset > published:
+        # What nobody finished publish passes by.
+        first = "" if claim.finished else "tiersnap tier --apply, which finishes it, then "
+        return (
+            Fate.LEAVE,
+            f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish",
+        )
+    if others.hold(copy, finished):
+        return Fate.REMOVE, superseded if finished else "the cluster knows no such segment, and others hold its offsets"
+    return Fate.LEAVE, "no other copy of its offsets is whole: what the cluster knows of them has lost objects"
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """What else is there of a partition; the attempts in ascending start offset."""
+
+    attempts: Sequence[AttemptObjects]
+    known: KnownPartition
+    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy]
+
+    def lies_elsewhere(self, segment_id: str, attempt: AttemptObjects) -> bool:
+        """Whether what there is of `segment_id` lies in another layout than `attempt`, which it cannot supersede."""
+        return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
+
+    def hold(self, copy: RemoteCopy, finished: str | None) -> bool:
+        """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""
+        reached = max(copy.start_offset, self.known.log_start or 0)
+        epoch = copy.metadata.segment_leader_epochs[-1][0]
+        for attempt in self.attempts:
+            if not attempt.start_offset <= reached < copy.end_offset:
+                break
+            counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
+            if counts and not attempt.missing:
+                other = self.look(attempt)
+                reached = max(reached, other.end_offset) if isinstance(other, RemoteCopy) else reached
+        return reached >= copy.end_offset
+
+
+TOPIC_DELETED = "the topic was deleted"
+
+
+def judge_snapshots(
+    stored: StoredPartition,
+    known: KnownPartition,
+    aged: Aged,
+    manifests: list[tuple[ObjectInfo, SnapshotManifest]],
+    is_ours: Callable[[ObjectInfo], bool],
+) -> Iterator[Orphan]:
+    """Orphans among the snapshot objects and their manifests.
+
+    Args:
+        is_ours: asked of a snapshot that no manifest tells of.
+    """
+    told = {record.offset for _, manifest in manifests for record in manifest.snapshots}
+    gone = set()
+    for offset, info in stored.snapshots.items():
+        reason = _of_no_segment(offset, known)
+        if not reason or not aged.is_old(info.modified):
+            continue
+        if offset in told or is_ours(info):
+            gone.add(offset)
+            yield Orphan(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
+        else:
+            why = "no manifest of ours tells of it"
+            yield Orphan(OrphanKind.SNAPSHOT, Fate.LEAVE, why, (info.key,), info.size, stored.partition)
+    left = stored.snapshots.keys() - gone
+    for info, manifest in manifests:
+        if aged.is_old(info.modified) and left.isdisjoint(record.offset for record in manifest.snapshots):
+            reason = "none of its snapshots is left"
+            yield Orphan(OrphanKind.MANIFEST, Fate.REMOVE, reason, (info.key,), info.size, stored.partition)
+
+
+def _of_no_segment(offset: int, known: KnownPartition) -> str:
+    if known.log_start is None:
+        return TOPIC_DELETED
+    return f"the log starts at {known.log_start}" if offset < known.log_start else ""
+
+
+def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
+    """Claims and `cluster.json` of a topic that is gone, once nothing of ours is left that they are to tell of.
+
+    Args:
+        removed: keys that go before.
+    """
+    kept = [key for attempt in stored.attempts for key in attempt.keys if key not in removed]
+    kept += [info.key for info in (*stored.snapshots.values(), *stored.manifests.values()) if info.key not in removed]
+    if known.is_live or kept:
+        return
+    rest = [(OrphanKind.CLAIM, info) for info in stored.claims.values()]
+    rest += [] if stored.expire is None else [(OrphanKind.EXPIRE, stored.expire)]
+    rest += [] if stored.cluster is None else [(OrphanKind.CLUSTER, stored.cluster)]
+    if all(aged.is_old(info.modified) for _, info in rest):
+        for kind, info in rest:
+            yield Orphan(kind, Fate.REMOVE, TOPIC_DELETED, (info.key,), info.size, stored.partition)

@@ -1,0 +1,112 @@
+"""The orphans of a store: partition by partition, listed first and asked after at the cluster then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+from tiersnap.remote_storage.inventory.remote_segment import read_copy
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, ask
+from tiersnap.remote_storage.retire.orphan_configs import judge_begun
+from tiersnap.remote_storage.retire.orphans import (
+    Aged,
+    Fate,
+    Orphan,
+    OrphanKind,
+    candidates,
+    judge_attempts,
+    judge_rest,
+    judge_snapshots,
+    judge_young,
+    young_candidates,
+)
+from tiersnap.remote_storage.retire.stored_partition import (
+    StoredPartition,
+    list_all,
+    list_stored,
+    read_claims,
+    read_manifests,
+)
+from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+
+_PARTITIONS_AT_ONCE = 64
+
+
+def find_orphans(
+    store: ObjectStore, cluster: Cluster, is_wanted: Callable[[str], bool], *, older_than: int
+) -> Iterator[Orphan]:
+    """Orphans of all topics that `is_wanted` takes, records of `unblock`, unfinished uploads; nothing is changed.
+
+    Args:
+        older_than: ms, by the store's clock.
+
+    Raises:
+        MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
+    """
+    keys, aged = ObjectKeys(), Aged(store.now(), older_than)
+    topic = MetadataTopic.of(cluster)
+    cluster_id = cluster.cluster_id()
+    wanted, records = list_all(store, keys, is_wanted)
+    with topic.read(each for each in wanted if each.topic_id is not None) as reader:
+        for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
+            some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            with_id = [each.partition for each in some if each.partition.topic_id is not None]
+            known = ask(cluster, cluster_id, topic, reader, with_id)
+            for stored in some:
+                nothing = KnownPartition(stored.partition, cluster_id)
+                yield from orphans_of(store, keys, stored, known.get(stored.partition, nothing), aged)
+    # A reader of its own: which partitions a record is about stands in it.
+    yield from judge_begun(store, records, aged, partial(_ask, cluster, cluster_id, topic))
+    yield from unfinished(store, keys, aged, cluster_id, is_wanted)
+
+
+def _ask(
+    cluster: Cluster, cluster_id: str, topic: MetadataTopic, partitions: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, KnownPartition]:
+    wanted = list(partitions)
+    with topic.read(wanted) as reader:
+        return ask(cluster, cluster_id, topic, reader, wanted)
+
+
+def orphans_of(
+    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, known: KnownPartition, aged: Aged
+) -> Iterator[Orphan]:
+    """Orphans of one partition; one row for all of them where the partition is refused."""
+    looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
+    offsets = frozenset(each.start_offset for each in looked_at)
+    claims = read_claims(store, keys, stored, offsets)
+    look = partial(read_copy, store, stored.partition)
+    found = list(judge_attempts(stored, known, aged, claims, look))
+    refusal = known.refusal(stored.cluster_id)
+    if refusal:
+        yield from (each for each in found if each.action is Fate.LEAVE)
+        ours = [each for each in found if each.action is Fate.REMOVE]
+        if ours:
+            yield _refused(stored.partition, refusal, ours)
+        return
+    manifests = list(read_manifests(store, stored))
+    found += judge_snapshots(stored, known, aged, manifests, is_ours(store))
+    removed = {key for each in found if each.action is Fate.REMOVE for key in each.keys}
+    yield from found
+    yield from judge_young(stored, known, aged, claims)
+    yield from judge_rest(stored, known, aged, removed)
+
+
+def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
+    """Asks the store whether a snapshot object of which no manifest tells was put by tiersnap."""
+
+    def ask_of(info: ObjectInfo) -> bool:
+        described = store.head(info.key)
+        return described is not None and "tiersnap-run-id" in described.metadata
+
+    return ask_of
+
+
+def _refused(partition: TopicIdPartition, reason: str, ours: Sequence[Orphan]) -> Orphan:
+    keys = tuple(key for each in ours for key in each.keys)
+    return Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, sum(each.size for each in ours), partition)

@@ -1,0 +1,60 @@
+"""What was found of orphans, what became of them, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.retire.orphans import Fate, Orphan
+from tiersnap.remote_storage.stores.object_store import DeleteFailure
+from tiersnap.snapshot.errors import ExitCode, GateError, TiersnapError, failure
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansOutcome:
+    """All that was found, and of what was to be removed (`done`) what could not be; `done` is empty for a plan."""
+
+    found: Sequence[Orphan]
+    done: Sequence[tuple[Orphan, tuple[DeleteFailure, ...]]] = ()
+
+    @property
+    def wanted(self) -> list[Orphan]:
+        """What may be removed."""
+        return [each for each in self.found if each.action is Fate.REMOVE]
+
+    @property
+    def refused(self) -> list[Orphan]:
+        """What may not, for a reason that a person must clear."""
+        return [each for each in self.found if each.action is Fate.REFUSE]
+
+    @property
+    def waiting(self) -> list[Orphan]:
+        """What is too young."""
+        return [each for each in self.found if each.action is Fate.WAIT]
+
+    @property
+    def failures(self) -> list[DeleteFailure]:
+        """Objects that could not be removed."""
+        return [each for _, failures in self.done for each in failures]
+
+    @property
+    def left(self) -> list[Orphan]:
+        """What is there now, but for what is too young."""
+        gone = {id(orphan) for orphan, failures in self.done if not failures}
+        return [each for each in self.found if id(each) not in gone and each.action is not Fate.WAIT]
+
+    def errors(self) -> Iterator[TiersnapError]:
+        """What was refused, and what could not be removed."""
+        for orphan in self.refused:
+            yield GateError(f"{orphan.partition}: {orphan.reason}")
+        for each in self.failures:
+            yield failure(f"{each.key}: {each.reason}", is_transient=False)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """PARTIAL for what could not be removed or was refused beside others, GATE_REFUSED where all was refused."""
+        if self.failures:
+            return ExitCode.PARTIAL
+        if not self.refused:
+            return ExitCode.OK
+        return ExitCode.PARTIAL if self.wanted else ExitCode.GATE_REFUSED

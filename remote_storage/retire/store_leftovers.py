@@ -1,0 +1,127 @@
+"""What killed processes left that no reader ever sees: multipart uploads, temporary files, probes of the store.
+
+What shows that they are ours is enough: a claim that names the attempt, the mark in a file's name, the prefix of our
+probes. An upload that is older than a grace is under way no more: an attempt gives up long before, and one whose answer
+to CreateMultipartUpload was lost has begun another. A plugin's uploads in the same bucket are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys, ParsedKey
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.retire.leftovers import GRACE_MS
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError, TiersnapError
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
+_NOT_ALLOWED = (400, 403, 405, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadOfSegment:
+    """An unfinished multipart upload of an object of a segment; `claim` is the one that names its attempt, if any."""
+
+    upload: UnfinishedUpload
+    partition: TopicIdPartition
+    segment_id: str
+    claim: Claim | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweptStore:
+    """How many of each kind were removed."""
+
+    probes: int = 0
+    files: int = 0
+    uploads: int = 0
+
+    def __str__(self) -> str:
+        named = {"probe": self.probes, "temporary file": self.files, "unfinished upload": self.uploads}
+        return ", ".join(count_of(count, kind) for kind, count in named.items() if count)
+
+
+def old_probes(store: ObjectStore, keys: ObjectKeys, now: int, older_than: int) -> list[ObjectInfo]:
+    """Return the probes of the store that are older than so many ms."""
+    return [probe for probe in store.list(keys.probes) if now - probe.modified > older_than]
+
+
+def old_uploads(store: ObjectStore, older_than: int) -> list[UnfinishedUpload]:
+    """Return unfinished uploads that are older than so many ms; none where the store does not let them be listed."""
+    try:
+        return [upload for upload in store.unfinished_uploads() if upload.age > older_than]
+    except RemoteStorageError as error:
+        if error.attrs.get("status") not in _NOT_ALLOWED:
+            raise
+        _log.info("unfinished uploads are not looked for: %s", error.message)
+        return []
+
+
+def uploads_of_segments(
+    store: ObjectStore, keys: ObjectKeys, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
+) -> Iterator[UploadOfSegment]:
+    """Of uploads those of segments of the topics that `is_wanted` takes; a listing of claims for each partition, and a
+    request for each claim at the offset of an upload.
+    """
+    claimed: dict[TopicIdPartition, tuple[ClaimedSegment, ...]] = {}
+    for upload in uploads:
+        key = keys.recognise(upload.key)
+        if key is None or key.offset is None or key.segment_id is None or not is_wanted(key.partition.topic):
+            continue
+        if key.partition not in claimed:
+            claimed[key.partition] = tuple(claimed_segments(store, keys, key.partition))
+        claim = _claim_naming(store, keys, key, claimed[key.partition])
+        yield UploadOfSegment(upload, key.partition, key.segment_id, claim)
+
+
+def sweep_store(
+    store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool], *, older_than: int = GRACE_MS
+) -> SweptStore:
+    """Remove probes, temporary files and unfinished uploads of ours that are older than so many ms; two listings.
+
+    What cannot be removed is logged: the next run tries again, and nothing waits for it.
+
+    Args:
+        is_wanted: takes the topics whose uploads are aborted.
+    """
+    probes = [probe.key for probe in old_probes(store, keys, store.now(), older_than)]
+    failures = store.delete(probes) if probes else ()
+    for failed in failures:
+        _log.warning("cannot delete %s%s: %s", store.uri, failed.key, failed.reason)
+    old = old_uploads(store, older_than)
+    files = [upload for upload in old if upload.is_ours]
+    others = [upload for upload in old if not upload.is_ours]
+    named = [each.upload for each in uploads_of_segments(store, keys, others, is_wanted) if each.claim is not None]
+    done = SweptStore(len(probes) - len(failures), _abort(store, files), _abort(store, named))
+    _log.debug("removed of %s what killed processes left: %s", store.uri, done)
+    return done
+
+
+def _claim_naming(
+    store: ObjectStore, keys: ObjectKeys, key: ParsedKey, claimed: Iterable[ClaimedSegment]
+) -> Claim | None:
+    for segment in claimed:
+        if segment.base_offset == key.offset:
+            with suppress(CorruptDataError):
+                claim = read_claim(store, keys, segment)
+                if claim is not None and key.segment_id in {attempt.segment_id for attempt in claim.attempts}:
+                    return claim
+    return None
+
+
+def _abort(store: ObjectStore, uploads: Iterable[UnfinishedUpload]) -> int:
+    count = 0
+    for upload in uploads:
+        try:
+            store.abort_upload(upload)
+            count += 1
+        except TiersnapError as error:
+            _log.warning("cannot remove the unfinished %s%s: %s", store.uri, upload.key, error.message)
+    return count

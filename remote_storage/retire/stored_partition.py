@@ -1,0 +1,136 @@
+"""What a store holds of one partition, ours and others', as it was listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import read_claim
+from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
+from tiersnap.snapshot.errors import CorruptDataError
+
+_REQUESTS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPartition:
+    """One partition.
+
+    Attributes:
+        attempts: objects of segments, of either layout, ascending.
+        claims: objects of claims, by the segment that they claim.
+        snapshots: objects by exclusive end offset.
+        manifests: objects of snapshot manifests, by run id.
+        expire: the object that says what `expire` is deleting.
+        cluster: the object that says whose partition this is.
+        cluster_id: what it says; None where there is none that can be read.
+    """
+
+    partition: TopicIdPartition
+    attempts: tuple[AttemptObjects, ...] = ()
+    claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
+    snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)
+    manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)
+    expire: ObjectInfo | None = None
+    cluster: ObjectInfo | None = None
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """What `unblock` has recorded of a topic."""
+
+    topic: str
+    topic_id: str
+    info: ObjectInfo
+
+
+def list_all(
+    store: ObjectStore, keys: ObjectKeys, is_wanted: Callable[[str], bool]
+) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
+    """Of the topics that `is_wanted` takes: partitions that have any object, and what `unblock` has recorded."""
+    partitions, records = set(), []
+    for info in store.list():
+        key = keys.recognise(info.key)
+        if key is None or not is_wanted(key.partition.topic):
+            continue
+        if key.kind is KeyKind.UNBLOCK:
+            records.append(StoredRecord(key.partition.topic, key.partition.topic_id or "", info))
+        else:
+            partitions.add(key.partition)
+    return sorted(partitions, key=_order), records
+
+
+def _order(partition: TopicIdPartition) -> tuple[str, str, int]:
+    return partition.topic, partition.topic_id or "", partition.partition
+
+
+def list_stored(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> StoredPartition:
+    """List one partition: at most four listings, and a request for `cluster.json`."""
+    listed = list(store.list(keys.partition_snapshots(partition)))
+    attempts: list[AttemptObjects] = []
+    claims: dict[ClaimedSegment, ObjectInfo] = {}
+    if partition.topic_id is not None:
+        for is_local in (False, True):
+            segments = store.list(keys.partition_segments(partition, local=is_local))
+            attempts += group(keys, segments, local=is_local).get(partition, ())
+        listed += store.list(keys.partition_claims(partition))
+    snapshots: dict[int, ObjectInfo] = {}
+    manifests: dict[str, ObjectInfo] = {}
+    expire = cluster = None
+    for info in listed:
+        key = keys.recognise(info.key)
+        if key is None:
+            continue
+        if key.kind is KeyKind.CLAIM and key.offset is not None and key.leader_epoch is not None:
+            claims[ClaimedSegment(partition, key.offset, key.leader_epoch)] = info
+        elif key.kind is KeyKind.SNAPSHOT and key.offset is not None:
+            snapshots[key.offset] = info
+        elif key.kind is KeyKind.SNAPSHOT_MANIFEST and key.run_id is not None:
+            manifests[key.run_id] = info
+        elif key.kind is KeyKind.EXPIRE:
+            expire = info
+        elif key.kind is KeyKind.CLUSTER:
+            cluster = info
+    cluster_id = None if cluster is None else _cluster_id(store, keys, partition)
+    return StoredPartition(partition, tuple(attempts), claims, snapshots, manifests, expire, cluster, cluster_id)
+
+
+def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
+    try:
+        return read_cluster_id(store, keys, partition)
+    except CorruptDataError:
+        return None
+
+
+def read_claims(
+    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, offsets: frozenset[int]
+) -> dict[str, Claim]:
+    """Claims on segments at these base offsets, by the segment ids that they name; one that is none names nothing."""
+
+    def read(segment: ClaimedSegment) -> Claim | None:
+        try:
+            return read_claim(store, keys, segment)
+        except CorruptDataError:
+            return None
+
+    wanted = [segment for segment in stored.claims if segment.base_offset in offsets]
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        claims = [claim for claim in pool.map(read, wanted) if claim is not None]
+    return {attempt.segment_id: claim for claim in claims for attempt in claim.attempts}
+
+
+def read_manifests(store: ObjectStore, stored: StoredPartition) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
+    """Snapshot manifests that can be read, with their objects."""
+    for info in stored.manifests.values():
+        try:
+            yield info, SnapshotManifest.decode(store.get(info.key), name=store.uri + info.key)
+        except CorruptDataError:
+            continue

@@ -1,0 +1,237 @@
+"""How the attempts at one segment keep out of each other's way.
+
+Each attempt has a segment id of its own, and does in this order:
+
+    claim            before its first byte; the claim names the attempt
+    copy             log and indexes, which nobody sees yet; leftovers of `claim.earlier` may be deleted
+    is_still_ours    if not: delete what it copied, and stop
+    make visible     the manifest
+    finish           if that raises ObjectChangedError: delete the copy, manifest first, and stop
+
+`finish` decides. It replaces the claim that was read and no other, so of all attempts one finishes, whatever the others
+believe; only its copy counts. Between `is_still_ours` and `finish` another may take over, and for a moment two copies
+are complete; both are named by the claim, and the one that is not `finished` goes. Who is killed leaves its segment id
+in the claim, so whoever comes next knows what to delete, without doubt that it is ours.
+
+Brokers know nothing of claims: beside a copier that works, nothing is tiered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from tiersnap.remote_storage.errors import ClaimedError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import (
+    MAX_BYTES,
+    Attempt,
+    Claim,
+    ClaimedSegment,
+    ClaimedSnapshot,
+)
+from tiersnap.remote_storage.stored.process import Process, is_gone
+from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.snapshot.errors import ObjectExistsError
+
+_log = logging.getLogger(__name__)
+STALE_AFTER_MS = int(2 * DEFAULT_UPLOAD_SECONDS * 1000)
+"""An attempt gives up by its own deadline long before this: longer than any upload may take."""
+_RACES = 8
+
+
+def claim(
+    store: ObjectStore,
+    keys: ObjectKeys,
+    segment: ClaimedSegment,
+    attempt: Attempt,
+    *,
+    stale_after_ms: int = STALE_AFTER_MS,
+) -> Claim:
+    """Claim a segment for a new attempt; one request where nobody was at it.
+
+    Returns the claim with `attempt` as its holder; or one with `finished` set, which somebody else has brought to its
+    end: look at the objects, and `reopen` it if they are gone or do not hold all of the segment.
+
+    Raises:
+        ClaimedError: another attempt holds it and may be at work.
+        CorruptDataError: what is there is no claim.
+    """
+    fresh = Claim(segment, (attempt,))
+    key = _key(keys, segment)
+    for _ in range(_RACES):
+        try:
+            return replace(fresh, etag=store.put_if_absent(key, fresh.encode()).etag)
+        except ObjectExistsError:
+            pass
+        found = _read(store, key, segment)
+        if found is None:
+            continue  # deleted since
+        held, age, since = found
+        if held.finished is not None or held.holder == attempt:
+            return held
+        reason = may_take_over(held, attempt, age, stale_after_ms)
+        if reason is None:
+            raise _held(store, key, held, since, stale_after_ms)
+        try:
+            taken = _replace(store, key, held.taken_by(attempt))
+        except ObjectChangedError:
+            continue
+        _log.info("claim taken over key=%s from=%s because=%s", key, held.holder.segment_id, reason)
+        return taken
+    raise ClaimedError(
+        f"{store.uri}{key}: other attempts took this claim {_RACES} times while it was asked for",
+        hint="run the same command again when they are done",
+        key=key,
+    )
+
+
+def may_take_over(
+    held: Claim, attempt: Attempt, age: int, stale_after_ms: int, gone: Callable[[Process], bool] = is_gone
+) -> str | None:
+    """Why `attempt` may take over a claim that nobody finished, `age` ms after its last change; None if it may not."""
+    holder = held.holder
+    if any(known.segment_id == attempt.segment_id for known in held.attempts):
+        return None  # it was taken over itself: a new attempt has a new segment id
+    if holder.ended:
+        return "its holder gave up"
+    if holder.run_id == attempt.run_id:
+        return "its holder is an attempt of the same task"
+    if attempt.warehouse is not None and holder.warehouse == attempt.warehouse:
+        return "its holder is of an earlier run: a warehouse has one writer"
+    if age > stale_after_ms:
+        return "it is stale"
+    return "its holder's process is gone" if gone(holder.process) else None
+
+
+def reopen(store: ObjectStore, keys: ObjectKeys, finished: Claim, attempt: Attempt, *, is_whole: bool) -> Claim:
+    """Claim a segment again whose finished copy is not there any more, or does not hold all of it.
+
+    Args:
+        is_whole: the copy is there, of a replica that rolled elsewhere. The claim names it no more, so nobody takes it
+            for what an attempt left: its offsets stay, and brokers may know of it.
+
+    Raises:
+        ObjectChangedError: another attempt was faster.
+    """
+    before = finished.without_finished() if is_whole else finished
+    return _replace(store, _key(keys, finished.segment), before.taken_by(attempt))
+
+
+def is_still_ours(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
+    """Whether the attempt that holds `claimed` still does; asked before its copy is made visible."""
+    found = read_claim(store, keys, claimed.segment)
+    return found is not None and found.holder == claimed.holder
+
+
+def finish(store: ObjectStore, keys: ObjectKeys, claimed: Claim, snapshot: ClaimedSnapshot | None = None) -> Claim:
+    """Say that the holder's copy is the one that counts; again is fine.
+
+    Raises:
+        ObjectChangedError: the claim was taken over: the holder's copy is left over, and has to go.
+    """
+    return _replace(store, _key(keys, claimed.segment), claimed.finished_by_holder(snapshot))
+
+
+def release(store: ObjectStore, keys: ObjectKeys, claimed: Claim) -> bool:
+    """Give up, after the holder deleted its objects, so that nobody has to wait; False if it was taken over before."""
+    try:
+        _replace(store, _key(keys, claimed.segment), claimed.released())
+    except ObjectChangedError:
+        return False
+    return True
+
+
+def read_claim(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> Claim | None:
+    """The claim of a segment, None if there is none.
+
+    Raises:
+        CorruptDataError: what is there is no claim.
+    """
+    found = read_claim_and_age(store, keys, segment)
+    return found and found[0]
+
+
+def read_claim_and_age(store: ObjectStore, keys: ObjectKeys, segment: ClaimedSegment) -> tuple[Claim, int] | None:
+    """The claim of a segment and the ms since its last change, by the store's clock; None if there is none.
+
+    Raises:
+        CorruptDataError: what is there is no claim.
+    """
+    found = _read(store, _key(keys, segment), segment)
+    return found and found[:2]
+
+
+def claimed_segments(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[ClaimedSegment]:
+    """Segments of a partition that have a claim, by base offset; listed, without a look into the claims."""
+    yield from list_beside_claims(store, keys, partition)[0]
+
+
+def list_beside_claims(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition
+) -> tuple[dict[ClaimedSegment, int], frozenset[KeyKind]]:
+    """When each claim of a partition was last changed (ms, by the store's clock), by base offset; and what kinds of
+    other objects lie beside them.
+    """
+    claimed: dict[ClaimedSegment, int] = {}
+    kinds = set()
+    for found in store.list(keys.partition_claims(partition)):
+        parsed = keys.recognise(found.key)
+        if parsed is None:
+            continue
+        if parsed.kind is not KeyKind.CLAIM:
+            kinds.add(parsed.kind)
+        elif parsed.offset is not None and parsed.leader_epoch is not None:
+            claimed[ClaimedSegment(partition, parsed.offset, parsed.leader_epoch)] = found.modified
+    return claimed, frozenset(kinds)
+
+
+def list_claims(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[Claim]:
+    """All claims of a partition, by base offset; a request each.
+
+    Raises:
+        CorruptDataError: one of them is no claim; who wants the others reads `claimed_segments` one by one.
+    """
+    for segment in claimed_segments(store, keys, partition):
+        if (found := read_claim(store, keys, segment)) is not None:
+            yield found
+
+
+def _key(keys: ObjectKeys, segment: ClaimedSegment) -> str:
+    return keys.claim(segment.partition, segment.base_offset, segment.leader_epoch)
+
+
+def _read(store: ObjectStore, key: str, segment: ClaimedSegment) -> tuple[Claim, int, int] | None:
+    """The claim, its age and when it was last changed; ms, by the store's clock."""
+
+    def read() -> tuple[Claim, int, int]:
+        found = store.read(key, limit=MAX_BYTES)
+        claim = Claim.decode(segment, found.data, name=store.uri + key, etag=found.info.etag)
+        return claim, found.age, found.info.modified
+
+    try:
+        return read_twice_if_damaged(read)
+    except ObjectNotFoundError:
+        return None
+
+
+def _replace(store: ObjectStore, key: str, new: Claim) -> Claim:
+    """Write `new` in the place of the claim it was made of, whose etag it has."""
+    return replace(new, etag=store.replace_if(key, new.encode(), new.etag).etag)
+
+
+def _held(store: ObjectStore, key: str, held: Claim, since: int, stale_after_ms: int) -> ClaimedError:
+    holder, moment = held.holder, datetime.fromtimestamp(since / 1000, UTC).isoformat(" ", "seconds")
+    of = f" of {holder.warehouse}" if holder.warehouse is not None else ""
+    return ClaimedError(
+        f"{held.segment}: held since {moment} by run {holder.run_id}{of}"
+        f" (host {holder.process.host}, process {holder.process.pid})",
+        hint=f"run the same command again when it is done; after {stale_after_ms / 1000:g} s it is taken over",
+        claim=store.uri + key,
+        segment_id=holder.segment_id,
+    )

@@ -1,0 +1,148 @@
+"""What is being deleted of a partition, recorded before its first object goes: DELETE_SEGMENT_STARTED without a broker.
+
+    <prefix>claims/<topic>-<topic id>/<partition>/expire.json
+    {"version":1,"logStartOffset":200,"deleting":[{"segmentId":"…","startOffset":0,"endOffset":100}, …]}
+
+End offsets are exclusive. A segment that is deleted (DELETE_SEGMENT_FINISHED) is not named any more, as a broker's
+metadata cache forgets it; the log start offset stays. Each write replaces what was read and no other, so that of two
+runs at one partition the slower one stops.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field, replace
+
+from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.remote_storage.stores.strict_json import (
+    below,
+    has_version,
+    parse_object,
+    text,
+    whole,
+)
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
+
+_log = logging.getLogger(__name__)
+
+VERSION = 1
+_MOST_BYTES = 64 << 20  # 100 bytes a segment
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """A segment in DELETE_SEGMENT_STARTED; `end_offset` is exclusive."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireRecord:
+    """The record of a partition; `etag` is None while there is no such object."""
+
+    log_start_offset: int = 0
+    deleting: tuple[Deleting, ...] = ()
+    etag: str | None = field(default=None, compare=False)
+
+    def has_taken(self, segment_id: str, start_offset: int) -> bool:
+        """Whether a copy that is not whole is missed by nobody: it is being deleted, or begins below the log start."""
+        return start_offset < self.log_start_offset or any(each.segment_id == segment_id for each in self.deleting)
+
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        rows = [
+            {"segmentId": each.segment_id, "startOffset": each.start_offset, "endOffset": each.end_offset}
+            for each in self.deleting
+        ]
+        content = {"version": VERSION, "logStartOffset": self.log_start_offset, "deleting": rows}
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
+        """The inverse of `encode`, without an etag.
+
+        Raises:
+            NewerFormatError: a newer tiersnap wrote it.
+            CorruptDataError: not such a record.
+        """
+        try:
+            found = parse_object(data, name=name, limit=_MOST_BYTES)
+            if not has_version(found.get("version"), VERSION, name=name):
+                raise ValueError(f"version {found.get('version')!r}")  # noqa: TRY301
+            rows = below(found, "deleting")
+            if not isinstance(rows, list):
+                raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
+            return cls(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
+        except NewerFormatError:
+            raise
+        except (ValueError, CorruptDataError) as error:
+            raise CorruptDataError(
+                f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
+                hint="see that no tiersnap expire is at work there, then move this object away: what it began to delete"
+                " is no whole copy any more, and tiersnap maintain remove-orphans names what is left of it",
+            ) from error
+
+
+def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
+    """What is recorded of a partition.
+
+    Raises:
+        NewerFormatError: a newer tiersnap wrote it.
+        CorruptDataError: what is there is no such record.
+    """
+    key = keys.expire(partition)
+
+    def read() -> ExpireRecord:
+        found = store.read(key, limit=_MOST_BYTES)
+        return replace(ExpireRecord.decode(found.data, name=store.uri + key), etag=found.info.etag)
+
+    try:
+        return read_twice_if_damaged(read)
+    except ObjectNotFoundError:
+        return ExpireRecord()
+
+
+def read_records(store: ObjectStore, keys: ObjectKeys, topic: str) -> dict[TopicIdPartition, ExpireRecord]:
+    """What is recorded of each partition of a topic, whatever its id. Raises as read_record."""
+    found = (keys.recognise(info.key) for info in store.list(keys.topic_claims(topic)))
+    return {
+        key.partition: read_record(store, keys, key.partition)
+        for key in found
+        if key is not None and key.kind is KeyKind.EXPIRE and key.partition.topic == topic
+    }
+
+
+def write_record(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, record: ExpireRecord
+) -> ExpireRecord:
+    """Write a record in the place of the one whose etag it has.
+
+    Raises:
+        ObjectChangedError: another run has written one since.
+    """
+    key, data = keys.expire(partition), record.encode()
+    try:
+        is_first = record.etag is None
+        written = store.put_if_absent(key, data) if is_first else store.replace_if(key, data, record.etag or "")
+    except (ObjectExistsError, ObjectChangedError) as error:
+        raise ObjectChangedError(
+            f"{store.uri}{key}: another run of tiersnap expire is at {partition}",
+            hint="wait for it, then run the same command again",
+        ) from error
+    _log.debug("recorded %s%s: %d segments go", store.uri, key, len(record.deleting))
+    return replace(record, etag=written.etag)
+
+
+def _deleting(row: object) -> Deleting:
+    segment_id = text(below(row, "segmentId"))
+    start, end = (whole(below(row, name), least=0) for name in ("startOffset", "endOffset"))
+    if not is_uuid(segment_id) or end <= start:
+        raise ValueError(f"no segment: {str(row)[:80]}")
+    return Deleting(segment_id, start, end)

@@ -1,0 +1,180 @@
+"""One writer at a time where no file can be locked: a small object that its holder renews.
+
+    {"version":1,"runId":"…","host":"…","pid":1,"processStart":"…","renewals":0,"ended":false}
+
+Put if absent, and replaced only as the object that was read, by the server's clock. A holder renews it; one that has
+not for STALE_AFTER_MS, that ended, or whose process is certainly gone is taken over. A holder that was taken over finds
+out when it renews, or when it asks before a commit, and stops.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
+from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
+
+_log = logging.getLogger(__name__)
+
+VERSION = 1
+RENEWED_EACH_S = 30.0
+STALE_AFTER_MS = 600_000
+_MAX_BYTES = 4096
+_RACES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lease; `ended` is one that gave it back. Each renewal is another object, with a time of its own."""
+
+    run_id: str
+    process: Process
+    renewals: int = 0
+    ended: bool = False
+
+    def encode(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(
+            {
+                "version": VERSION,
+                "runId": self.run_id,
+                "host": self.process.host,
+                "pid": self.process.pid,
+                "processStart": self.process.start,
+                "renewals": self.renewals,
+                "ended": self.ended,
+            },
+            separators=(",", ":"),
+        ).encode("utf-8")
+
+    @classmethod
+    def decode(cls, data: bytes, *, name: str) -> Holder:
+        """The inverse of `encode`.
+
+        Raises:
+            NewerFormatError: a newer tiersnap holds it.
+            CorruptDataError: not a lease.
+        """
+        found = parse_object(data, name=name, limit=_MAX_BYTES)
+        is_known = has_version(found.get("version"), VERSION, name=name)
+        texts = [found.get(key) for key in ("runId", "host", "processStart")]
+        numbers = [found.get(key) for key in ("pid", "renewals")]
+        is_lease = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+        if not is_known or not is_lease or not isinstance(found.get("ended"), bool):
+            raise CorruptDataError(
+                f"{name}: not a lease that this tiersnap reads",
+                hint="if no run is at work on this warehouse, delete the object and run the same command again",
+            )
+        run_id, host, start = map(str, texts)
+        pid, renewals = (int(str(number)) for number in numbers)
+        return cls(run_id, Process(host, pid, start), renewals, found["ended"] is True)
+
+
+def held_by_another(name: str, held: Holder, heard_at: int, otherwise: str) -> TransientError:
+    """What whoever has to wait is told.
+
+    Args:
+        heard_at: ms, when the holder last wrote what lies at `name`.
+        otherwise: what to know where the holder is not at work any more.
+    """
+    heard = datetime.fromtimestamp(heard_at / 1000, UTC).isoformat(timespec="seconds")
+    where = f"{held.process.host} (pid {held.process.pid})"
+    return TransientError(
+        f"{name}: run {held.run_id} on {where} is at work on this warehouse, last heard of at {heard}",
+        hint=f"wait for it, then run this again; {otherwise}",
+    )
+
+
+class Lease:
+    """A lease that this process holds.
+
+    Attributes:
+        key: of the object.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, run_id: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
+        """Take it.
+
+        Raises:
+            TransientError: another run holds it; names the run, its host and since when nothing was heard of it.
+            CorruptDataError: what is there is no lease.
+        """
+        self._store, self.key = store, key
+        self._holder = Holder(run_id, this_process())
+        self._turn = threading.Lock()  # one thread renews, another checks
+        self._etag = self._take(stale_after_ms)
+
+    def _take(self, stale_after_ms: int) -> str:
+        for _ in range(_RACES):
+            try:
+                return self._store.put_if_absent(self.key, self._holder.encode()).etag
+            except ObjectExistsError:
+                pass
+            try:
+                found = self._store.read(self.key, limit=_MAX_BYTES)
+            except ObjectNotFoundError:
+                continue
+            held = Holder.decode(found.data, name=self._store.uri + self.key)
+            if not held.ended and found.age <= stale_after_ms and not is_gone(held.process):
+                raise held_by_another(
+                    self._store.uri + self.key,
+                    held,
+                    found.info.modified,
+                    f"if it is dead, its lease is over in {max(stale_after_ms - found.age, 0) // 1000} s",
+                )
+            try:
+                taken = self._store.replace_if(self.key, self._holder.encode(), found.info.etag)
+            except ObjectChangedError:
+                continue
+            _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, held.run_id)
+            return taken.etag
+        raise TransientError(
+            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while it was asked for",
+            hint="let runs on one warehouse not overlap",
+        )
+
+    def renew(self) -> None:
+        """Say that the run is alive.
+
+        Raises:
+            LeaseLostError: another run has taken over.
+        """
+        with self._turn:
+            renewed = replace(self._holder, renewals=self._holder.renewals + 1)
+            try:
+                self._etag = self._store.replace_if(self.key, renewed.encode(), self._etag).etag
+            except ObjectChangedError as error:
+                raise self._lost() from error
+            self._holder = renewed
+
+    def check(self) -> None:
+        """See that this run still holds it; asked before something is committed.
+
+        Raises:
+            LeaseLostError: another run has taken over.
+        """
+        with self._turn:
+            found = self._store.head(self.key)
+        if found is None or found.etag != self._etag:
+            raise self._lost()
+
+    def release(self) -> None:
+        """Give it back, unless another run has it by now."""
+        try:
+            self._store.replace_if(self.key, replace(self._holder, ended=True).encode(), self._etag)
+        except ObjectChangedError:
+            return
+
+    def _lost(self) -> LeaseLostError:
+        _log.warning("the lease %s%s is another run's by now", self._store.uri, self.key)
+        return LeaseLostError(
+            f"{self._store.uri}{self.key}: another run has taken over this warehouse",
+            hint="run this again when the other is done",
+        )

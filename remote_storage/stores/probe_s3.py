@@ -1,0 +1,119 @@
+"""What only an S3 bucket has: TLS, Object Lock, lifecycle rules, checksums that a server compares or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from tiersnap.remote_storage.stores.lifecycle_rules import judge_rules
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
+from tiersnap.remote_storage.stores.s3_call import bounded
+from tiersnap.remote_storage.stores.s3_errors import error_code, http_status, translated
+from tiersnap.remote_storage.stores.s3_integrity import extend, request_checksum
+from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.units import count_of
+
+_log = logging.getLogger(__name__)
+
+_NOT_SET = frozenset(
+    {"ObjectLockConfigurationNotFoundError", "NoSuchObjectLockConfiguration", "NoSuchLifecycleConfiguration"}
+)
+_THIS_HOST = frozenset({"127.0.0.1", "localhost", "::1"})
+_SENT, _SAID = b"tiersnap asks: is this compared?", b"tiersnap asks: this is another text"
+
+
+def probe_bucket(store: ObjectStore) -> Iterator[ProbeAnswer]:
+    """Encryption of requests; Object Lock and lifecycle rules of the bucket, as far as this user may ask."""
+    assert isinstance(store, S3Store)
+    client = store.client
+    yield encryption(client.meta.endpoint_url)
+    yield from _asked(store, "object lock", "s3:GetBucketObjectLockConfiguration", _lock(store, client))
+    yield from _asked(store, "lifecycle rules", "s3:GetLifecycleConfiguration", _rules(store, client))
+
+
+def encryption(endpoint: str) -> ProbeAnswer:
+    """Whether anyone on the way to the server can read records and change them."""
+    address = urlsplit(endpoint)
+    if address.scheme == "https":
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
+    if address.hostname in _THIS_HOST:
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "the server is on this host")
+    said = f"{endpoint} is plain HTTP: whoever is on the way reads segments, and may change them"
+    return ProbeAnswer("encryption", ProbeVerdict.WARN, said, f"use --endpoint-url https://{address.netloc}")
+
+
+def refuses_damage(store: ObjectStore, key: str) -> bool:
+    """Whether the server refuses content that has not the checksum that is sent with it."""
+    assert isinstance(store, S3Store)
+    client = store.client
+    sent = request_checksum(store.settings.checksums, _SAID, extend(0, _SAID))
+    doing = f"probe of {store.uri}"
+    _log.debug("sending %s%s with the checksum of another text", store.uri, key)
+    with translated("s3:PutObject", store.bucket, store.prefix + key), bounded(store.settings.call_timeout, doing):
+        try:
+            client.put_object(Bucket=store.bucket, Key=store.prefix + key, Body=_SENT, **sent)
+        except ClientError as error:
+            if http_status(error) in (400, 412):
+                return True
+            raise
+    return False
+
+
+def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[ProbeAnswer]]) -> Iterator[ProbeAnswer]:
+    """What the bucket answers; a server that does not know the question, or a user who may not ask it, is no error."""
+    try:
+        with translated(action, store.bucket), bounded(store.settings.call_timeout, f"{action} of {store.uri}"):
+            yield from list(ask())
+    except TiersnapError as error:
+        _log.debug("%s: no answer about its %s: %s", store.uri, probe, error.message)
+        if error.attrs.get("status") == 403:
+            step = f"grant {action} on arn:aws:s3:::{store.bucket}"
+            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user may not ask: {action}", step)
+        elif error.attrs.get("status") in (400, 404, 405, 501):
+            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, "the server does not know the question")
+        else:
+            raise
+
+
+def _lock(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  # noqa: ANN401
+    def ask() -> Iterator[ProbeAnswer]:
+        found = _or_nothing(lambda: client.get_object_lock_configuration(Bucket=store.bucket))
+        retention = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
+        if retention is None:
+            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: what is deleted is gone")
+            return
+        length = (
+            count_of(retention["Days"], "day") if "Days" in retention else count_of(retention.get("Years", 0), "year")
+        )
+        said = f"every object is locked for {length} ({retention.get('Mode')})"
+        step = (
+            "claims and probes that are replaced or deleted stay as old versions for as long, and brokers' retention "
+            "and tiersnap expire wait; let a lifecycle rule remove noncurrent versions"
+        )
+        yield ProbeAnswer("object lock", ProbeVerdict.WARN, said, step)
+
+    return ask
+
+
+def _rules(store: S3Store, client: Any) -> Callable[[], Iterator[ProbeAnswer]]:  # noqa: ANN401
+    def ask() -> Iterator[ProbeAnswer]:
+        found = _or_nothing(lambda: client.get_bucket_lifecycle_configuration(Bucket=store.bucket))
+        yield from judge_rules(found.get("Rules", []), store.prefix)
+
+    return ask
+
+
+def _or_nothing(call: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The answer; nothing where the bucket has no such configuration."""
+    try:
+        return call()
+    except ClientError as error:
+        if error_code(error) in _NOT_SET:
+            return {}
+        raise

@@ -1,0 +1,49 @@
+"""Read small objects: look at the size before a byte is fetched, and read damage twice before it is called damage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
+from tiersnap.snapshot.units import human_bytes
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+INDEXES_BYTES = 512 << 20  # all indexes of a segment; 1 M producers are 50 MB of it
+
+
+def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BYTES) -> bytes:
+    """The object that a listing or `head` found.
+
+    Raises:
+        CorruptDataError: it has more than `limit` bytes.
+        ObjectNotFoundError: it is gone.
+    """
+    if found.size > limit:
+        raise CorruptDataError(
+            f"{store.uri}{found.key}: {human_bytes(found.size)}, and none of its kind has more than "
+            f"{human_bytes(limit)}",
+            key=found.key,
+        )
+    return store.get(found.key)
+
+
+def read_twice_if_damaged(read: Callable[[], _T]) -> _T:
+    """Return what `read` gives; if that is damaged, read once more: a byte may have flipped on its way.
+
+    Raises:
+        NewerFormatError: a newer tiersnap wrote it; that is not damage.
+        CorruptDataError: it is damaged both times.
+    """
+    try:
+        return read()
+    except NewerFormatError:
+        raise
+    except CorruptDataError as error:
+        _log.warning("reading again: %s", error.message)
+        return read()

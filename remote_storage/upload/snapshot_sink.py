@@ -1,0 +1,240 @@
+"""The sink of the carry stage: computed snapshots and their manifests in remote storage."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
+from tiersnap.remote_storage.upload.snapshot_objects import (
+    SnapshotRecord,
+    list_manifests,
+    put_manifest,
+    put_snapshot,
+    snapshot_metadata,
+)
+from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
+from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
+from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.replay.trust import Provenance, compare
+from tiersnap.snapshot.tasks.snapshot_sink import SnapshotObject, StoredSnapshot
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class KeptSnapshots:
+    """Bytes of the snapshots that a process has stored, so that who tiers next needs not fetch them.
+
+    The first ones are kept, up to `limit` bytes of one partition: segments are tiered in the order in which their
+    snapshots are stored.
+    """
+
+    limit: int = 64 << 20
+    _kept: dict[str, bytes] = field(default_factory=dict)
+    _size: int = 0
+
+    def keep(self, key: str, data: bytes) -> None:
+        """Keep the object's bytes if there is room."""
+        if self._size + len(data) <= self.limit:
+            self._kept[key], self._size = data, self._size + len(data)
+
+    def of(self, key: str) -> bytes | None:
+        """The object's bytes, None where they are not kept."""
+        return self._kept.get(key)
+
+    def clear(self) -> None:
+        """Forget all of them: another partition begins."""
+        self._kept.clear()
+        self._size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """An object that is there; `data` is None where its bytes are not those that the store says it has."""
+
+    info: ObjectInfo
+    data: bytes | None
+
+    @property
+    def entries(self) -> np.ndarray | None:
+        """Its producers, None where no broker could read it."""
+        try:
+            return None if self.data is None else snapshot_file.decode(self.data)
+        except CorruptSnapshotError:
+            return None
+
+
+@dataclass(frozen=True)
+class StoredSnapshots:
+    """Writes snapshots below `snapshots/` of a store, and one manifest a partition and run that wrote any.
+
+    Attributes:
+        replace: overwrite also what nobody knows to be ours.
+        kept: is given the bytes that were stored.
+    """
+
+    store: ObjectStore
+    run_id: str
+    replace: bool = False
+    keys: ObjectKeys = field(default_factory=ObjectKeys)
+    kept: KeptSnapshots | None = None
+    _named: set[TopicIdPartition] = field(default_factory=set)
+
+    @property
+    def uri(self) -> str:
+        """See SnapshotSink."""
+        return self.store.uri
+
+    def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
+        """See SnapshotSink.
+
+        Raises:
+            ObjectExistsError: another content is there, and nobody knows it to be ours.
+            CorruptDataError: what is there was made of offsets that are in no segment any more.
+        """
+        partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
+        key = self.keys.snapshot(partition, snapshot.end_offset)
+        if snapshot.cluster_id is not None and partition not in self._named:
+            put_cluster_id(self.store, self.keys, partition, snapshot.cluster_id)
+            self._named.add(partition)
+        there = self._put_if_absent(partition, snapshot)
+        kept = None if there is None else self._settle(partition, snapshot, there)
+        data = snapshot.data if kept is None else kept
+        if self.kept is not None:
+            self.kept.keep(key, data)
+        return StoredSnapshot(
+            key=key,
+            end_offset=snapshot.end_offset,
+            size=len(data),
+            crc32c=crc32c(data),
+            crc=int.from_bytes(data[2:6], "big"),
+            entry_count=(len(data) - snapshot_file.HEADER_LENGTH) // snapshot_file.ENTRY_LENGTH,
+            provenance=snapshot.provenance,
+            folded_from=snapshot.folded_from,
+            is_new=kept is None,
+            is_mended=there is not None and there.entries is None,
+        )
+
+    def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
+        """What of an object that is there stays; None where the snapshot took its place.
+
+        Raises:
+            ObjectExistsError, CorruptDataError: see `put`.
+        """
+        key = self.store.uri + self.keys.snapshot(partition, snapshot.end_offset)
+        if there.data == snapshot.data:
+            return there.data
+        if there.entries is not None:
+            _refuse_lost(there.entries, snapshot, key)
+            if _knows_more(there.entries, snapshot):
+                _log.debug("kept %s, which knows more than what was computed", key)
+                return there.data
+        self._replace(partition, snapshot, there)
+        return None
+
+    def _put_if_absent(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> _There | None:
+        """Write the snapshot unless there is an object; that one, read again, or None.
+
+        Its checksum alone does not tell what is there: S3 keeps the one that came with an object whose bytes rot.
+        """
+        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        start = snapshot.folded_from
+        try:
+            _, outcome = put_snapshot(
+                self.store, self.keys, partition, trusted, run_id=self.run_id, fold_start_offset=start
+            )
+        except ObjectExistsError:
+            return self._read(partition, snapshot.end_offset)
+        return None if outcome.is_ours else self._read(partition, snapshot.end_offset)
+
+    def _read(self, partition: TopicIdPartition, offset: int) -> _There:
+        key = self.keys.snapshot(partition, offset)
+        try:
+            found = read_twice_if_damaged(lambda: self.store.read(key, limit=LARGEST_SNAPSHOT))
+        except CorruptDataError:
+            info = self.store.head(key)
+            if info is None:
+                raise TransientError(
+                    f"{self.store.uri}{key}: deleted while it was looked at", hint="run the same command again"
+                ) from None
+            return _There(info, None)
+        return _There(found.info, found.data)
+
+    def _replace(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> None:
+        """Put the snapshot in the place of the object that was read, and of no other."""
+        key = self.keys.snapshot(partition, snapshot.end_offset)
+        # Equal checksums say that the computed content was there once, whoever wrote it.
+        is_same = there.info.crc32c == crc32c(snapshot.data)
+        if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
+            raise ObjectExistsError(
+                f"{self.store.uri}{key}: an object with other content is there, and no run of tiersnap wrote it",
+                hint="look at it; tiersnap run --replace --apply puts the computed snapshot in its place",
+                key=key,
+            )
+        trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
+        metadata = snapshot_metadata(trusted, run_id=self.run_id, fold_start_offset=snapshot.folded_from)
+        before = "damaged" if there.data is None else f"{crc32c(there.data):08x}"
+        metadata |= {"tiersnap-replaces-crc32c": before}
+        self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
+        if there.entries is None:
+            _log.warning("computed again and replaced, for it was damaged: %s%s", self.store.uri, key)
+        else:
+            _log.info("replaced %s%s", self.store.uri, key)
+
+    def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
+        """Whether the object's metadata, or a manifest of ours, says that a run wrote it."""
+        if "tiersnap-run-id" in found.metadata:
+            return True
+        manifests = list_manifests(self.store, self.keys, partition)
+        return any(record.offset == offset for manifest in manifests for record in manifest.snapshots)
+
+    def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
+        """See SnapshotSink."""
+        name = TopicIdPartition(topic, topic_id, partition)
+        records = [_record(stored) for stored in snapshots]
+        if not all(stored.is_new for stored in snapshots):
+            # Of what was there: a run that was killed may have written it, and no manifest.
+            manifests = list_manifests(self.store, self.keys, name)
+            described = {_essence(record) for manifest in manifests for record in manifest.snapshots}
+            records = [record for record in records if _essence(record) not in described]
+        if records:
+            put_manifest(self.store, self.keys, name, self.run_id, records)
+
+
+def _record(stored: StoredSnapshot) -> SnapshotRecord:
+    provenance = Provenance(stored.provenance)
+    start = stored.folded_from
+    return SnapshotRecord(stored.end_offset, stored.size, stored.crc32c, stored.entry_count, provenance, start)
+
+
+def _essence(record: SnapshotRecord) -> tuple[int, int, int]:
+    """What says which bytes are meant."""
+    return record.offset, record.size, record.crc32c
+
+
+def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> None:
+    """Keep what an earlier run made of a log that was whole.
+
+    Raises:
+        CorruptDataError: it knows of offsets that are in no segment any more.
+    """
+    lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
+    if lost is not None:
+        raise CorruptDataError(
+            f"{lost}, and {name}, which was made while they were there, knows of some",
+            hint="put the segment back from another replica; where its loss is final, move that object away",
+        )
+
+
+def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
+    """Whether what is there says all of it, and more from before the log start: retention has moved that on since."""
+    return compare(before, snapshot_file.decode(snapshot.data), history_from=snapshot.folded_from).is_start
