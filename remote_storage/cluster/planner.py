@@ -26,7 +26,7 @@ def plan_publication(
     wanted: Mapping[TopicIdPartition, Sequence[RemoteLogSegmentMetadata]],
     *,
     stuck: Collection[TopicIdPartition] = (),
-    whole_of: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
+    complete_segments: Callable[[TopicIdPartition, Collection[str]], Collection[str]] | None = None,
 ) -> list[PartitionPlan]:
     """Plan every partition that is wanted, of its finished segments; what may not be published is refused, not raised.
 
@@ -55,7 +55,7 @@ def plan_publication(
                 cache,
                 log_start_offset=start,
                 why_outside=why_outside,
-                whole_of=None if whole_of is None else partial(whole_of, partition),
+                complete_segments=None if complete_segments is None else partial(complete_segments, partition),
             )
             plan = replace(plan, segments=planned)
             if not plan.is_done:

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_parti
 from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
 from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
-from tiersnap.remote_storage.inventory.complete import whole_of
+from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -117,7 +117,7 @@ class Publish:
     def _plan(self, reader: MetadataReader, wanted: Segments) -> list[PartitionPlan]:
         whole = partial(self._whole_of, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
-            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, whole_of=whole)
+            plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
         unblocking = Records(self.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
@@ -126,7 +126,7 @@ class Publish:
     ) -> Collection[str]:
         """Those that are whole, or that brokers have begun to delete: of a deletion the record comes first."""
         local = isinstance(self.layout, LocalTieredStorageLayout)
-        whole = whole_of(self.store, ObjectKeys(), partition, segment_ids, local=local)
+        whole = complete_segments(self.store, ObjectKeys(), partition, segment_ids, local=local)
         if len(whole) == len(segment_ids):
             return whole
         finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}

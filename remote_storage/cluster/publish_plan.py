@@ -118,7 +118,7 @@ def plan_segments(
     *,
     log_start_offset: int,
     why_outside: WhyOutside,
-    whole_of: WholeOf | None = None,
+    complete_segments: WholeOf | None = None,
 ) -> tuple[PlannedSegment, ...]:
     """Plan the finished segments of one partition, ascending, and behind them name what is lost.
 
@@ -137,7 +137,7 @@ def plan_segments(
     known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
     finished = _finished(known.values())
-    gone = _gone(finished, segments, log_start_offset, whole_of)
+    gone = _gone(finished, segments, log_start_offset, complete_segments)
     if not gone and TO_BE_TOLD.isdisjoint(actions):
         return tuple(map(PlannedSegment, segments, actions))
     of_this_log = list(_of_this_log(finished, log_start_offset, why_outside))
@@ -149,7 +149,7 @@ def plan_segments(
     for number, (segment, action) in enumerate(zip(segments, actions, strict=True)):
         becomes = PlannedSegment(segment, action)
         if action in TO_BE_TOLD:
-            if segment.end_offset < planning.next_offset and (whole_of is None or readable.hold(segment)):
+            if segment.end_offset < planning.next_offset and (complete_segments is None or readable.hold(segment)):
                 becomes = PlannedSegment(segment, PublishAction.COVERED)
             elif why := why_outside(segment):
                 becomes = PlannedSegment(segment, PublishAction.OTHER_LINEAGE)
@@ -158,7 +158,7 @@ def plan_segments(
                 becomes = planning.tell(segment, action)
         planned.append(becomes)
     for number, why in outside.items():
-        planned[number] = planning.leave_out(planned[number], why, is_held=whole_of is None)
+        planned[number] = planning.leave_out(planned[number], why, is_held=complete_segments is None)
     return (*map(planning.judge, planned), *(PlannedSegment(each, PublishAction.LOST) for each in readable.lost()))
 
 
@@ -249,12 +249,12 @@ def _gone(
     finished: Iterable[RemoteLogSegmentMetadata],
     listed: Iterable[RemoteLogSegmentMetadata],
     log_start_offset: int,
-    whole_of: WholeOf | None,
+    complete_segments: WholeOf | None,
 ) -> set[str]:
     """Segment ids of what is not whole: neither listed, nor has it become complete since."""
     there = {each.id.segment_id for each in finished if each.end_offset >= log_start_offset}
     unseen = there - {each.id.segment_id for each in listed}
-    return unseen - set(whole_of(unseen)) if unseen and whole_of is not None else set()
+    return unseen - set(complete_segments(unseen)) if unseen and complete_segments is not None else set()
 
 
 def _finished(known: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:

@@ -11,7 +11,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
-def whole_of(
+def complete_segments(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
 ) -> frozenset[str]:
     """Those of `segment_ids` whose objects are all there; one listing, and a look into each that seems to be.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
@@ -36,7 +36,7 @@ class Shown:
 PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
 
 
-def shown_by_partition(found: Presence) -> Shown:
+def shown_by_partition(found: RemoteInventory) -> Shown:
     """Return what the manifests of an inventory show; no request."""
     encrypted = next((copy for copy in reversed(found.copies) if copy.is_encrypted), None)
     if encrypted is not None:

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.other_layout import whole_in_other_layout
+from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
 from tiersnap.remote_storage.inventory.partition import (
     REQUESTS_AT_ONCE,
     FoundCopy,
-    Presence,
-    look,
+    RemoteInventory,
+    list_remote_partition,
 )
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -84,26 +84,28 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
     """
     keys = ObjectKeys()
     local = isinstance(layout, LocalTieredStorageLayout)
-    presence = look(store, keys, partition, local=local)
-    gone = {left.segment_id for left in presence.superseded}
-    for copy in presence.uncounted:
+    inventory = list_remote_partition(store, keys, partition, local=local)
+    gone = {left.segment_id for left in inventory.superseded}
+    for copy in inventory.uncounted:
         _log.warning(
             "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
         )
 
     def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
-        if copy.segment_id in gone or not _is_settled(store, keys, presence, copy, local=local):
+        if copy.segment_id in gone or not _is_settled(store, keys, inventory, copy, local=local):
             return None
         return _metadata(store, partition, copy)
 
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return [found for found in pool.map(finished, presence.copies) if found is not None]
+        return [found for found in pool.map(finished, inventory.copies) if found is not None]
 
 
-def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: FoundCopy, *, local: bool) -> bool:
+def _is_settled(
+    store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: FoundCopy, *, local: bool
+) -> bool:
     """Whether the claim of the segment, if there is one, leaves the copy in peace."""
-    segment = ClaimedSegment(presence.partition, copy.start_offset, copy.leader_epochs[-1][0])
-    if segment not in presence.claimed:
+    segment = ClaimedSegment(inventory.partition, copy.start_offset, copy.leader_epochs[-1][0])
+    if segment not in inventory.claimed:
         return True
     try:
         claim = copy.claim or read_claim(store, keys, segment)
@@ -114,7 +116,7 @@ def _is_settled(store: ObjectStore, keys: ObjectKeys, presence: Presence, copy: 
     if claim is None or not named or claim.finished == copy.segment_id:
         return True
     # Of a copy in the other layout readers of this one know nothing.
-    if claim.finished and whole_in_other_layout(store, keys, presence.partition, {claim.finished}, local=local):
+    if claim.finished and complete_in_other_layout(store, keys, inventory.partition, {claim.finished}, local=local):
         return True
     _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
     return False

@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.other_layout import whole_in_other_layout
-from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
+from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
@@ -36,7 +36,7 @@ class LostSegment:
 def find_lost(
     store: ObjectStore,
     keys: ObjectKeys,
-    found: Presence,
+    found: RemoteInventory,
     segments: Iterable[Interval],
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
@@ -75,11 +75,11 @@ def find_lost(
         is_lost = first < base or finished in left
         if known_to_brokers is not None:
             is_lost = finished not in known_to_brokers
-        if is_lost and not whole_in_other_layout(store, keys, found.partition, {finished}, local=local):
+        if is_lost and not complete_in_other_layout(store, keys, found.partition, {finished}, local=local):
             yield LostSegment(finished, base, end)
 
 
-def _in_log(found: Presence, lineage: LeaderEpochs) -> Iterator[Interval]:
+def _in_log(found: RemoteInventory, lineage: LeaderEpochs) -> Iterator[Interval]:
     """Offsets of the log that whole copies hold."""
     for copy in found.copies:
         yield from agreed_intervals(copy.leader_epochs, copy.end_offset, lineage)

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.inventory.encryption import (
     shown_by_topic,
 )
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
-from tiersnap.remote_storage.inventory.partition import FoundCopy, Presence, look
+from tiersnap.remote_storage.inventory.partition import FoundCopy, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -47,7 +47,7 @@ class Observe:
         """See RemoteLook."""
         keys, local = ObjectKeys(), isinstance(self.layout, LocalTieredStorageLayout)
         local_start = partition.segments[0].base_offset
-        found = look(self.store, keys, name_of(partition), local=local, local_start=local_start)
+        found = list_remote_partition(self.store, keys, name_of(partition), local=local, local_start=local_start)
         closed = ((each.base_offset, each.next_base_offset) for each in partition.segments)
         segments = [(base, end) for base, end in closed if end is not None]
         known = (self.known_to_brokers or {}).get(partition.topic_id or "")
@@ -72,7 +72,7 @@ class Observe:
             "leftover_count": len(leftovers_of(found)),
         }
 
-    def _encryption(self, found: Presence) -> Shown:
+    def _encryption(self, found: RemoteInventory) -> Shown:
         """What manifests show, of the partition, else of its topic, else of the store; those are asked once."""
         topic, keys = found.partition.topic, ObjectKeys()
         shown = shown_by_partition(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tiersnap.remote_storage.errors import OtherLayoutError
-from tiersnap.remote_storage.inventory.complete import whole_of
+from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -13,7 +13,7 @@ from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
-def whole_in_other_layout(
+def complete_in_other_layout(
     store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
 ) -> frozenset[str]:
     """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
@@ -24,7 +24,7 @@ def whole_in_other_layout(
     """
     if not segment_ids:
         return frozenset()
-    return whole_of(store, keys, partition, segment_ids, local=not local)
+    return complete_segments(store, keys, partition, segment_ids, local=not local)
 
 
 def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str, *, local: bool) -> None:
@@ -37,7 +37,7 @@ def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str
         OtherLayoutError: it does, whole.
     """
     finished = {claimed.finished} if claimed.finished is not None else set()
-    if whole_in_other_layout(store, keys, claimed.segment.partition, finished, local=local):
+    if complete_in_other_layout(store, keys, claimed.segment.partition, finished, local=local):
         (other,) = LAYOUTS.keys() - {name}
         raise OtherLayoutError(
             f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
-from tiersnap.remote_storage.inventory.other_layout import whole_in_other_layout
+from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -111,7 +111,7 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class RemoteInventory:
     """All that was looked at; copies and leftovers in ascending start offset.
 
     Attributes:
@@ -150,7 +150,7 @@ class Presence:
         )
 
 
-def look(
+def list_remote_partition(
     store: ObjectStore,
     keys: ObjectKeys,
     partition: TopicIdPartition,
@@ -158,7 +158,7 @@ def look(
     local: bool,
     local_start: int = 0,
     since: int | None = None,
-) -> Presence:
+) -> RemoteInventory:
     """What is there of a partition; nothing of a segment whose deletion `tiersnap expire` has begun.
 
     Args:
@@ -198,7 +198,7 @@ def look(
     copies = [_found_copy(partition, each, by_id[each.segment_id], claimed, claims) for each in found]
     whole = {copy.segment_id for copy in copies}
     absent = {over for each in copies if (over := _finished_without(each)) and over not in whole}
-    absent -= whole_in_other_layout(store, keys, partition, absent, local=local)
+    absent -= complete_in_other_layout(store, keys, partition, absent, local=local)
     alone = {each.segment_id: _ALONE for each in copies if _finished_without(each) in absent}
     alone |= {each.segment_id: _OVERTAKEN for each in copies if _is_overtaken(each)}
     unusable += [
@@ -209,7 +209,7 @@ def look(
     uncounted = [each for each in copies if each.segment_id in alone]
     copies = [each for each in copies if each.segment_id not in alone]
     leftovers = [_leftover(each, by_id[each.segment_id], claims.named) for each in unusable]
-    return Presence(
+    return RemoteInventory(
         partition,
         tuple(sorted(copies, key=lambda copy: (copy.start_offset, copy.segment_id))),
         tuple(sorted(leftovers, key=lambda each: (each.start_offset, each.segment_id))),

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.attempts import group
-from tiersnap.remote_storage.inventory.partition import FoundCopy, look
+from tiersnap.remote_storage.inventory.partition import FoundCopy, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, names, vouched_snapshot
@@ -69,7 +69,9 @@ class RemoteLog:
         """List them, newest first; `since` (ms) leaves out those before which no record is as late as that."""
         local = isinstance(layout, LocalTieredStorageLayout)
         local_start = 0 if since is None else offset
-        found = look(store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since)
+        found = list_remote_partition(
+            store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since
+        )
         superseded = {each.segment_id for each in found.superseded}
         copies = (copy for copy in found.copies if not copy.is_unfinished and copy.segment_id not in superseded)
         own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.stores.strict_json import below, text, whole
+from tiersnap.remote_storage.stores.strict_json import below, integer, text
 from tiersnap.snapshot.formats.compression import first_bytes
 from tiersnap.snapshot.units import count_of
 
@@ -80,13 +80,13 @@ def decode(found: object) -> ChunkIndex:
     Raises:
         ValueError: it is none, or contradicts itself.
     """
-    chunk_size = whole(below(found, "originalChunkSize"), bits=31, least=1)
-    file_size = whole(below(found, "originalFileSize"), bits=32, least=1)
+    chunk_size = integer(below(found, "originalChunkSize"), bits=31, least=1)
+    file_size = integer(below(found, "originalFileSize"), bits=32, least=1)
     count = -(-file_size // chunk_size)
     kind = below(found, "type")
     if kind == "fixed":
-        size = whole(below(found, "transformedChunkSize"), bits=32, least=1)
-        last = whole(below(found, "finalTransformedChunkSize"), bits=32, least=1)
+        size = integer(below(found, "transformedChunkSize"), bits=32, least=1)
+        last = integer(below(found, "finalTransformedChunkSize"), bits=32, least=1)
         return ChunkIndex(chunk_size, file_size, count, (last,) if count == 1 else (size, last))
     if kind == "variable":
         sizes = _sizes(text(below(found, "transformedChunks")), count)

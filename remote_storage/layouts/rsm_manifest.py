@@ -30,9 +30,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stores.strict_json import (
     below,
+    integer,
     parse_object,
     text,
-    whole,
 )
 from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -158,13 +158,13 @@ def _place(manifest: object, index: IndexType) -> tuple[int, int] | None:
     found = below(manifest, "segmentIndexes", NAMES[index])
     if found is None and index is IndexType.TRANSACTION:
         return None
-    position, size = (whole(below(found, name), bits=32, least=0) for name in ("position", "size"))
+    position, size = (integer(below(found, name), bits=32, least=0) for name in ("position", "size"))
     return position, size
 
 
 def _read_metadata(found: object, size: int) -> RemoteLogSegmentMetadata:
     at = below(found, "remoteLogSegmentId", "topicIdPartition")
-    start, end = whole(below(found, "startOffset"), least=0), whole(below(found, "endOffset"), least=0)
+    start, end = integer(below(found, "startOffset"), least=0), integer(below(found, "endOffset"), least=0)
     if end == _LARGEST_OFFSET:  # its end, exclusive, is no offset
         raise ValueError(f"a segment up to {end}")
     epochs = below(found, "segmentLeaderEpochs")
@@ -174,14 +174,14 @@ def _read_metadata(found: object, size: int) -> RemoteLogSegmentMetadata:
         id=RemoteLogSegmentId(
             text(below(at, "topicPartition", "topic")),
             text(below(at, "topicId")),
-            whole(below(at, "topicPartition", "partition"), bits=32, least=0),
+            integer(below(at, "topicPartition", "partition"), bits=32, least=0),
             text(below(found, "remoteLogSegmentId", "id")),
         ),
         start_offset=start,
         end_offset=end,
-        broker_id=whole(below(found, "brokerId"), bits=32, least=-1),
-        max_timestamp=whole(below(found, "maxTimestampMs")),
-        event_timestamp=whole(below(found, "eventTimestampMs")),
+        broker_id=integer(below(found, "brokerId"), bits=32, least=-1),
+        max_timestamp=integer(below(found, "maxTimestampMs")),
+        event_timestamp=integer(below(found, "eventTimestampMs")),
         segment_leader_epochs=_leader_epochs(epochs, start, end),
         segment_size=size,
         state=SegmentState.COPY_SEGMENT_FINISHED,
@@ -191,7 +191,7 @@ def _read_metadata(found: object, size: int) -> RemoteLogSegmentMetadata:
 def _leader_epochs(found: Mapping[str, object], start: int, end: int) -> LeaderEpochs:
     if not all(_EPOCH.fullmatch(epoch) for epoch in found):
         raise ValueError("a leader epoch that is no number")
-    epochs = sorted((whole(int(epoch), bits=32), whole(first, least=start)) for epoch, first in found.items())
+    epochs = sorted((integer(int(epoch), bits=32), integer(first, least=start)) for epoch, first in found.items())
     if (epochs[-1:] and epochs[-1][1] > end) or any(after[1] < before[1] for before, after in pairwise(epochs)):
         raise ValueError(f"leader epochs {epochs[:4]} of a segment of [{start}, {end}]")
     return tuple(epochs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.retire.expire_delete import Deleted, delete_expired
 from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan
@@ -40,7 +40,7 @@ def carry_out(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> Outcome
             for each in delete_expired(store, keys, plan):
                 deleted.append(each)  # noqa: PERF402 - those before an error count
         for local in (False, True) if plan.leftovers else ():
-            found = look(store, keys, plan.partition, local=local)
+            found = list_remote_partition(store, keys, plan.partition, local=local)
             swept += sweep_partition(store, keys, found, plan.expired)
     except TiersnapError as error:
         return Outcome(plan, deleted, error, swept)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
-from tiersnap.remote_storage.inventory.partition import REQUESTS_AT_ONCE, look
+from tiersnap.remote_storage.inventory.partition import REQUESTS_AT_ONCE, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, read_copy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
@@ -137,7 +137,7 @@ def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, go
     return tuple(
         key
         for local in sorted(doubtful)
-        for each in old_leftovers(store, look(store, keys, stored.partition, local=local), gone)
+        for each in old_leftovers(store, list_remote_partition(store, keys, stored.partition, local=local), gone)
         for key in each.keys
     )
 

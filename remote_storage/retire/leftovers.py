@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, Presence
+from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
@@ -66,7 +66,7 @@ class Swept:
             )
 
 
-def leftovers_of(found: Presence, expired: Expired = NOTHING_EXPIRED) -> list[FoundCopy | Leftover]:
+def leftovers_of(found: RemoteInventory, expired: Expired = NOTHING_EXPIRED) -> list[FoundCopy | Leftover]:
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
     That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
@@ -77,7 +77,7 @@ def leftovers_of(found: Presence, expired: Expired = NOTHING_EXPIRED) -> list[Fo
 
 
 def old_leftovers(
-    store: ObjectStore, found: Presence, expired: Expired = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
+    store: ObjectStore, found: RemoteInventory, expired: Expired = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
 ) -> list[FoundCopy | Leftover]:
     """Return those of `leftovers_of` that are older than so many ms by the store's clock; at most one request.
 
@@ -92,7 +92,7 @@ def old_leftovers(
 def sweep_partition(
     store: ObjectStore,
     keys: ObjectKeys,
-    found: Presence,
+    found: RemoteInventory,
     expired: Expired = NOTHING_EXPIRED,
     *,
     older_than: int = GRACE_MS,

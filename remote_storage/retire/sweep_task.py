@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.leftovers import sweep_partition
@@ -38,7 +38,9 @@ class SweepTask:
     def _sweep(self, row: dict[str, Any]) -> dict[str, Any]:
         keys, partition = ObjectKeys(), TopicIdPartition(row["topic"], row["topic_id"], row["partition"])
         try:
-            found = look(self.store, keys, partition, local=self.is_local, local_start=row["local_start"])
+            found = list_remote_partition(
+                self.store, keys, partition, local=self.is_local, local_start=row["local_start"]
+            )
             swept = sweep_partition(self.store, keys, found)
             failure = f"{swept.failures[0].key}: {swept.failures[0].reason}" if swept.failures else None
             return {"partition": str(partition), "objects": swept.objects, "failure": failure}

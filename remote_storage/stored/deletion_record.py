@@ -22,9 +22,9 @@ from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.remote_storage.stores.strict_json import (
     below,
     has_version,
+    integer,
     parse_object,
     text,
-    whole,
 )
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 
@@ -79,7 +79,7 @@ class ExpireRecord:
             rows = below(found, "deleting")
             if not isinstance(rows, list):
                 raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
-            return cls(whole(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
+            return cls(integer(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
         except NewerFormatError:
             raise
         except (ValueError, CorruptDataError) as error:
@@ -142,7 +142,7 @@ def write_record(
 
 def _deleting(row: object) -> Deleting:
     segment_id = text(below(row, "segmentId"))
-    start, end = (whole(below(row, name), least=0) for name in ("startOffset", "endOffset"))
+    start, end = (integer(below(row, name), least=0) for name in ("startOffset", "endOffset"))
     if not is_uuid(segment_id) or end <= start:
         raise ValueError(f"no segment: {str(row)[:80]}")
     return Deleting(segment_id, start, end)

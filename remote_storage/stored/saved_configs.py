@@ -31,9 +31,9 @@ from tiersnap.remote_storage.stored.process import Process, is_gone, this_proces
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.strict_json import (
     below,
+    integer,
     parse_object,
     text,
-    whole,
 )
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 
@@ -216,7 +216,7 @@ def _decode(data: bytes, *, name: str) -> Begun:
             text(record.get("cluster_id", "")),  # an earlier version did not note it
             text(below(record, "topic")),
             text(below(record, "topic_id")),
-            tuple(whole(each, bits=32, least=0) for each in partitions),
+            tuple(integer(each, bits=32, least=0) for each in partitions),
             {_setting(name): None if value is None else _value(value) for name, value in before.items()},
             _process(record),
         )
@@ -240,7 +240,7 @@ def _process(record: Mapping[str, object]) -> Process | None:
     if "host" not in record:
         return None
     host, pid, start = (below(record, name) for name in ("host", "pid", "process_start"))
-    return Process(text(host), whole(pid, bits=32, least=0), text(start))
+    return Process(text(host), integer(pid, bits=32, least=0), text(start))
 
 
 def _no_record(name: str, why: str) -> CorruptDataError:

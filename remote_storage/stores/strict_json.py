@@ -53,7 +53,7 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text[:_SHOWN]} is no whole number")
 
 
-def whole(value: object, *, bits: int = 64, least: int | None = None) -> int:
+def integer(value: object, *, bits: int = 64, least: int | None = None) -> int:
     """A number of the JSON as an int of so many bits.
 
     Raises:

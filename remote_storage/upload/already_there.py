@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 
-from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
@@ -21,26 +21,26 @@ from tiersnap.snapshot.readiness.coverage import coverage_of
 _log = logging.getLogger(__name__)
 
 
-def is_covered(segment: PlannedSegment, presence: Presence) -> bool:
+def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
     """Whether copies of the lineage hold all of a segment."""
     bounds = (segment.base_offset, segment.next_base_offset)
     # What nobody finished can be finished only by who has the same segment.
-    counts = (each for each in presence.copies if not each.is_unfinished or each.bounds == bounds)
+    counts = (each for each in inventory.copies if not each.is_unfinished or each.bounds == bounds)
     facts = (copy.facts for copy in counts)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
     return coverage.covers(segment.base_offset, segment.next_base_offset)
 
 
-def row_of_covered(job: TierJob, segment: PlannedSegment, presence: Presence) -> Row | None:
+def row_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Row | None:
     """The row of a segment that is covered; a copy of ours that was not said to be finished is finished now.
 
     None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
-    same = {copy.segment_id: copy for copy in presence.copies if copy.bounds == bounds}
+    same = {copy.segment_id: copy for copy in inventory.copies if copy.bounds == bounds}
     newest = next(reversed(same), None)
     claimed_segment = job.claimed_segment(segment)
-    if newest is None or claimed_segment not in presence.claimed:
+    if newest is None or claimed_segment not in inventory.claimed:
         return job.row(segment, segment_id=newest)
     try:
         found = claims.read_claim_and_age(job.store, job.keys, claimed_segment)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
 from tiersnap.remote_storage.inventory.other_layout import check_layout
-from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
@@ -40,7 +40,7 @@ def attempt(job: TierJob, segment: PlannedSegment, ready: ReadySegment) -> Gener
     try:
         claimed = _claim(job, segment)
         if claimed is None:
-            yield row_of_covered(job, segment, job.look(segment.base_offset)) or job.row(segment)
+            yield row_of_covered(job, segment, job.list_remote_partition(segment.base_offset)) or job.row(segment)
             return None
     except ClaimedError as error:
         return Lost(error, 0.0)
@@ -51,15 +51,15 @@ def attempt(job: TierJob, segment: PlannedSegment, ready: ReadySegment) -> Gener
     return None if taken is None else Lost(taken, time.monotonic() - began)
 
 
-def check_not_expired(segment: PlannedSegment, presence: Presence) -> None:
+def check_not_expired(segment: PlannedSegment, inventory: RemoteInventory) -> None:
     """See that `tiersnap expire` has not deleted a segment, which nobody wants back.
 
     Raises:
         ExpiredError: it has.
     """
-    if segment.next_base_offset <= presence.expired_to:
+    if segment.next_base_offset <= inventory.expired_to:
         raise ExpiredError(
-            f"tiersnap expire deleted what lies below {presence.expired_to} in remote storage since it was planned",
+            f"tiersnap expire deleted what lies below {inventory.expired_to} in remote storage since it was planned",
             hint="run the same command again: it sees what is there now",
         )
 
@@ -70,12 +70,12 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
     claimed = claims.claim(job.store, job.keys, job.claimed_segment(segment), new)
     if claimed.finished is None:
         return claimed
-    presence = job.look(segment.base_offset)
-    if is_covered(segment, presence):
+    inventory = job.list_remote_partition(segment.base_offset)
+    if is_covered(segment, inventory):
         return None
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
-    check_not_expired(segment, presence)
-    is_whole = claimed.finished in {copy.segment_id for copy in presence.copies}
+    check_not_expired(segment, inventory)
+    is_whole = claimed.finished in {copy.segment_id for copy in inventory.copies}
     if not is_whole:
         check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
     return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)

@@ -165,7 +165,7 @@ class HostTier:
         """Delete what ended attempts left, also where nothing is to be tiered."""
         job = TierJob(self.store, self.layout, ObjectKeys(), _name(done.partition), self.tierer)
         try:
-            swept = sweep_partition(self.store, job.keys, job.look(done.partition.first_base_offset))
+            swept = sweep_partition(self.store, job.keys, job.list_remote_partition(done.partition.first_base_offset))
             done.leftovers_removed = swept.objects
             swept.check()
         except TiersnapError as error:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, Presence, look
+from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -67,9 +67,11 @@ class TierJob:
         """Whether copies lie as LocalTieredStorage lays them."""
         return isinstance(self.layout, LocalTieredStorageLayout)
 
-    def look(self, local_start: int) -> Presence:
+    def list_remote_partition(self, local_start: int) -> RemoteInventory:
         """What is there of the partition now; `local_start` is the base offset of the first local segment."""
-        return look(self.store, self.keys, self.partition, local=self.is_local, local_start=local_start)
+        return list_remote_partition(
+            self.store, self.keys, self.partition, local=self.is_local, local_start=local_start
+        )
 
     def new_attempt(self) -> Attempt:
         """An attempt with a segment id of its own."""

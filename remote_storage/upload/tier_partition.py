@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from tiersnap.remote_storage.errors import CopyInFlightError
-from tiersnap.remote_storage.inventory.partition import Presence
+from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -60,22 +60,22 @@ def tier_partition(
     try:
         if cluster_id is not None:
             put_cluster_id(store, keys, partition, cluster_id)
-        presence = job.look(planned[0].base_offset)
-        _check_in_flight(job, presence)
-        sweep_partition(store, keys, presence).check()
+        inventory = job.list_remote_partition(planned[0].base_offset)
+        _check_in_flight(job, inventory)
+        sweep_partition(store, keys, inventory).check()
     except TiersnapError as error:
         _log.debug("not begun with %s: %s", partition, error.message)
         yield job.row(planned[0], error=error)
         return
     for segment in planned:
-        for row in _tier(job, segment, presence):
+        for row in _tier(job, segment, inventory):
             yield row
             if row["error"] is not None:
                 return
 
 
-def _check_in_flight(job: TierJob, presence: Presence) -> None:
-    in_flight = presence.in_flight(job.tierer.copy_grace)
+def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
+    in_flight = inventory.in_flight(job.tierer.copy_grace)
     if in_flight:
         raise CopyInFlightError(
             f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",
@@ -83,14 +83,14 @@ def _check_in_flight(job: TierJob, presence: Presence) -> None:
         )
 
 
-def _tier(job: TierJob, segment: PlannedSegment, presence: Presence) -> Iterator[Row]:
+def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> Iterator[Row]:
     """Rows of one segment."""
     try:
-        row = row_of_covered(job, segment, presence) if is_covered(segment, presence) else None
+        row = row_of_covered(job, segment, inventory) if is_covered(segment, inventory) else None
         if row is not None:
             yield row
             return
-        check_not_expired(segment, presence)
+        check_not_expired(segment, inventory)
         ready = segment.ready(job.store)
     except TiersnapError as error:
         yield job.row(segment, error=error)
@@ -115,9 +115,9 @@ def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> Row | 
         while True:
             found = claims.read_claim(job.store, job.keys, job.claimed_segment(segment))
             if found is not None and found.finished is not None:
-                presence = job.look(segment.base_offset)
-                if is_covered(segment, presence):
-                    return row_of_covered(job, segment, presence)
+                inventory = job.list_remote_partition(segment.base_offset)
+                if is_covered(segment, inventory):
+                    return row_of_covered(job, segment, inventory)
             if left <= 0 or found is None or found.holder.ended:
                 return None
             job.tierer.pause(min(left, _POLL_SECONDS))

@@ -21,7 +21,7 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.restore.published import as_published, read_published
@@ -75,11 +75,11 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         partition = TopicIdPartition(TOPIC, topic_id(broker, TOPIC), 0)
         store, cluster = DirectoryStore(tier.directory), Cluster(broker.bootstrap)
         published = read_published(cluster, [partition])[partition]
-        presence = look(store, ObjectKeys(), partition, local=True)
-        assert tuple(copy.start_offset for copy in presence.copies) == closed
-        assert {copy.segment_id for copy in presence.copies} == published.keys()
+        inventory = list_remote_partition(store, ObjectKeys(), partition, local=True)
+        assert tuple(copy.start_offset for copy in inventory.copies) == closed
+        assert {copy.segment_id for copy in inventory.copies} == published.keys()
         assert {each.state for each in published.values()} == {SegmentState.COPY_SEGMENT_FINISHED}
-        for copy in presence.copies:
+        for copy in inventory.copies:
             record = published[copy.segment_id]
             assert (record.start_offset, record.end_offset + 1) == (copy.start_offset, copy.end_offset)
             assert record.segment_leader_epochs == copy.leader_epochs

@@ -37,7 +37,7 @@ def planned(case: Publication) -> Planned:
             cache,
             log_start_offset=case.log_start,
             why_outside=case.why_outside,
-            whole_of=lambda ids: set(ids) - set(case.lost),
+            complete_segments=lambda ids: set(ids) - set(case.lost),
         )
     except TiersnapError as refusal:
         return Planned(refusal=refusal)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reference.plugin_compressed import packed_sizes, zstd
 from tiersnap.remote_storage.layouts import chunk_index
-from tiersnap.remote_storage.stores.strict_json import parse_object, whole
+from tiersnap.remote_storage.stores.strict_json import integer, parse_object
 from tiersnap.snapshot.errors import CorruptDataError
 
 pytestmark = pytest.mark.unit
@@ -122,8 +122,8 @@ def test_json_above_the_limit_is_not_parsed() -> None:
 @pytest.mark.parametrize("value", ["1", 1.0, True, None, 1 << 63, -1, [], {}])
 def test_a_number_is_a_number(value: object) -> None:
     with pytest.raises(ValueError, match="is no number"):
-        whole(value, least=0)
-    assert whole((1 << 63) - 1) == (1 << 63) - 1
+        integer(value, least=0)
+    assert integer((1 << 63) - 1) == (1 << 63) - 1
 
 
 def test_zstd_is_a_codec_of_the_pyarrow_that_is_installed() -> None:

@@ -19,7 +19,7 @@ from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -61,7 +61,7 @@ def tiered(folder: Path, remote: Path, name: str) -> tuple[list[dict], list[int]
     """The rows of tiering all closed segments, and the base offsets of the copies that are then visible."""
     store, layout = DirectoryStore(remote), LAYOUTS[name]
     rows = list(tier_partition(store, layout, KEYS, PARTITION, planned(folder), ME))
-    found = look(store, KEYS, PARTITION, local=name != "aiven")
+    found = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven")
     assert found.leftovers == ()
     assert list(store.unfinished_uploads()) == []
     return rows, [copy.start_offset for copy in found.copies]
@@ -102,7 +102,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     for words in (f"offset {offset} ", f"under leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
     assert "leader-epoch-checkpoint of the replica whose log this is" in last["hint"]
-    copies = look(store, KEYS, PARTITION, local=name != "aiven").copies
+    copies = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven").copies
     assert [copy.start_offset for copy in copies] == list(range(checkpoint[0][1], base, 10))
     assert not [info.key for info in store.list() if f"{base:020d}-" in info.key and "claims/" not in info.key]
     assert list(store.unfinished_uploads()) == []
@@ -211,7 +211,9 @@ def test_once_the_right_checkpoint_is_there_the_rest_is_tiered_under_its_epochs(
     (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 10\n")
     ran = tiersnap("tier", tmp_path / "logs", *words)
     assert ran.exit_code == 0, ran.err
-    found = look(DirectoryStore(tmp_path / "remote"), ObjectKeys(), PARTITION, local_start=0, local=False).copies
+    found = list_remote_partition(
+        DirectoryStore(tmp_path / "remote"), ObjectKeys(), PARTITION, local_start=0, local=False
+    ).copies
     assert [copy.leader_epochs for copy in found] == [((0, 0),), ((3, 10),), ((3, 20),)]
 
 

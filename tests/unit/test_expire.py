@@ -16,7 +16,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, look
+from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -275,7 +275,7 @@ def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there
     with pytest.raises(Crash):
         list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
     assert [each.missing for each in list_stored(archive, KEYS, PARTITION).attempts] == [()] * 3
-    found = look(archive, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+    found = list_remote_partition(archive, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     assert [copy.start_offset for copy in found.copies] == [10]
     assert (found.leftovers, found.expired_to) == ((), 10)
 

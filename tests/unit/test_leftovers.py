@@ -17,7 +17,7 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
-from tiersnap.remote_storage.inventory.partition import Presence, look
+from tiersnap.remote_storage.inventory.partition import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_outcome import carry_out
@@ -64,8 +64,8 @@ def run(store: ObjectStore, source: Path, run_id: str) -> HostPartition:
     return done
 
 
-def present(store: ObjectStore) -> Presence:
-    return look(store, KEYS, PARTITION, local=False)
+def present(store: ObjectStore) -> RemoteInventory:
+    return list_remote_partition(store, KEYS, PARTITION, local=False)
 
 
 def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
@@ -95,7 +95,7 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
     done = run(store, source, "run-3")
     assert (done.errors, done.leftovers_removed, done.tiered) == ([], 1, [])
     assert store.head(key) is None
-    assert [copy.start_offset for copy in look(store, KEYS, ORDERS, local=False).copies] == [0, 10, 20]
+    assert [copy.start_offset for copy in list_remote_partition(store, KEYS, ORDERS, local=False).copies] == [0, 10, 20]
 
 
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_expire_removes_a_late_object_of_an_ended_attempt(
         age(store, info.key, 2 * DAY)
     assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
     assert store.head(key) is None
-    assert len(look(store, KEYS, ORDERS, local=False).copies) == 3
+    assert len(list_remote_partition(store, KEYS, ORDERS, local=False).copies) == 3
 
 
 @pytest.mark.parametrize("number", [0, 2])

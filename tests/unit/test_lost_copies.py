@@ -53,7 +53,7 @@ def plan(
             cache_of(*known),
             log_start_offset=log_start,
             why_outside=lambda _: "",
-            whole_of=there.intersection,
+            complete_segments=there.intersection,
         )
     )
 
@@ -149,7 +149,7 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
         cache_of(theirs),
         log_start_offset=0,
         why_outside=lambda each: "another log" if each == theirs else "",
-        whole_of=set,
+        complete_segments=set,
     )
     assert actions(planned) == [PUBLISH, HELD_BACK, HELD_BACK]
     (held,) = PartitionPlan(PARTITION, tuple(planned)).errors
@@ -178,7 +178,7 @@ def test_copy_of_another_log_is_covered_from_the_log_start_on():
         cache_of(B, C),
         log_start_offset=100,
         why_outside=lambda each: "another log" if each == other else "",
-        whole_of=set,
+        complete_segments=set,
     )
     assert actions(planned) == [COVERED]
 
@@ -266,7 +266,7 @@ def test_a_copy_of_another_log_that_is_lost_is_not_named():
         cache_of(A, other, B),
         log_start_offset=0,
         why_outside=lambda each: "another log" if each == other else "",
-        whole_of=lambda _: set(),
+        complete_segments=lambda _: set(),
     )
     assert actions(planned) == [KNOWN, KNOWN]
 
@@ -278,14 +278,21 @@ def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_liste
         asked.append(of)
         return ""
 
-    def whole_of(ids: Collection[str]) -> Collection[str]:
+    def complete_segments(ids: Collection[str]) -> Collection[str]:
         asked.append(ids)
         return ids
 
     def planned(listed: Sequence[RemoteLogSegmentMetadata], *, log_start: int) -> list[PublishAction]:
         known = cache_of(A, B)
         return actions(
-            plan_segments(PARTITION, listed, known, log_start_offset=log_start, why_outside=ask, whole_of=whole_of)
+            plan_segments(
+                PARTITION,
+                listed,
+                known,
+                log_start_offset=log_start,
+                why_outside=ask,
+                complete_segments=complete_segments,
+            )
         )
 
     assert planned([A, B], log_start=0) == [KNOWN, KNOWN]
@@ -313,10 +320,10 @@ def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     ours = segment(100, 199)
     known = cache_of(A, B, C)
     options = {"log_start_offset": 0, "why_outside": lambda each: "another log" if each == ours else ""}
-    planned = plan_segments(PARTITION, [A, ours, C], known, **options, whole_of=lambda _: set())
+    planned = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=lambda _: set())
     assert actions(planned) == [KNOWN, HELD_BACK, KNOWN, LOST]
     assert "is held back: another log" in PartitionPlan(PARTITION, planned).errors[1].message
-    (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, whole_of=set)
+    (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=set)
     assert planned.action is COVERED
 
 

@@ -11,7 +11,7 @@ from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -70,7 +70,7 @@ class Counted:
 
 
 def look_at(store, layout, **options):
-    return look(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
+    return list_remote_partition(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout), **options)
 
 
 def test_complete_copies_are_told_with_all_that_the_gate_needs(store, layout, folder):
@@ -118,13 +118,13 @@ def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_
     layout = AivenLayout(KEYS)
     tier(folder, store, layout=layout)
     counted = Counted(store)
-    found = look(counted, KEYS, PARTITION, local=False, local_start=180)
+    found = list_remote_partition(counted, KEYS, PARTITION, local=False, local_start=180)
     assert len(counted.named("list")) == 2
     read = sorted(int(key.rpartition("/")[2][:20]) for key in counted.named("get"))
     assert len(read) == len(set(read)) <= 16
     assert read[-1] == 195
     assert {copy.start_offset for copy in found.copies} >= {180, 185, 190, 195}
-    everything = look(Counted(store), KEYS, PARTITION, local=False)
+    everything = list_remote_partition(Counted(store), KEYS, PARTITION, local=False)
     assert len(everything.copies) == 40
 
 

@@ -23,7 +23,7 @@ from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.inventory.partition import look
+from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -326,7 +326,7 @@ def test_the_claims_of_what_is_tiered_are_not_read_one_by_one(source: Path, tmp_
     store = DirectoryStore(tmp_path / "remote")
     run(host(store, "run-1"), source)
     counted = NoFinish(store)
-    look(counted, ObjectKeys(), ORDERS, local=False)  # type: ignore[arg-type]
+    list_remote_partition(counted, ObjectKeys(), ORDERS, local=False)  # type: ignore[arg-type]
     assert counted.claims_read == 1
 
 

@@ -27,7 +27,7 @@ from tests.reference.planned import (
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory import partition as presence_module
-from tiersnap.remote_storage.inventory.partition import Presence, look
+from tiersnap.remote_storage.inventory.partition import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -82,8 +82,8 @@ def run(store: ObjectStore, layout, segments, tierer: Tierer = ME) -> list[dict]
     return rows
 
 
-def present(store: ObjectStore, layout) -> Presence:
-    return look(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
+def present(store: ObjectStore, layout) -> RemoteInventory:
+    return list_remote_partition(store, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
 
 
 def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -> None:

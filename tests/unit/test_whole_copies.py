@@ -10,8 +10,8 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import OtherLayoutError
-from tiersnap.remote_storage.inventory.complete import whole_of
-from tiersnap.remote_storage.inventory.other_layout import check_layout, whole_in_other_layout
+from tiersnap.remote_storage.inventory.complete import complete_segments
+from tiersnap.remote_storage.inventory.other_layout import check_layout, complete_in_other_layout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
@@ -46,32 +46,32 @@ def tiered(store: DirectoryStore, tmp_path: Path, name: str) -> list[str]:
 
 def test_of_the_copies_that_are_asked_for_those_are_whole_whose_objects_are_all_there(store, name, tiered):
     damaged, *rest = tiered
-    whole = whole_of(store, KEYS, PARTITION, tiered, local=name == LOCAL)
+    whole = complete_segments(store, KEYS, PARTITION, tiered, local=name == LOCAL)
     store.delete([next(info.key for info in store.list() if damaged in info.key)])
     asked = [damaged, rest[0], new_segment_id()]
-    left = whole_of(store, KEYS, PARTITION, asked, local=name == LOCAL)
+    left = complete_segments(store, KEYS, PARTITION, asked, local=name == LOCAL)
     assert (whole, left) == (frozenset(tiered), {rest[0]})
-    assert whole_of(store, KEYS, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
+    assert complete_segments(store, KEYS, OTHER_PARTITION, tiered, local=name == LOCAL) == frozenset()
 
 
 def test_only_those_that_are_asked_for_are_looked_into(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert whole_of(watched, KEYS, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
+    assert complete_segments(watched, KEYS, PARTITION, tiered[:1], local=name == LOCAL) == {tiered[0]}
     one = len(watched.calls)
     watched.calls.clear()
-    assert len(whole_of(watched, KEYS, PARTITION, tiered, local=name == LOCAL)) == 3
+    assert len(complete_segments(watched, KEYS, PARTITION, tiered, local=name == LOCAL)) == 3
     assert len(watched.calls) - 1 == 3 * (one - 1) > 0
 
 
 def test_a_copy_lies_in_the_other_layout_or_in_this_one_and_never_in_both(store, name, tiered):
     wrong = name != LOCAL
-    assert whole_in_other_layout(store, KEYS, PARTITION, tiered, local=wrong) == frozenset(tiered)
-    assert whole_in_other_layout(store, KEYS, PARTITION, tiered, local=not wrong) == frozenset()
+    assert complete_in_other_layout(store, KEYS, PARTITION, tiered, local=wrong) == frozenset(tiered)
+    assert complete_in_other_layout(store, KEYS, PARTITION, tiered, local=not wrong) == frozenset()
 
 
 def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
     watched = FlakyStore(store, {}, counted={"list", "read", "get", "get_range", "head"})
-    assert whole_in_other_layout(watched, KEYS, PARTITION, set(), local=True) == frozenset()
+    assert complete_in_other_layout(watched, KEYS, PARTITION, set(), local=True) == frozenset()
     assert watched.calls == []
 
 
