@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra, era_of
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra
+from tiersnap.snapshot.exactly_once.models.eras import era_of
 
 
 class BrokerRelease(click.ParamType[BrokerEra]):

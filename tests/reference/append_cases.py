@@ -20,19 +20,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import Origin, append
 from tiersnap.snapshot.exactly_once.models.append_marker import append_marker
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
-from tiersnap.snapshot.exactly_once.models.producer_entry import (
-    Marker,
-    NextBatch,
-    ProducerEntry,
-    after_batch,
-    after_marker,
-    after_restart,
-)
+from tiersnap.snapshot.exactly_once.models.producer_entry import Marker, NextBatch, ProducerEntry
 from tiersnap.snapshot.exactly_once.models.verification import PendingVerification, Said, Verification
 
 CASES = read_table(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))

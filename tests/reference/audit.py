@@ -23,9 +23,9 @@ from tests.reference.audited_log import (
     records_crc,
 )
 from tests.reference.log_builder import ABORT, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from tests.reference.lost_producer import Evidence, judge_lost_producer
 from tests.reference.record_batch import Batch
 from tiersnap.snapshot.exactly_once.models.audit_rules import FORGOTTEN, MISSING, RULE, AuditKind, harm_of
-from tiersnap.snapshot.exactly_once.models.state_loss import Evidence, judge_lost_producer
 
 
 @dataclass

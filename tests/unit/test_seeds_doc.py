@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "docs/seeds.md").read_text(encoding="utf-8").splitlines()
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in LINES if re.match(r"\| [0-9]", line)]
 BUILT = [(row[0], row[2]) for row in ROWS if not row[2].startswith("n/a")]
-SYMBOL = re.compile(r"`([\w/]+)\.py` \(`([\w.]+)`\)(?: rows? ((?:(?:, | and | to )?(?:[D\d]\d*|PrepareCommit))+))?")
+SYMBOL = re.compile(r"`([\w/]+)\.py` \(`([\w.]+)`\)(?: rows? ((?:(?:, | and | to )?(?:[D\d]\w*|PrepareCommit))+))?")
 
 
 def test_each_row_has_a_number_a_statement_and_a_place() -> None:

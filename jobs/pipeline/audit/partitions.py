@@ -68,7 +68,7 @@ def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
 
 
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
-    """Rows of this module -> rows of FOUND: `models.log_start.went_back`, of the replicas of each partition.
+    """Rows of this module -> rows of FOUND: each replica whose log start is lower than an earlier leader's.
 
     The finding is of the newer leader's log directory; its offsets are the two log start offsets.
     """

@@ -1,32 +1,30 @@
 """What an audit of batches can find, by which rule, and what harm each finding says was done.
 
-The relations of one producer's batches are those of `batch_relation.Relation`; the others are an audit's own. `rule` is
-the number of the statement in docs/seeds.md that says so. `harm` holds where the judgement (`state_loss.LossVerdict`)
-leaves it standing: nothing is lost where retention removed it or where it was not read.
+`rule` is the number of the statement in docs/seeds.md that says so. `harm` holds if the judgement
+(`state_loss.LossVerdict`) leaves it standing: nothing is lost if retention removed it or if it was not read.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from tiersnap.snapshot.exactly_once.models.batch_relation import Relation
 from tiersnap.snapshot.exactly_once.models.decision_table import read_table
 from tiersnap.snapshot.exactly_once.models.state_loss import TABLE as LOSS_TABLE
 from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
 
 
 class AuditKind(StrEnum):
-    """Kinds of findings; those that name a Relation are relations of one producer's batch to those before it."""
+    """Kinds of findings."""
 
-    DUPLICATE_EXACT = Relation.DUPLICATE_EXACT
-    DUPLICATE_PARTIAL = Relation.DUPLICATE_PARTIAL
+    DUPLICATE_EXACT = "DUPLICATE_EXACT"
+    DUPLICATE_PARTIAL = "DUPLICATE_PARTIAL"
     DUPLICATE_RENUMBERED = "DUPLICATE_RENUMBERED"
-    BACKWARD = Relation.BACKWARD
-    SEQUENCE_RESET = Relation.SEQUENCE_RESET
-    GAP = Relation.GAP
-    BUMP_NONZERO = Relation.BUMP_NONZERO
-    FIRST_WRITE_LOST = Relation.FIRST_WRITE_LOST
-    EPOCH_REGRESSION = Relation.EPOCH_REGRESSION
+    BACKWARD = "BACKWARD"
+    SEQUENCE_RESET = "SEQ_RESET_SAME_EPOCH"
+    GAP = "GAP"
+    BUMP_NONZERO = "BUMP_NONZERO"
+    FIRST_WRITE_LOST = "FIRST_WRITE_LOST"
+    EPOCH_REGRESSION = "EPOCH_REGRESSION"
     ZOMBIE_WRITE = "ZOMBIE_WRITE"
     ZOMBIE_MARKER = "ZOMBIE_MARKER"
     NON_TRANSACTIONAL_IN_TRANSACTION = "NON_TRANSACTIONAL_IN_TRANSACTION"

@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiersnap.snapshot.exactly_once.models.eras import Era
+
 
 @dataclass(frozen=True, slots=True)
-class ClientEra:
-    """Java clients of some releases; attributes are those of broker_eras.Era."""
-
-    name: str
-    first: tuple[int, ...]
-    releases: str
-    changed_by: str
+class ClientEra(Era):
+    """Java clients of some releases."""
 
 
 CLIENT_ERAS = (

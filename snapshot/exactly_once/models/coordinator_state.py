@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.broker_eras import era_of
+from tiersnap.snapshot.exactly_once.models.eras import Era, era_of
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -82,14 +82,10 @@ class Resume(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorEra:
+class CoordinatorEra(Era):
     """How the coordinators of some releases answer.
 
     Attributes:
-        name: as people say it, and a column of the cases.
-        first: the first release, as numbers.
-        releases: as people say it.
-        changed_by: the KIPs and issues that made it another era.
         transaction_version: the highest transaction.version of the server that the era is for; the server's alone
             decides how it fences.
         fenced: what a client is told whose epoch is not the current one.
@@ -105,10 +101,6 @@ class CoordinatorEra:
             (KAFKA-20310); with transaction.version 0 they never are.
     """
 
-    name: str
-    first: tuple[int, ...]
-    releases: str
-    changed_by: str
     transaction_version: int = 1
     resume: Resume = Resume.LAST_EPOCH
     fenced: Answer = Answer.PRODUCER_FENCED

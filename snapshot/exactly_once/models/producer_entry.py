@@ -1,35 +1,20 @@
-"""What a broker remembers of one producer, and how batches and markers change it.
+"""What a broker remembers of one producer, and the batches and markers that change it.
 
-Follows org.apache.kafka.storage.internals.log.ProducerStateEntry, BatchMetadata and ProducerAppendInfo. The fold over
-whole logs is snapshot.replay.producer_state; these are single producers, for tables that people read.
+Follows org.apache.kafka.storage.internals.log.ProducerStateEntry and BatchMetadata. The fold over whole logs is
+snapshot.replay; these are single producers, for tables that people read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+from dataclasses import dataclass
 
 NO_SEQUENCE = -1
 LARGEST_SEQUENCE = 2147483647
-_SEQUENCES = LARGEST_SEQUENCE + 1
 
 
 def next_sequence(last_sequence: int) -> int:
     """The sequence after `last_sequence` (-1: none yet), which wraps to 0."""
     return 0 if last_sequence == LARGEST_SEQUENCE else last_sequence + 1
-
-
-def last_sequence(first_sequence: int, offset_delta: int) -> int:
-    """The last sequence of a batch; -1 where the first is -1."""
-    return NO_SEQUENCE if first_sequence == NO_SEQUENCE else (first_sequence + offset_delta) % _SEQUENCES
-
-
-def first_sequence(last_sequence: int, offset_delta: int) -> int:
-    """The first sequence of a batch, as a broker reckons it from a snapshot; also where the last is -1."""
-    if last_sequence >= offset_delta:
-        return last_sequence - offset_delta
-    return LARGEST_SEQUENCE - (offset_delta - last_sequence) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,40 +73,3 @@ class Marker:
     coordinator_epoch: int
     transaction_version: int = 1
     timestamp: int = -1
-
-
-def after_batch(
-    entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, *, base_offset: int, timestamp: int = -1
-) -> ProducerEntry:
-    """The entry when the batch is appended; another epoch, even a lower one, forgets the cached batches."""
-    count = (batch.last_sequence - batch.first_sequence) % _SEQUENCES
-    appended = BatchMetadata(batch.first_sequence, batch.last_sequence, base_offset, base_offset + count)
-    known = entry.batches if entry is not None and entry.producer_epoch == batch.producer_epoch else ()
-    opened = entry.txn_first_offset if entry is not None else None
-    if batch.is_transactional and opened is None:
-        opened = base_offset
-    return ProducerEntry(
-        batch.producer_epoch,
-        (*known, appended)[-era.cached_batches :],
-        -1 if entry is None else entry.coordinator_epoch,
-        opened,
-        timestamp,
-    )
-
-
-def after_marker(entry: ProducerEntry | None, marker: Marker, era: BrokerEra) -> ProducerEntry:
-    """The entry when the marker is appended; the same epoch keeps the cached batches."""
-    keeps = entry is not None and entry.producer_epoch == marker.producer_epoch
-    stands = -1 if entry is None else entry.timestamp
-    return ProducerEntry(
-        marker.producer_epoch,
-        entry.batches if entry is not None and keeps else (),
-        marker.coordinator_epoch,
-        None,
-        marker.timestamp if era.marker_moves_timestamp else stands,
-    )
-
-
-def after_restart(entry: ProducerEntry) -> ProducerEntry:
-    """What a snapshot keeps of the entry: the newest batch alone."""
-    return replace(entry, batches=entry.batches[-1:])

@@ -13,8 +13,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra, releases_of
+from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra, Reaction
+from tiersnap.snapshot.exactly_once.models.eras import releases_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import SentBatch, react
 from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
 from tiersnap.snapshot.exactly_once.simulate.replica_state import ReplicaState

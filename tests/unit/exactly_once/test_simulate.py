@@ -14,6 +14,7 @@ import pytest
 from tests.reference import log_builder as lb
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.kip952_log import LOG_END, NOW, write_kip952_log
+from tests.reference.producer_entry import after_batch, after_marker, after_restart
 from tiersnap.snapshot.exactly_once.models.answers import Answer
 from tiersnap.snapshot.exactly_once.models.append import append
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
@@ -23,9 +24,6 @@ from tiersnap.snapshot.exactly_once.models.producer_entry import (
     Marker,
     NextBatch,
     ProducerEntry,
-    after_batch,
-    after_marker,
-    after_restart,
     next_sequence,
 )
 from tiersnap.snapshot.exactly_once.models.verification import Said, Verification

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.reference import log_builder as lb
+from tests.reference.batch_relation import Judged, Relation, SeenBatch, relation
 from tests.reference.kip952_log import NOW
+from tests.reference.log_starts import ReplicaLogStart, went_back
+from tests.reference.lost_producer import Evidence, judge_lost_producer
 from tests.unit.exactly_once.scenarios.registry import scenario
-from tiersnap.snapshot.exactly_once.models.batch_relation import Judged, Relation, SeenBatch, relation
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.models.log_start import ReplicaLogStart, went_back
-from tiersnap.snapshot.exactly_once.models.state_loss import Evidence, LossVerdict, judge_lost_producer
+from tiersnap.snapshot.exactly_once.models.state_loss import LossVerdict
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
 DAY = 86_400_000
