@@ -137,8 +137,7 @@ format: install ## Let ruff format the code
 	$(BIN)/ruff format .
 
 schemas: install ## Into docs/: JSON schemas of every command's output and of the report's data, and commands.md
-	$(BIN)/python -m tiersnap.jobs.contracts.commands
-	$(BIN)/python -m tiersnap.jobs.contracts.reference
+	$(BIN)/python -m tiersnap.jobs.schemas
 	$(BIN)/python -m tiersnap.snapshot.report.json_schema >docs/readiness.schema.json
 
 clean: ## Remove what the targets made

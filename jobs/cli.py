@@ -16,11 +16,12 @@ from typing import NoReturn
 import click
 
 from tiersnap.jobs import settings as settings_file
+from tiersnap.jobs.command import output_option
 from tiersnap.jobs.commands import words_of_command
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.lazy_group import LazyGroup
 from tiersnap.jobs.logs import LogFormat, configure
-from tiersnap.jobs.options.common import clock, output_option
+from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.settings import commands_of, variable_of
 from tiersnap.jobs.shown import masked

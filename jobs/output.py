@@ -1,19 +1,23 @@
 """stdout is data, stderr is talk: one place that renders results as a table, JSON or JSON lines.
 
-What came from names, files and servers is escaped where people read it, never taken for markup, and shows no secret.
+A result is rows of one type, a frozen dataclass. Its fields are the keys in JSON; its COLUMNS, a class variable, are
+those of the table: names of fields, or names with the headings over them. What came from names, files and servers is
+escaped where people read it, never taken for markup, and shows no secret.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
+from typing import Annotated, Any, TypeVar
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
+import msgspec
 
 from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import TiersnapError
@@ -23,7 +27,11 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 SCHEMA_VERSION = 1
 MOST_TOLD = 200
+MOST_ON_TERMINAL = 50
+_NARROWEST = 8
 Row = Mapping[str, object]
+Columns = Sequence[str] | Mapping[str, str]
+T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -32,6 +40,16 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorObject:
+    """What could not be done, and what to do next."""
+
+    type: Annotated[str, msgspec.Meta(description="class of the error; stable")]
+    message: str
+    hint: Annotated[str, msgspec.Meta(description='what to do next; "" where nothing is known')]
+    attrs: dict[str, Any]
 
 
 @dataclass
@@ -54,26 +72,57 @@ class Output:
 
     def rows(
         self,
-        command: str,
-        rows: Iterable[Row],
+        kind: type[T],
+        rows: Iterable[T],
         *,
-        columns: Sequence[str] | Mapping[str, str],
-        summary: Mapping[str, object] | None = None,
+        columns: Columns | None = None,
+        several: bool = False,
+        summary: object = None,
         findings: Sequence[Finding] = (),
         errors: Sequence[TiersnapError] = (),
     ) -> None:
-        """Emit result rows; `columns` are those of the table form, the others show all keys.
+        """Emit result rows.
 
         Args:
-            columns: keys, or keys and the headings that people see over them.
-            summary: members of the result in JSON, a last line `{"summary": …}` in JSON lines, and lines below the
-                table otherwise; numbers that are named as bytes are told in words there.
+            kind: the type of the rows.
+            columns: of the table; None for those of `kind`.
+            several: whether rows are of several log directories, so that the table has a column `log_dir`.
+            summary: an object, or a function that returns it when all rows have gone by: members of the result in
+                JSON, a last line `{"summary": …}` in JSON lines, and lines below the table otherwise, but for members
+                that its class variable NOT_TOLD names; numbers that are named as bytes are told in words there.
             findings: a member of the result in JSON, lines `{"finding": …}` behind the rows in JSON lines, and always
                 warnings, of which the first are shown; it may grow with the rows.
             errors: what failed while the rest was done: `errors` of the document in JSON, lines `{"error": …}` in JSON
                 lines; people are told by the command. It may grow with the rows.
         """
-        self._rows(command, rows, columns, summary or {}, findings, errors)
+        if self.format is Format.JSONL:
+            for row in rows:
+                self._line(row)
+            for finding in findings:
+                self._line({"finding": finding})
+            for error in errors:
+                self._line({"error": _error_object(error)})
+        else:
+            rows = list(rows)
+        made = summary() if callable(summary) else summary
+        members = {} if made is None else plain(made)
+        if self.format is Format.JSON:
+            found = list(findings)
+            self.document({"rows": rows, "findings": found, **members}, errors=errors)
+        elif self.format is Format.TABLE:
+            self._table(kind, list(rows), columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
+            self._tell_members(members, getattr(made, "NOT_TOLD", ()))
+        elif members:
+            self._line({"summary": members})
+        self._tell_findings(findings)
+
+    def _tell_members(self, members: Mapping[str, object], not_told: Iterable[str]) -> None:
+        for name, value in members.items():
+            if name not in not_told:
+                told = human_bytes(value) if "bytes" in name.split("_") and isinstance(value, int) else in_words(value)
+                self.talk(f"{name.replace('_', ' ')}: {told}")
+
+    def _tell_findings(self, findings: Sequence[Finding]) -> None:
         for finding in findings[:MOST_TOLD]:
             self.warn(str(finding))
         if len(findings) > MOST_TOLD:
@@ -81,44 +130,42 @@ class Output:
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
-    def _rows(
+    def row_dicts(
         self,
         command: str,
         rows: Iterable[Row],
-        columns: Sequence[str] | Mapping[str, str],
-        summary: Mapping[str, object],
-        findings: Sequence[Finding],
-        errors: Sequence[TiersnapError],
+        *,
+        columns: Columns,
+        summary: Mapping[str, object] | None = None,
+        findings: Sequence[Finding] = (),
+        errors: Sequence[TiersnapError] = (),
     ) -> None:
-        if self.format is Format.JSONL:
-            for row in rows:
-                self._line(row)
-            for finding in findings:
-                self._line({"finding": finding.as_dict()})
-            for error in errors:
-                self._line({"error": _error_object(error)})
-            if summary:
-                self._line({"summary": summary})
-            return
-        rows = list(rows)
-        if self.format is Format.JSON:
-            found = [finding.as_dict() for finding in findings]
-            self.document(command, {"rows": rows, "findings": found, **summary}, errors=errors)
-            return
-        self._table(rows, columns)
-        for name, value in summary.items():
-            told = human_bytes(value) if "bytes" in name.split("_") and isinstance(value, int) else in_words(value)
-            self.talk(f"{name.replace('_', ' ')}: {told}")
+        """Emit rows that are mappings: of commands whose results are no types yet."""
+        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
+        as_rows = rows if self.format is not Format.TABLE else [_Attributes(row) for row in rows]
+        self.rows(
+            dict,
+            as_rows,
+            columns=headings,
+            summary=(lambda: summary) if summary else None,
+            findings=findings,
+            errors=errors,
+        )
 
-    def document(self, command: str, result: object, *, errors: Sequence[TiersnapError] = ()) -> None:
-        """Emit one JSON object with the contract's envelope; on one line where lines are asked for."""
+    def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
+        """Emit one JSON object with the contract's envelope; on one line where lines are asked for.
+
+        Args:
+            command: its words; None for those of the command that is running.
+        """
+        words = click.get_current_context().command_path.partition(" ")[2] if command is None else command
         body = {
             "schema_version": SCHEMA_VERSION,
-            "command": command,
+            "command": words,
             "result": result,
             "errors": [_error_object(error) for error in errors],
         }
-        print(json.dumps(body, indent=None if self.format is Format.JSONL else 2, default=str))  # noqa: T201
+        print(json.dumps(plain(body), indent=None if self.format is Format.JSONL else 2))  # noqa: T201
 
     def error(self, command: str, error: TiersnapError) -> None:
         """Report an error: as an object on stdout in the JSON forms, always as text on stderr."""
@@ -126,46 +173,87 @@ class Output:
         self.error_document(command, error)
 
     def error_text(self, error: TiersnapError) -> None:
-        """The error and its hint on stderr."""
+        """Say the error and its hint on stderr."""
         print(f"tiersnap: {shown(error.message)}", file=sys.stderr)  # noqa: T201
         if error.hint:
             print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
 
     def error_document(self, command: str, error: TiersnapError) -> None:
-        """The error as an object on stdout, in the JSON forms only."""
+        """Emit the error as an object on stdout, in the JSON forms only."""
         if self.format is not Format.TABLE:
-            self.document(command, None, errors=[error])
+            self.document(None, errors=[error], command=command)
 
-    def _line(self, row: Row) -> None:
-        print(json.dumps(row, default=str))  # noqa: T201
+    def _line(self, row: object) -> None:
+        print(json.dumps(plain(row)))  # noqa: T201
 
-    def _table(self, rows: Sequence[Row], columns: Sequence[str] | Mapping[str, str]) -> None:
-        terminal = sys.stdout.isatty()
-        console = Console(width=None if terminal else 240, highlight=False)
-        table = Table(box=None, pad_edge=False, header_style="bold" if terminal else None)
-        headings = columns if isinstance(columns, Mapping) else {column: column.replace("_", " ") for column in columns}
-        for column, heading in headings.items():
-            numeric = bool(rows) and isinstance(rows[0].get(column), int)
-            table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell(row.get(column))) for column in columns))
-        console.print(table)
+    def _table(self, kind: type[T], rows: list[T], columns: Columns, *, several: bool) -> None:
+        """Print all rows; on a terminal the first ones, by `rank` of their type if it has one, the lowest first."""
+        is_terminal, count = sys.stdout.isatty(), len(rows)
+        if is_terminal and count > MOST_ON_TERMINAL:
+            rank: Callable[[T], int] | None = getattr(kind, "rank", None)
+            rows = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
+        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
+        headings = {"log_dir": "log dir", **headings} if several else headings
+        values = [[getattr(row, column) for column in headings] for row in rows]
+        is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
+        cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
+        for text in lines_of_table(cells, is_right, shutil.get_terminal_size().columns if is_terminal else None):
+            print(text)  # noqa: T201
+        if len(rows) < count:
+            from tiersnap.jobs.again import again
+
+            self.talk(f"{len(rows)} of {count_of(count, 'row')}; next for all: {again()} | cat")
+
+
+def lines_of_table(cells: Sequence[Sequence[str]], is_right: Sequence[bool], width: int | None) -> Iterator[str]:
+    """Return the lines of a table with two blanks between its columns.
+
+    Args:
+        cells: texts of the heading and of each row.
+        is_right: by column whether it is aligned to the right.
+        width: of the terminal, in which the widest columns are folded; None folds none.
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while width is not None and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    for row in cells:
+        folded = [
+            [text[at : at + size] for at in range(0, len(text), size or 1)]
+            for text, size in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*folded, fillvalue="") if any(folded) else [row]:
+            aligned = zip(parts, widths, is_right, strict=True)
+            yield "  ".join(part.rjust(size) if right else part.ljust(size) for part, size, right in aligned).rstrip()
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
+    """Return a result as dicts, lists, texts and numbers, its enums by value."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
 
 
 def cell(value: object) -> str:
-    """A value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
-    if isinstance(value, Mapping):
-        return escaped(", ".join(f"{count} {name}" for name, count in value.items()) or "none")
+    """Return a value as text; nothing for None, and counts by name as `4 MISSING, 3 MATCHES`."""
     return escaped(in_words(value))
 
 
-def _error_object(error: TiersnapError) -> object:
-    return _without_secrets(error.as_dict())
+def _error_object(error: TiersnapError) -> ErrorObject:
+    of = _without_secrets(plain(error.as_dict()))
+    return ErrorObject(**of)
 
 
-def _without_secrets(value: object) -> object:
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401 - what JSON takes
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
         return {key: _without_secrets(each) for key, each in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return [_without_secrets(each) for each in value] if isinstance(value, list) else value
+
+
+class _Attributes:
+    """A mapping by attributes, for the table."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
+    def __getattr__(self, name: str) -> object:
+        return self._row.get(name)

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import shown
-from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.log_dir import Partition
 
 T = TypeVar("T")
 D = TypeVar("D")

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
-from tiersnap.jobs.options.once import OnceOption
+from tiersnap.jobs.option_types import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
 # Not a setting: what changes something is said on the command line, each time.
@@ -75,6 +74,8 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
 
 def _reason(error: Exception) -> str:
     """What is wrong with the file, without a word of it: PyYAML quotes the names of aliases and tags."""
+    import yaml
+
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
         return error.problem or "it cannot be read"
     if isinstance(error, yaml.YAMLError):
@@ -93,6 +94,8 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
     Raises:
         UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
     """
+    import yaml
+
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:

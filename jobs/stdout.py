@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tiersnap.jobs.output import Output
-from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import ExitCode
 
 
@@ -32,6 +31,8 @@ def guarded(command: Callable[[], int]) -> int:
         if not _is_of_stdout(error):
             raise
         _give_up_stdout()
+        from tiersnap.snapshot.atomic_file import cannot_write
+
         refused = cannot_write(Path("stdout"), error)
         Output().error_text(refused)
         return int(refused.exit_code)

@@ -7,9 +7,9 @@ from functools import partial
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.session import LONG_WORK
 from tiersnap.jobs.tell.audit import show

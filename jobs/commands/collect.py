@@ -6,9 +6,9 @@ import re
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.collect import show

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tiersnap.jobs.extras import UnavailableCommand
-from tiersnap.jobs.options import common as params
+from tiersnap.jobs.old_options import common as params
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.settings import commands_of
 from tiersnap.jobs.tell.config import setting_rows
@@ -30,7 +30,7 @@ def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
     names = commands or [name for name in known if name != "config"]
     rows = [row for name in names for row in setting_rows(ctx, name, known[name])]
-    output.rows("config", rows, columns=("command", "setting", "value", "source", "variable"))
+    output.row_dicts("config", rows, columns=("command", "setting", "value", "source", "variable"))
     for name in names:
         if isinstance(command := known[name], UnavailableCommand):
             output.talk(f"not shown: {command.reason}")

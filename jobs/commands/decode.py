@@ -6,9 +6,9 @@ import re
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.damage import summary_of, talk_of
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -50,7 +50,7 @@ def decode(
     done = decode_batches(spark.session, DecodeSettings(*places, topic, check_crc, apply, s3))
     row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
     row["stale_segments"] = done.stale
-    output.rows(
+    output.row_dicts(
         "decode",
         [row],
         columns=("segments", "size", "batches", "stale_segments"),

@@ -10,7 +10,7 @@ import click
 from tiersnap.jobs.cli import run as tiersnap
 from tiersnap.jobs.demo.demo_folder import find_logs, make_room
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.old_options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.report.beside import run_file

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import record_options
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.place_proof import compare_records
-from tiersnap.jobs.options.remote_view import RemoteView, remote_view_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import record_options
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.place_proof import compare_records
+from tiersnap.jobs.old_options.remote_view import RemoteView, remote_view_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.doctor import show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options.form import Form, chosen_form, form_option
+from tiersnap.jobs.old_options.form import Form, chosen_form, form_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.dump import show
 from tiersnap.snapshot.dump.contents import Options

@@ -7,10 +7,10 @@ from functools import cache, partial
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import managing_cluster_options
-from tiersnap.jobs.options.expire import Asked, expire_options
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import managing_cluster_options
+from tiersnap.jobs.old_options.expire import Asked, expire_options
+from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.expire import show

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.release import KafkaRelease
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.release import KafkaRelease
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.explain import show, show_names
 from tiersnap.snapshot.errors import ExitCode, UsageError

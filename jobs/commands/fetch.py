@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.fetch import FetchRequest, fetch_options
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.fetch import FetchRequest, fetch_options
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.fetch import show_copies, show_file, write_to_stdout
 from tiersnap.remote_storage.restore.remote_copies import read_copies

@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.install import show

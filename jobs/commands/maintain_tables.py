@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.maintain_tables import show
 from tiersnap.remote_storage.stores.s3_settings import S3Settings

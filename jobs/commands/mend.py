@@ -7,10 +7,10 @@ from functools import partial
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import client_options
-from tiersnap.jobs.options.once import LAYOUTS, once
-from tiersnap.jobs.options.place_proof import PlaceRequest, place_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import client_options
+from tiersnap.jobs.old_options.once import LAYOUTS, once
+from tiersnap.jobs.old_options.place_proof import PlaceRequest, place_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.mend import show

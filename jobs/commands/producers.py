@@ -6,10 +6,10 @@ import re
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.form import chosen_form, form_option
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.transactions import as_of_option, partition_option
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.form import chosen_form, form_option
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.transactions import as_of_option, partition_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.producers import show

@@ -3,26 +3,166 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import cluster_options
-from tiersnap.jobs.options.place_proof import PlaceRequest, place_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import once
+from tiersnap.jobs.options import (
+    LAYOUTS,
+    apply_option,
+    as_one,
+    broker_option,
+    cluster_options,
+    remote_option,
+    s3_options,
+    topic_option,
+)
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.publish import show
+from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.publish import Publish
-from tiersnap.remote_storage.inventory.finished import finished_segments
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import SourceNotFoundError
-from tiersnap.snapshot.log.selection import matches_topic
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+    from tiersnap.remote_storage.cluster.prove_location import ProvePlace
+    from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
-@click.command()
-@cluster_options
+Talk = Callable[[str], None]
+PROBE_TOPIC = "tiersnap-probe"
+brokers_layout_option = click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    help="How segments lie in remote storage.  [default: as the brokers' storage manager reads them]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """How a place may be proven.
+
+    Attributes:
+        probe_topic: what the name of a probe topic begins with; None where none may be made.
+        unproven: whether a place that is not proven will do.
+    """
+
+    probe_topic: str | None = None
+    unproven: bool = False
+
+    def prover(
+        self,
+        cluster: Cluster,
+        store: ObjectStore,
+        talk: Talk,
+        log_dirs: Sequence[str] = (),
+        *,
+        apply: bool,
+    ) -> ProvePlace:
+        """Return the looks at `store` that were asked for; `log_dirs` are URIs or paths.
+
+        Raises:
+            MetadataTopicAbsentError: the cluster has no metadata topic.
+        """
+        from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
+        from tiersnap.remote_storage.cluster.prove_location import ProvePlace
+        from tiersnap.snapshot.log.places import place_of
+
+        topic, paths = MetadataTopic.of(cluster), [place_of(uri) for uri in log_dirs]
+        return ProvePlace(cluster, topic, store, paths, self.probe_topic, self.unproven, apply, talk)
+
+
+# Given to the command as `proof: ProofRequest`.
+proof_options = as_one(
+    "proof",
+    ProofRequest,
+    once(
+        "--probe-topic",
+        is_flag=False,
+        flag_value=PROBE_TOPIC,
+        metavar="[NAME]",
+        help="If nothing else proves where brokers read, create a topic whose name begins so, look where its broker "
+        f"tiers it, and delete it.  [NAME: {PROBE_TOPIC}]",
+    ),
+    once("--unproven", is_flag=True, help="Go on if nothing proves that brokers read --remote."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRequest:
+    """The place that --remote names, and how it may be proven; `layout` by name, None where brokers are asked."""
+
+    remote: str
+    layout: str | None
+    proof: ProofRequest
+    s3: S3Settings
+
+    def prover(
+        self,
+        cluster: Cluster,
+        talk: Talk,
+        log_dirs: Sequence[str] = (),
+        *,
+        apply: bool,
+        writes: bool = False,
+    ) -> ProvePlace:
+        """Return the looks at it; its store may be written to if the command `writes`.
+
+        Raises:
+            SourceNotFoundError: it is a directory that is not there.
+        """
+        from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+        store = open_existing_store(self.remote, self.s3, writes=writes)
+        return self.proof.prover(cluster, store, talk, log_dirs, apply=apply)
+
+
+# Given to the command as `place: PlaceRequest`.
+place_options = as_one("place", PlaceRequest, remote_option, brokers_layout_option, proof_options, s3_options)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPartition:
+    """A partition of `publish`: segments by what is told of them."""
+
+    COLUMNS: ClassVar = ("topic", "partition", "metadata_partition", "publish", "finish", "known", "others", "refused")
+    topic: str
+    topic_id: str | None
+    partition: int
+    metadata_partition: int
+    publish: int
+    finish: int
+    known: int
+    others: str
+    refused: Annotated[str, Meta(description='type of the error that refused it, or ""')]
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSummary:
+    """All partitions; the place is absent where there is nothing to publish."""
+
+    NOT_TOLD: ClassVar = ("place", "place_evidence")
+    segments: int
+    records_published: int
+    place: PlaceSentence | UnsetType = UNSET
+    place_evidence: EvidenceKind | UnsetType = UNSET
+
+
+@command(PublishedPartition, summary=PublishSummary)
+@cluster_options(required=True)
+@broker_option
 @place_options
-@params.topic_option
+@topic_option
 @click.option(
     "--log-dir",
     "log_dirs",
@@ -30,9 +170,7 @@ from tiersnap.snapshot.log.selection import matches_topic
     help="The leader's log directory: for leader epochs if leaders cannot be asked (SASL), and for the settings of the "
     "broker that runs on it if brokers may not be described.",
 )
-@click.option("--apply", is_flag=True, help="Publish; without it the plan is shown.")
-@params.output_option
-@click.pass_obj
+@apply_option("Publish; without it the plan is shown.")
 def publish(
     output: Output,
     cluster: Cluster,
@@ -60,7 +198,11 @@ def publish(
     themselves is there; a broker that runs on this host was started with that place; or, with --probe-topic, its broker
     tiers a new topic there. Otherwise, and if one of them contradicts, nothing is published and the exit code is 4.
     """
-    prover = place.prover(cluster, output.talk, log_dirs=log_dirs, apply=apply)
+    from tiersnap.remote_storage.cluster.publish import Publish
+    from tiersnap.remote_storage.inventory.finished import finished_segments
+    from tiersnap.snapshot.log.selection import matches_topic
+
+    prover = place.prover(cluster, output.talk, log_dirs, apply=apply)
     store, metadata_topic, layout = prover.store, prover.metadata_topic, prover.layout(place.layout)
     finished = finished_segments(store, layout, lambda name: matches_topic(name, topic))
     if not finished.segments and not finished.damaged:
@@ -69,6 +211,67 @@ def publish(
             hint="tiersnap tier LOGDIR --remote URI --apply makes them; --layout says how they lie there",
         )
     job = Publish(cluster, metadata_topic, store, layout, partial(prover.prove, layout), log_dirs, broker_id)
-    published = job.run(finished, apply=apply)
-    show(output, published, metadata_topic, segments=len(finished.segments), applied=apply)
-    return published.exit_code
+    done = job.run(finished, apply=apply)
+    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
+    output.rows(
+        PublishedPartition,
+        [_row(plan, metadata_topic) for plan in done.plans],
+        summary=PublishSummary(len(finished.segments), done.records, *told),
+        errors=[*(error for plan in done.plans for error in plan.errors), *done.doubts],
+    )
+    tell_place(output, done.proof)
+    for doubt in done.doubts:
+        output.warn(doubt.message)
+        output.warn(f"  {doubt.hint}")
+    for line in _refusals(done.plans):
+        output.warn(line)
+    for line in _next_steps(done.plans, apply=apply):
+        output.talk(line)
+    return done.exit_code
+
+
+def _row(plan: PartitionPlan, metadata_topic: MetadataTopic) -> PublishedPartition:
+    from tiersnap.remote_storage.cluster.publish_plan import PublishAction
+
+    publish, finish, known = (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN)
+    first = next(iter(plan.errors), None)
+    others = {action: plan.count(action) for action in PublishAction if action not in (publish, finish, known)}
+    return PublishedPartition(
+        topic=plan.partition.topic,
+        topic_id=plan.partition.topic_id,
+        partition=plan.partition.partition,
+        metadata_partition=metadata_topic.partition_of(plan.partition),
+        publish=plan.count(publish),
+        finish=plan.count(finish),
+        known=plan.count(known),
+        others=", ".join(f"{count} {action}" for action, count in others.items() if count),
+        refused=type(plan.refusal).__name__ if plan.refusal else "",
+        reason=first.message if first else "",
+        hint=first.hint if first else "",
+    )
+
+
+def _refusals(plans: Sequence[PartitionPlan]) -> Iterator[str]:
+    from tiersnap.remote_storage.errors import LostCopyError
+
+    for plan in plans:
+        for error in plan.errors:
+            kind = "lost" if isinstance(error, LostCopyError) else "held back"
+            yield f"{'refused' if error is plan.refusal else kind}: {error.message}"
+            yield f"  {error.hint}"
+
+
+def _next_steps(plans: Sequence[PartitionPlan], *, apply: bool) -> Iterator[str]:
+    from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+
+    topics = sorted({plan.partition.topic for plan in plans if plan.is_open})
+    if not topics:
+        yield "nothing else to publish" if any(plan.errors for plan in plans) else "nothing to publish"
+    elif not apply:
+        yield "nothing was published: give --apply"
+    else:
+        for topic in topics:
+            yield (
+                f"next: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and the retention it "
+                "had"
+            )

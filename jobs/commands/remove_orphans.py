@@ -6,9 +6,9 @@ import re
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import client_options
-from tiersnap.jobs.options.remote import s3_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import client_options
+from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.remove_orphans import show

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
-from tiersnap.jobs.options.repair import RepairRequest, repair_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
+from tiersnap.jobs.old_options.repair import RepairRequest, repair_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.repair import show

@@ -9,8 +9,8 @@ import click
 import pyarrow as pa
 
 from tiersnap.jobs.commands.report_diff import report_diff
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.jobs.reporting.tables import audit, copies, failover, last_run, readiness

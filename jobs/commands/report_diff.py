@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.paths import LocalPath
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.paths import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.report_diff import show
 from tiersnap.snapshot.errors import ExitCode

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import source_cluster_options
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote import rate_option, s3_options
-from tiersnap.jobs.options.restore import restore_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import source_cluster_options
+from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.old_options.remote import rate_option, s3_options
+from tiersnap.jobs.old_options.restore import restore_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.restore import show_plans, show_restored, tell_plan, tell_target

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import expand, selection_options
-from tiersnap.jobs.options.place import warehouse_of, warehouse_option
-from tiersnap.jobs.options.risk import risk_options
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.log_dirs import expand, selection_options
+from tiersnap.jobs.old_options.place import warehouse_of, warehouse_option
+from tiersnap.jobs.old_options.risk import risk_options
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.risk import show_fleet, show_host

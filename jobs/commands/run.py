@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 
 from tiersnap.jobs import run as submitted
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import leader_options
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import leader_options
+from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
+from tiersnap.jobs.option_types import HTTP_URL
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
 from tiersnap.jobs.pipeline.failures import spoken
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.submit_line import KeepsWords, submit_line, words_of
 from tiersnap.jobs.shown import masked
-from tiersnap.jobs.telemetry.best_effort import HttpUrl
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.page import leave
@@ -32,7 +32,7 @@ from tiersnap.snapshot.errors import ExitCode
 @metrics_options
 @click.option(
     "--openlineage",
-    type=HttpUrl(),
+    type=HTTP_URL,
     metavar="URL",
     help="Tell an OpenLineage server when the run begins and how it ends.",
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tiersnap.jobs.options import common as params
+from tiersnap.jobs.old_options import common as params
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.reporting import tables
 from tiersnap.jobs.tell.runs import show_list, show_one

@@ -2,45 +2,123 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
 from tiersnap.jobs.again import host_commands_of_scan
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.scan import ScanRequest, scan_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.scan import show
-from tiersnap.jobs.tell.scan_files import ScanFiles
-from tiersnap.snapshot.log.disk_findings import findings_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-from tiersnap.snapshot.readiness.scan_totals import ScanTotals
-from tiersnap.snapshot.readiness.scanned import Scanned
-
-
-@click.command()
-@log_dirs_argument("LOGDIR")
-@selection_options
-@scan_options
-@click.option(
-    "--report",
-    type=LocalPath(file_okay=False),
-    help="Also write the readiness page, JSON and CSV here.",
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import LocalPath
+from tiersnap.jobs.options import (
+    RemoteView,
+    ToldBy,
+    crc_option,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    remote_view_options,
+    scanning_cluster_options,
+    selection_options,
 )
+from tiersnap.jobs.output import Output, cell
+from tiersnap.jobs.progress import Progress
+from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
+from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.metrics.of_scan import ScanMetrics
+    from tiersnap.snapshot.readiness.host_commands import HostCommands
+    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.readiness.scan_totals import ScanTotals
+    from tiersnap.snapshot.readiness.scanned import Scanned
+    from tiersnap.snapshot.replay.trust import SnapshotVerdict
+    from tiersnap.snapshot.report.of_scan import ScanPage
+
+# Said with the verdict's own next step; those of snapshots are said with the source's name, and a gap is no cause.
+_CAUSES = (
+    *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
+    "ABOVE_LSO",
+)
+_BROKERS_COPY = (
+    "a broker with tiered storage copies them at its next turn, or since Kafka 4.4 after remote.copy.lag.ms or .bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPartition:
+    """A partition of `scan`."""
+
+    COLUMNS: ClassVar = ("partition", "segments", "size", "snapshots", "verdicts", "findings")
+    log_dir: str
+    partition: str
+    topic: str
+    topic_id: str | None
+    segments: int
+    bytes: int
+    size: ForPeople
+    log_start_offset: int
+    deleted_segments: int
+    log_end_offset: int | None
+    high_watermark: int | None
+    last_stable_offset: int | None
+    snapshots: ByName
+    verdicts: ByName
+    findings: int
+
+    def rank(self) -> tuple[int, int]:
+        """Return where it stands on a terminal: the most segments that wait first."""
+        fine = sum(self.verdicts.get(each, 0) for each in ("READY", "ALREADY_TIERED", "ACTIVE_SEGMENT"))
+        return -self.findings, fine - self.segments
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedSegment:
+    """A segment of `scan --segments`, with the snapshot at its end."""
+
+    COLUMNS: ClassVar = ("partition", "base_offset", "bytes", "verdict", "snapshot", "reason", "next_step")
+    log_dir: str
+    partition: str
+    base_offset: int
+    next_base_offset: int | None
+    bytes: int
+    largest_timestamp: int | None
+    verdict: Verdict
+    snapshot: SnapshotVerdict | None
+    snapshot_reason: str | None
+    reason: str
+    next_step: str
+
+    def rank(self) -> bool:
+        """Return where it stands on a terminal: what waits first."""
+        return not self.next_step
+
+
+@command(ScannedPartition, ScannedSegment)
+@log_dirs_argument()
+@selection_options
+@crc_option
+@producer_expiration_option
+@now_option
+@remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
+@scanning_cluster_options
+@click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @metrics_options
-@params.output_option
-@click.pass_obj
 def scan(
     output: Output,
     log_dirs: tuple[str, ...],
     selection: Selection,
-    request: ScanRequest,
+    check_crc: bool,
+    producer_expiration: int | None,
+    now: int,
+    view: RemoteView,
+    told_by: ToldBy,
     report: Path | None,
     segments: bool,
     sinks: Sinks,
@@ -52,19 +130,161 @@ def scan(
     what is tiered already. Exits 5 when something is damaged, 6 when something may not be read, 4 when a segment waits
     for a snapshot, an index, leader epochs or a topic id, 0 otherwise.
     """
+    from tiersnap.snapshot.log.disk_findings import findings_of
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.readiness.scan_totals import ScanTotals
+    from tiersnap.snapshot.readiness.scanned import Scanner
+
     opened = open_log_dirs(log_dirs)
-    scanner = request.scanner(opened, selection, output)
-    totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=scanner.tasks is not None)
-    files = ScanFiles(report, sinks)
+    inventory = view.inventory(now, producer_expiration)
+    tasks = told_by.about(opened, selection.topic, output).tasks
+    scanner = Scanner(inventory, now, producer_expiration, check_crc, tasks)
+    totals = ScanTotals(findings_of(opened), scanner.errors, was_asked=tasks is not None)
+    page, metrics = _page(report), _metrics(sinks)
+    commands = host_commands_of_scan(log_dirs, view.remote)
     progress = Progress(output, "scanning", count(opened, selection))
 
-    def scanned() -> Iterator[tuple[str, Scanned]]:
+    def rows() -> Iterator[ScannedPartition | ScannedSegment]:
         for each, partition in progress.watch(selected_of(opened, selection)):
             found = scanner.scan(each.log_dir.filesystem, partition)
             totals.add(found)
-            files.add(each.uri, found)
-            yield each.uri, found
+            if metrics is not None:
+                metrics.add(found)
+            if page is not None:
+                page.add(each.uri, found)
+            yield from _segments(each.uri, found, commands) if segments else [_partition(each.uri, found)]
 
-    show(output, opened, scanned(), totals, host_commands_of_scan(log_dirs, request.view.remote), segments=segments)
-    files.write(output, [each.uri for each in opened], request.now, totals.exit_code)
+    kind: type[ScannedPartition | ScannedSegment] = ScannedSegment if segments else ScannedPartition
+    output.rows(kind, rows(), several=len(opened) > 1, findings=totals.findings, errors=totals.errors)
+    tell_failures(output, totals.errors)
+    for each in opened:
+        for other in each.log_dir.others:
+            output.talk(f"not scanned: {other.name} ({other.state})")
+    for line in (*_counts(totals), *_next_steps(totals, commands)):
+        output.talk(line)
+    if metrics is not None:
+        sinks.send(lambda: metrics.samples(totals.exit_code))
+    if page is not None and report is not None:
+        from tiersnap.jobs.pipeline.settings import new_run_id
+        from tiersnap.jobs.reporting.host_run import host_run
+
+        uris = [each.uri for each in opened]
+        page.write(report, host_run(new_run_id(), uris, now=now, source=", ".join(uris)))
+        output.talk(f"wrote {report}/index.html, readiness.json, readiness.csv and what they point to")
     return totals.exit_code
+
+
+def _page(report: Path | None) -> ScanPage | None:
+    if report is None:
+        return None
+    from tiersnap.snapshot.report.of_scan import ScanPage
+
+    return ScanPage()
+
+
+def _metrics(sinks: Sinks) -> ScanMetrics | None:
+    if not sinks.is_any:
+        return None
+    from tiersnap.snapshot.metrics.of_scan import ScanMetrics
+
+    return ScanMetrics(by_partition=sinks.by_partition)
+
+
+def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
+    """Return one row a partition; snapshots and verdicts are counts by name, the most frequent first."""
+    partition, facts = scanned.examination.partition, scanned.examination.facts
+    size = sum(segment.log.size for segment in partition.segments)
+    return ScannedPartition(
+        log_dir=log_dir,
+        partition=partition.name,
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        segments=len(partition.segments),
+        bytes=size,
+        size=human_bytes(size),
+        log_start_offset=partition.log_start_offset,
+        deleted_segments=len(partition.deleted_segments),
+        log_end_offset=facts.log_end_offset,
+        high_watermark=facts.high_watermark,
+        last_stable_offset=facts.last_stable_offset,
+        snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
+        verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
+        findings=len(scanned.examination.findings),
+    )
+
+
+def _segments(log_dir: str, scanned: Scanned, commands: HostCommands) -> Iterator[ScannedSegment]:
+    examination = scanned.examination
+    files = (segment.log.path for segment in examination.partition.segments)
+    for segment, readiness, file in zip(examination.segments, scanned.readiness, files, strict=True):
+        following = segment.next_base_offset
+        offset = examination.facts.log_end_offset if following is None else following
+        found = examination.snapshots.get(offset)
+        yield ScannedSegment(
+            log_dir=log_dir,
+            partition=examination.partition.name,
+            base_offset=segment.base_offset,
+            next_base_offset=following,
+            bytes=segment.size,
+            largest_timestamp=segment.largest_timestamp,
+            verdict=readiness.verdict,
+            snapshot=scanned.snapshots.get(offset),
+            snapshot_reason=None if found is None else found.reason(scanned.now, scanned.producer_expiration),
+            reason=readiness.reason,
+            next_step=commands.next_step(readiness.verdict, file),
+        )
+
+
+def _counts(totals: ScanTotals) -> Iterator[str]:
+    verdicts, snapshots = (dict(each.most_common()) for each in (totals.verdicts, totals.snapshots))
+    yield f"segments: {cell(verdicts)}; snapshots: {cell(snapshots)}"
+    if totals.deleted_segments:
+        below = count_of(totals.deleted_segments, "segment")
+        yield f"not scanned: {below} below the log start offset, which brokers remove"
+    if totals.waiting_bytes:
+        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered for want of right snapshots"
+
+
+def _next_steps(totals: ScanTotals, commands: HostCommands) -> Iterator[str]:
+    """Yield the next command for each cause."""
+    from tiersnap.snapshot.log.findings import NOT_READ
+    from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS
+    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.replay.trust import SnapshotVerdict
+
+    repair = commands.of("tiersnap repair LOGDIR")
+    paths = (each.path for each in totals.findings if each.kind not in NOT_READ and each.path.endswith(".log"))
+    damaged = next(paths, "FILE")
+    has_no_watermarks = any(each.path.endswith(f"/{HIGH_WATERMARKS}") for each in totals.findings)
+    for verdict in map(Verdict, _CAUSES):
+        if verdict is Verdict.ABOVE_LSO and has_no_watermarks:
+            yield f"next for {verdict}: start the broker, which writes {HIGH_WATERMARKS} anew, and look again"
+        elif totals.unread if verdict is Verdict.UNVERIFIED_SNAPSHOT else totals.verdicts[verdict]:
+            yield f"next for {verdict}: {commands.next_step(verdict, damaged)}"
+    is_missing = totals.wanted[SnapshotVerdict.MISSING]
+    is_wrong = totals.wanted[SnapshotVerdict.CORRUPT] or totals.wanted[SnapshotVerdict.SUSPECT]
+    if totals.lost_indexes:
+        yield (
+            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
+            "the broker makes it again, and deletes the later snapshots of the partition as it does"
+            + ("; start it once, stop it, and then go on" if is_missing or is_wrong else "")
+        )
+    if totals.lost_below_log_start:
+        has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
+        yield (
+            f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
+            f"all later snapshots of the partition; {repair} names the files to move away before"
+        )
+    if count := totals.snapshots[SnapshotVerdict.NOT_COMPARED]:
+        what = f"{count_of(count, 'snapshot is', 'snapshots are')} not compared: their logs begin in remote storage"
+        yield f"{what}; next: {commands.of('tiersnap verify LOGDIR --remote REMOTE')}"
+    asked = commands.of("tiersnap repair LOGDIR --remote REMOTE") if totals.continued else repair
+    if is_wrong:
+        yield f"next for wrong snapshots: {asked} --replace"
+    elif is_missing:
+        yield f"next for missing snapshots: {asked}"
+    if totals.verdicts[Verdict.READY]:
+        brokers = "no broker copies them by itself" if totals.was_asked else f"{_BROKERS_COPY}; where none does"
+        yield f"next for READY: {brokers}: {commands.tier}"
+    if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
+        yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments says when each"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.place import warehouse_of, warehouse_option
-from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
-from tiersnap.jobs.options.simulate import SimulateRequest, simulate_options
-from tiersnap.jobs.options.spark import SparkRequest, spark_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.place import warehouse_of, warehouse_option
+from tiersnap.jobs.old_options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
+from tiersnap.jobs.old_options.simulate import SimulateRequest, simulate_options
+from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.simulate import show_fleet, show_host

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.copy_tasks import ToldBy, tiering_cluster_options
-from tiersnap.jobs.options.host import HostRequest, host_options
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote import layout_name_option
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.copy_tasks import ToldBy, tiering_cluster_options
+from tiersnap.jobs.old_options.host import HostRequest, host_options
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.old_options.remote import layout_name_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.progress import Progress

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options.form import chosen_form, form_option
-from tiersnap.jobs.options.log_dirs import log_dirs_argument
-from tiersnap.jobs.options.transactions import Question, TransactionsRequest, transactions_options
+from tiersnap.jobs.old_options.form import chosen_form, form_option
+from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
+from tiersnap.jobs.old_options.transactions import Question, TransactionsRequest, transactions_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.transactions import show_hanging, show_states

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.cluster import cluster_options
-from tiersnap.jobs.options.host import HostRequest, host_options
-from tiersnap.jobs.options.place_proof import ProofRequest, brokers_layout_option, proof_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.cluster import cluster_options
+from tiersnap.jobs.old_options.host import HostRequest, host_options
+from tiersnap.jobs.old_options.place_proof import ProofRequest, brokers_layout_option, proof_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.unblock import show

@@ -2,36 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import Meta
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import log_dirs_argument, selection_options
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import LocalPath
+from tiersnap.jobs.options import (
+    OF_BEGINNINGS,
+    RemoteView,
+    crc_option,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    remote_view_options,
+    selection_options,
+)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.verify import show
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-from tiersnap.snapshot.readiness.verify import Verification
+from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.trust import SnapshotVerdict
 
 
-@click.command()
-@log_dirs_argument("LOGDIR")
+@dataclass(frozen=True, slots=True)
+class VerifiedSnapshot:
+    """A snapshot file of `verify`; entries are counted by how they differ from the log."""
+
+    COLUMNS: ClassVar = ("partition", "offset", "verdict", "reason")
+    log_dir: str
+    partition: str
+    offset: int
+    verdict: SnapshotVerdict
+    reason: str
+    lacking: int
+    differing: int
+    forgotten: int
+    unexplained: int
+    extending: int
+    harmful_until: Annotated[int | None, Meta(description="ms; up to then a broker would keep what the file lacks")]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """What was left out."""
+
+    not_compared: Annotated[
+        int, Meta(description="files of logs that begin in remote storage, which was not asked: --remote")
+    ]
+
+
+@command(VerifiedSnapshot, summary=VerifySummary)
+@log_dirs_argument()
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
     help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
 )
 @selection_options
-@params.crc_option
-@params.producer_expiration_option
-@params.now_option
+@crc_option
+@producer_expiration_option
+@now_option
 @remote_view_options(OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
-@params.output_option
-@click.pass_obj
 def verify(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -55,9 +95,29 @@ def verify(
     what is missing. With --strict every difference is SUSPECT. With --against every file there must equal the log's
     fold exactly.
     """
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.readiness.verify import Verification
+
     opened = open_log_dirs(log_dirs)
     at = None if strict or against is not None else (now, producer_expiration)
-    verification = Verification(opened, against, at, check_crc, view.beginnings(now, producer_expiration))
+    job = Verification(opened, against, at, check_crc, view.beginnings(now, producer_expiration))
     progress = Progress(output, "verifying", count(opened, selection))
-    show(output, verification, verification.snapshots(progress.watch(selected_of(opened, selection))))
-    return verification.exit_code
+
+    def rows() -> Iterator[VerifiedSnapshot]:
+        for named, partition, found in job.snapshots(progress.watch(selected_of(opened, selection))):
+            differs = found.comparison
+            counts = (differs.lacking, differs.differing, differs.forgotten, differs.unexplained, differs.extending)
+            where = (named.uri, partition.name, found.offset)
+            yield VerifiedSnapshot(*where, found.verdict, found.reason, *counts, differs.harmful_until)
+
+    several, summary = len(opened) > 1, lambda: VerifySummary(job.not_compared)
+    output.rows(VerifiedSnapshot, rows(), several=several, summary=summary, findings=job.findings)
+    if job.compared or not job.not_compared:
+        agree = count_of(job.compared, "snapshot agrees", "snapshots agree")
+        output.talk(f"{job.right} of {agree} with the log")
+    if job.not_compared:
+        are = count_of(job.not_compared, "snapshot is", "snapshots are")
+        output.talk(f"{are} not compared: their logs begin in remote storage; next: {with_remote()}")
+    for line in of_unknown_beginnings(job.beginnings):
+        output.warn(line)
+    return job.exit_code

@@ -6,7 +6,7 @@ import platform
 
 import click
 
-from tiersnap.jobs.options import common as params
+from tiersnap.jobs.old_options import common as params
 from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot import __version__
 
@@ -19,4 +19,4 @@ def version(output: Output) -> None:
     if output.format is Format.TABLE:
         click.echo(f"tiersnap {__version__}")
         return
-    output.document("version", {"tiersnap": __version__, "python": platform.python_version()})
+    output.document({"tiersnap": __version__, "python": platform.python_version()})

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.kept_options import kept_options
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.remote import (
+from tiersnap.jobs.again import kept_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.remote import (
     allow_plaintext_option,
     layout_name_option,
     leave_to_broker_option,
     rate_option,
     s3_options,
 )
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
@@ -151,7 +151,7 @@ def tell(
     """Emit what a run found and did; `more` ends the summary."""
     counts = {str(verdict): outcome.verdicts[verdict] for verdict in Verdict if outcome.verdicts.get(verdict)}
     done = outcome.counts
-    output.rows(
+    output.row_dicts(
         command,
         [{"verdict": verdict, "segments": count} for verdict, count in counts.items()],
         columns=("verdict", "segments"),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from tiersnap.jobs.kept_options import kept_options
-from tiersnap.jobs.options.common import clock
+from tiersnap.jobs.again import kept_options
+from tiersnap.jobs.old_options.common import clock
 from tiersnap.jobs.reporting.disks import disks_below
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.log.places import located

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-import click
-
 from tiersnap.jobs.shown import shown
 
 TIMEOUT_SECONDS = 2.0
@@ -39,24 +37,6 @@ def attempt(what: str, action: Callable[[], object]) -> None:
             failed.append(f"no answer within {TIMEOUT_SECONDS:.0f} s")
     if failed:
         _log.warning("%s: %s", what, shown(failed[0]))
-
-
-class HttpUrl(click.ParamType[str]):
-    """`http://host…` or `https://host…`, so that a slip of the pen is said before the work and not behind it."""
-
-    name = "url"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As it is, or a usage error."""
-        url = str(value)
-        try:
-            parts = urlsplit(url)
-            is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_url = False
-        if not is_url:
-            self.fail(f"{shown(url)} is no http URL", param, ctx)
-        return url
 
 
 def with_path(url: str, path: str) -> str:

@@ -1,24 +1,20 @@
-"""Where metrics go: a file for node_exporter's textfile collector, a push gateway, a StatsD server."""
+"""Where metrics go: a file for node_exporter's textfile collector, a push gateway."""
 
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.together import with_options
-from tiersnap.jobs.telemetry.best_effort import HttpUrl, attempt, post, with_path
-from tiersnap.snapshot.atomic_file import write_atomically
+from tiersnap.jobs.option_types import HTTP_URL, LocalPath
+from tiersnap.jobs.options import as_one
+from tiersnap.jobs.telemetry.best_effort import attempt, post, with_path
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.metrics.samples import Sample
-from tiersnap.snapshot.metrics.texts import LAST_SUCCESS, last_success, prometheus, statsd
+from tiersnap.snapshot.metrics.texts import LAST_SUCCESS, last_success, prometheus
 
 _log = logging.getLogger(__name__)
 _READABLE_BY_ALL = 0o644
@@ -33,20 +29,18 @@ class Sinks:
         command: that sends them, a label of every sample, so that two on one host do not overwrite each other's.
         file: ends in .prom, as the collector wants it.
         pushgateway: URL of a server, or with a grouping key of one's own: http://host:9091/metrics/job/tiersnap/cluster/eu.
-        statsd: host and port.
         by_partition: a sample a partition, and not only a topic.
     """
 
     command: str
     file: Path | None = None
     pushgateway: str | None = None
-    statsd: tuple[str, int] | None = None
     by_partition: bool = False
 
     @property
     def is_any(self) -> bool:
         """Whether there is any, so that samples are worth the work."""
-        return not (self.file is None and self.pushgateway is None and self.statsd is None)
+        return self.file is not None or self.pushgateway is not None
 
     def send(self, samples: Callable[[], Iterable[Sample]]) -> None:
         """Make the samples and send them; what fails is logged, and nothing else happens."""
@@ -66,8 +60,6 @@ class Sinks:
                 f"--pushgateway {url}",
                 lambda: post(group, prometheus(made).encode(), "text/plain; version=0.0.4"),
             )
-        if (address := self.statsd) is not None:
-            attempt(f"--statsd {address[0]}:{address[1]}", lambda: _send(address, made))
 
     def _labelled(self, sample: Sample) -> Sample:
         return replace(sample, labels={"command": self.command, **sample.labels})
@@ -78,6 +70,8 @@ class Sinks:
         if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
             before = last_success(path.read_text(encoding="utf-8"))
             kept = [] if before is None else [self._labelled(Sample(LAST_SUCCESS, before))]
+        from tiersnap.snapshot.atomic_file import write_atomically
+
         write_atomically(path, prometheus([*samples, *kept]).encode("utf-8"), replace=True)
         path.chmod(_READABLE_BY_ALL)
 
@@ -90,6 +84,8 @@ def check_metrics_file(path: Path) -> None:
     """
     if path.suffix != ".prom":
         raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="give such a name")
+    from tiersnap.snapshot.log.hands_off import refuse_log_dir
+
     refuse_log_dir(path.parent, "--metrics-file")
     try:
         with path.open("rb") as file:
@@ -100,55 +96,18 @@ def check_metrics_file(path: Path) -> None:
         raise UsageError(f"--metrics-file {path} is there and is none of tiersnap's", hint="give another name")
 
 
-def _send(address: tuple[str, int], samples: list[Sample]) -> None:
-    family, kind, protocol, _, place = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as out:
-        for packet in statsd(samples):
-            out.sendto(packet, place)
+def _sinks(metrics_file: Path | None, pushgateway: str | None, metrics_by_partition: bool) -> Sinks:
+    if metrics_file is not None:
+        check_metrics_file(metrics_file)
+    name = click.get_current_context().info_name or ""
+    return Sinks(name, metrics_file, pushgateway, metrics_by_partition)
 
 
-class HostAndPort(click.ParamType[tuple[str, int]]):
-    """`HOST:PORT`."""
-
-    name = "host:port"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Parse, or fail as a usage error."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isdecimal():
-            self.fail(f"{value!r} is not HOST:PORT", param, ctx)
-        return host.strip("[]"), int(port)
-
-    def text(self, value: object) -> str:
-        """As it would be written."""
-        return f"{value[0]}:{value[1]}" if isinstance(value, tuple) else str(value or "")
-
-
-def metrics_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--metrics-file and the rest, given to the command as `sinks: Sinks`."""
-
-    @wraps(command)
-    def with_sinks(
-        *args: object,
-        metrics_file: Path | None,
-        pushgateway: str | None,
-        statsd: tuple[str, int] | None,
-        metrics_by_partition: bool,
-        **kwargs: object,
-    ) -> object:
-        if metrics_file is not None:
-            check_metrics_file(metrics_file)
-        name = click.get_current_context().info_name or ""
-        return command(*args, sinks=Sinks(name, metrics_file, pushgateway, statsd, metrics_by_partition), **kwargs)
-
-    options = (
-        click.option(
-            "--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics here for Prometheus: *.prom."
-        ),
-        click.option("--pushgateway", type=HttpUrl(), metavar="URL", help="Push them to a Prometheus push gateway."),
-        click.option("--statsd", type=HostAndPort(), metavar="HOST:PORT", help="Send them to StatsD, with tags."),
-        click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
-    )
-    return with_options(with_sinks, options)
+# Given to the command as `sinks: Sinks`.
+metrics_options = as_one(
+    "sinks",
+    _sinks,
+    click.option("--metrics-file", type=LocalPath(dir_okay=False), help="Write metrics here for Prometheus: *.prom."),
+    click.option("--pushgateway", type=HTTP_URL, metavar="URL", help="Push them to a Prometheus push gateway."),
+    click.option("--metrics-by-partition", is_flag=True, help="By partition; by topic otherwise."),
+)

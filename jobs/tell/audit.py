@@ -23,7 +23,7 @@ def show(output: Output, done: AuditOutcome) -> None:
     """The result."""
     summary = {"findings_by_kind": done.counts, "findings_by_harm": done.harms, **summary_of(done.damage)}
     damage = done.damage
-    output.rows("audit", list(map(_row, done.rows)), columns=_COLUMNS, summary=summary, findings=damage.findings)
+    output.row_dicts("audit", list(map(_row, done.rows)), columns=_COLUMNS, summary=summary, findings=damage.findings)
     for line in (*talk_of(damage), *_talk(done)):
         output.talk(line)
 

@@ -35,7 +35,7 @@ def show(
         rows.append({"log_dir": log_dir.uri, **_row(each)})
     columns = (*(("log_dir",) if len(log_dirs) > 1 else ()), *_COLUMNS)
     summary = _summary(totals, applied=applied)
-    output.rows("collect", rows, columns=columns, summary=summary, findings=totals.findings, errors=totals.errors)
+    output.row_dicts("collect", rows, columns=columns, summary=summary, findings=totals.findings, errors=totals.errors)
     if not applied:
         output.talk(f"nothing was shipped; next: {again('--apply')}")
     elif not totals.changed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.kept_options import text_of
+from tiersnap.jobs.again import text_of
 from tiersnap.jobs.settings import options_of, variable_of
 from tiersnap.jobs.shown import masked
 

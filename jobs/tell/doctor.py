@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.jobs.old_options.place_proof import Compared
 from tiersnap.jobs.output import Format, Output
 from tiersnap.jobs.shown import shown
 from tiersnap.jobs.tell.failures import tell_failures
@@ -29,7 +29,7 @@ def show(output: Output, host: Host, answers: Sequence[ProbeAnswer], compared: C
         compared: with the records of a cluster; None where none was named.
     """
     if output.format is not Format.TABLE:
-        output.document("doctor", as_dict(host, answers, compared), errors=host.errors)
+        output.document(as_dict(host, answers, compared), errors=host.errors)
         return
     for name, lines in sections(host, answers, compared).items():
         for number, line in enumerate(lines):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import click
 from rich.console import Console
 
-from tiersnap.jobs.options.form import Form
+from tiersnap.jobs.old_options.form import Form
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import shown
 from tiersnap.snapshot.dump import render

@@ -36,7 +36,7 @@ def show(output: Output, done: Sequence[Outcome], swept: SweptStore, *, applied:
         "leftovers": sum(len(each.plan.leftovers) for each in done),
         "leftovers_removed": by_kind(objects := sum(each.swept.objects for each in done), swept),
     }
-    output.rows("expire", rows, columns=COLUMNS, summary=summary, errors=errors_of(done))
+    output.row_dicts("expire", rows, columns=COLUMNS, summary=summary, errors=errors_of(done))
     for plan, deleted, error, _ in done:
         if plan.action is not ExpireAction.DELETE:
             output.warn(f"{plan.partition}: {plan.action}: {plan.reason}")

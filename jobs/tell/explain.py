@@ -18,7 +18,7 @@ def show(output: Output, explained: Explanation, broker: str | None) -> None:
     error = explained.error
     if error is not None and error.code is not None:
         output.talk(f"{error.error}: error {error.code}, {error.exception}")
-    output.rows("explain", [asdict(row) for row in explained.rows], columns=_COLUMNS)
+    output.row_dicts("explain", [asdict(row) for row in explained.rows], columns=_COLUMNS)
     if not explained.is_answered:
         whose = "no release" if broker is None else f"Kafka {broker}"
         output.talk(f"not modelled as an answer of {whose}")
@@ -27,4 +27,4 @@ def show(output: Output, explained: Explanation, broker: str | None) -> None:
 def show_names(output: Output) -> None:
     """All that can be explained."""
     rows = [{"name": name, "request": request, "when": when} for name, request, when in names()]
-    output.rows("explain", rows, columns=("name", "request", "when"))
+    output.row_dicts("explain", rows, columns=("name", "request", "when"))

@@ -17,7 +17,7 @@ _ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")
 
 def show_copies(output: Output, copies: Sequence[RemoteCopy], chosen: RemoteCopy) -> None:
     """What there is; nothing was fetched."""
-    output.rows("fetch", [_row(copy, chosen) for copy in copies], columns=(*_ABOUT, "taken", "key"))
+    output.row_dicts("fetch", [_row(copy, chosen) for copy in copies], columns=(*_ABOUT, "taken", "key"))
     output.talk("nothing was fetched: give --out FILE --apply, or --out - for stdout")
 
 
@@ -48,7 +48,7 @@ def show_file(output: Output, file: RemoteFile, path: Path, *, written: bool) ->
     """The file that holds it now, and what was checked of it."""
     copy = file.copy
     row = {**_row(copy, copy), "bytes": path.stat().st_size, "file": str(path)}
-    output.rows("fetch", [row], columns=(*_ABOUT, "file"))
+    output.row_dicts("fetch", [row], columns=(*_ABOUT, "file"))
     checked = _CHECKED.get(file.index, "well-formed; not compared with the segment")
     output.talk(checked if written else f"the same content was there already; {checked}")
 

@@ -33,7 +33,7 @@ _SENTENCES = {
 
 def show(output: Output, job: Installation, *, wrote: bool) -> None:
     """The result; the plans of `job` are carried out while they are shown."""
-    output.rows("install", _rows(job.plans(write=wrote)), columns=_COLUMNS, findings=job.findings)
+    output.row_dicts("install", _rows(job.plans(write=wrote)), columns=_COLUMNS, findings=job.findings)
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if wrote:

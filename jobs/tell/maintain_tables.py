@@ -27,7 +27,7 @@ def show(output: Output, warehouse: str, done: Sequence[Maintained], *, applied:
         }
         for each in done
     ]
-    output.rows("maintain tables", rows, columns=_COLUMNS)
+    output.row_dicts("maintain tables", rows, columns=_COLUMNS)
     if not done:
         output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
     elif not applied:

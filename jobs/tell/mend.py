@@ -19,7 +19,7 @@ def show(output: Output, missing: Missing, done: Sequence[Mending], proof: Place
     """The result."""
     errors = [each.error for each in done if each.error is not None]
     mended = sum(each.outcome is MendOutcome.MENDED for each in done)
-    output.rows(
+    output.row_dicts(
         "mend",
         [_row(each) for each in done],
         columns=COLUMNS,

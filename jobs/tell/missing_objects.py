@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 
-from tiersnap.jobs.kept_options import given_options
-from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.jobs.again import given_options
+from tiersnap.jobs.old_options.place_proof import Compared
 from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
 from tiersnap.remote_storage.errors import WrongPlaceError

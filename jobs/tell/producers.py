@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.old_options.form import Form, print_as_kafka
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS, in_words
@@ -24,7 +24,7 @@ def show(output: Output, form: Form, listing: ProducerListing, partitions: Itera
         print_as_kafka(output, DESCRIBE_PRODUCERS, rows, listing.findings)
     else:
         columns = {"topic": "Topic", "partition": "Partition", **in_words(DESCRIBE_PRODUCERS)}
-        output.rows("producers", listing.rows(partitions), columns=columns, findings=listing.findings)
+        output.row_dicts("producers", listing.rows(partitions), columns=columns, findings=listing.findings)
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "

@@ -24,7 +24,7 @@ def show(output: Output, outcome: OrphansOutcome, *, older_than: int, applied: b
         "younger_removable_at": last,
     }
     rows, errors = [_row(each) for each in outcome.found], list(outcome.errors())
-    output.rows("maintain remove-orphans", rows, columns=_COLUMNS, summary=summary, errors=errors)
+    output.row_dicts("maintain remove-orphans", rows, columns=_COLUMNS, summary=summary, errors=errors)
     for orphan in outcome.refused:
         output.warn(f"refused: {orphan.partition}: {orphan.reason}")
     for each in outcome.failures:

@@ -37,7 +37,9 @@ def show(
 ) -> None:
     """The result; `plans` are those of `repair`, carried out while they are shown, `in_place` or elsewhere."""
     where = ("log_dir",) if len(repair.log_dirs) > 1 else ()
-    output.rows("repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings, errors=repair.errors)
+    output.row_dicts(
+        "repair", _rows(plans), columns=(*where, *_COLUMNS), findings=repair.findings, errors=repair.errors
+    )
     for error in repair.errors:
         output.warn(error.message)
         if error.hint:

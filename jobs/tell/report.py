@@ -26,7 +26,7 @@ def show(output: Output, grain: By, rows: pa.Table, report: Report, info: RunInf
         By.TOPIC: lambda: topic_rows(report),
     }[grain]()
     named = [f"{row['topic']}-{row['partition']} at {row['start_offset']}: {row['segment_id']}" for row in left]
-    output.rows("report", shown, columns=COLUMNS[grain], summary={"unneeded_copies": named} if named else {})
+    output.row_dicts("report", shown, columns=COLUMNS[grain], summary={"unneeded_copies": named} if named else {})
     if left:
         output.talk(
             f"{count_of(len(left), 'copy was', 'copies were')} never finished, or hold what others hold; what no "

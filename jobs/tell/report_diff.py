@@ -13,7 +13,7 @@ _COLUMNS = ("partition", "log_dir", "before", "after", "waits")
 
 def show(output: Output, changes: Changes) -> None:
     """The result."""
-    output.rows("report diff", _rows(changes), columns=_COLUMNS, summary=_summary(changes))
+    output.row_dicts("report diff", _rows(changes), columns=_COLUMNS, summary=_summary(changes))
 
 
 def _rows(changes: Changes) -> Iterator[dict[str, object]]:

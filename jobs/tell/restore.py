@@ -76,7 +76,7 @@ def _rows(
         rows = [row for plan, _ in results for row in segment_rows(plan)]
     else:
         rows = [partition_row(plan, found) for plan, found in results]
-    output.rows("restore", rows, columns=_OF_SEGMENT if segments else _OF_PARTITION, errors=errors)
+    output.row_dicts("restore", rows, columns=_OF_SEGMENT if segments else _OF_PARTITION, errors=errors)
 
 
 def partition_row(plan: RestorePlan, found: RestoredLog | None) -> dict[str, object]:

@@ -21,13 +21,13 @@ def show_list(output: Output, runs: Sequence[dict[str, Any]]) -> None:
     rows = [_without_settings(run) for run in runs]
     if output.format is Format.TABLE:
         rows = [row | _for_people(row) for row in rows]
-    output.rows("runs list", rows, columns=_COLUMNS)
+    output.row_dicts("runs list", rows, columns=_COLUMNS)
 
 
 def show_one(output: Output, run: dict[str, Any]) -> None:
     """A row of the table `runs`, its settings taken apart."""
     if output.format is not Format.TABLE:
-        output.document("runs show", run)
+        output.document(run)
         return
     for name, value in {**_without_settings(run), **_for_people(run)}.items():
         click.echo(f"{name.replace('_', ' '):<20}{in_words(value)}")

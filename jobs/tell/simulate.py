@@ -32,7 +32,7 @@ def show_host(
 
     where = ("log_dir",) if len(log_dirs) > 1 else ()
     columns = (*where, *(_OF_WRITE if simulation.by_producer else _OF_CLASS))
-    output.rows("simulate", rows(), columns=columns, findings=simulation.findings, summary=summary)
+    output.row_dicts("simulate", rows(), columns=columns, findings=simulation.findings, summary=summary)
     for message in simulation.said:
         output.talk(message)
     for line in lines(simulation.beginnings):
@@ -43,7 +43,7 @@ def show_host(
 
 def show_fleet(output: Output, rows: Iterable[Row], sentence: str, said: Sequence[str]) -> None:
     """Rows counted over the partitions of a warehouse."""
-    output.rows("simulate", rows, columns=_OF_FLEET, summary={"summary": sentence})
+    output.row_dicts("simulate", rows, columns=_OF_FLEET, summary={"summary": sentence})
     if output.format is Format.JSONL:
         output.talk(sentence)
     for message in said:

@@ -53,7 +53,7 @@ def show(
         **({} if report is None else {"report": str(report / "index.html")}),
     }
     rows, columns = map(_row, done.partitions), (*where, *COLUMNS)
-    output.rows("tier", rows, columns=columns, summary=summary, findings=done.findings, errors=done.errors)
+    output.row_dicts("tier", rows, columns=columns, summary=summary, findings=done.findings, errors=done.errors)
     tell_failures(output, done.errors, len(done.errors))
     tell_mended(output, info.counts.snapshots_mended)
     tell_leftovers(output, done.leftovers_removed, swept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tiersnap.jobs.options.form import Form, print_as_kafka
+from tiersnap.jobs.old_options.form import Form, print_as_kafka
 from tiersnap.jobs.output import Output, Row, cell
 from tiersnap.snapshot.exactly_once.transactions import kafka_table
 from tiersnap.snapshot.exactly_once.transactions.coordinator import KnownTransaction
@@ -35,7 +35,7 @@ def show(
     if form is Form.KAFKA:
         print_as_kafka(output, headings, rows, findings)
     else:
-        output.rows("transactions", rows, columns=columns, findings=findings)
+        output.row_dicts("transactions", rows, columns=columns, findings=findings)
 
 
 def show_states(

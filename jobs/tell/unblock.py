@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiersnap.jobs.again import again, host_commands
-from tiersnap.jobs.options.host import HostRequest
+from tiersnap.jobs.old_options.host import HostRequest
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell import place_proof
 from tiersnap.jobs.tell.encryption import tell_unknown_encryption
@@ -22,7 +22,7 @@ def show(output: Output, done: Unblocked, log_dirs: Sequence[str], request: Host
     """The result; `log_dirs` are those of --source."""
     errors = (*done.tiered.errors, *done.refusals)
     if not done.freeings:
-        output.rows("unblock", [], columns=COLUMNS, errors=errors)
+        output.row_dicts("unblock", [], columns=COLUMNS, errors=errors)
         tell_failures(output, errors, len(errors))
         output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
         return
@@ -34,7 +34,7 @@ def show(output: Output, done: Unblocked, log_dirs: Sequence[str], request: Host
         **place_proof.members_of(output, done.proof),
     }
     rows = [{**each.as_row(), "hint": commands.of(each.hint)} for each in done.freeings]
-    output.rows("unblock", rows, columns=COLUMNS, summary=summary, findings=done.tiered.findings, errors=errors)
+    output.row_dicts("unblock", rows, columns=COLUMNS, summary=summary, findings=done.tiered.findings, errors=errors)
     place_proof.tell(output, done.proof)
     tell_failures(output, errors, len(errors))
     tell_mended(output, done.tiered.counts.snapshots_mended)

@@ -1,1 +1,1 @@
-"""What monitoring is told of a run: samples, and the texts that Prometheus and StatsD read."""
+"""What monitoring is told of a run: samples, and the text that Prometheus reads."""

@@ -1,16 +1,13 @@
-"""Samples as text: Prometheus' exposition format 0.0.4, and StatsD lines with Datadog's tags."""
+"""Samples as text: Prometheus' exposition format 0.0.4."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from tiersnap.snapshot.metrics.samples import HELP, Sample
 
 LAST_SUCCESS = "tiersnap_last_success_timestamp_seconds"
-# A datagram of this size goes through any network in one piece.
-_PACKET_BYTES = 1400
-_NOT_IN_TAG = re.compile(r"[|,#:\s]")
 
 
 def prometheus(samples: Iterable[Sample]) -> str:
@@ -30,25 +27,6 @@ def last_success(text: str) -> float | None:
     """The value that a file of ours has for it; None if it has none, or is no file of ours."""
     found = re.search(rf"^{LAST_SUCCESS}(?:{{[^}}]*}})? ([0-9.]+)$", text, re.MULTILINE)
     return None if found is None else float(found[1])
-
-
-def statsd(samples: Iterable[Sample]) -> Iterator[bytes]:
-    """Packets of lines `tiersnap.segments:3|g|#topic:orders,verdict:READY`."""
-    packet = b""
-    for sample in samples:
-        line = _statsd_line(sample).encode("utf-8", "replace")
-        if packet and len(packet) + 1 + len(line) > _PACKET_BYTES:
-            yield packet
-            packet = b""
-        packet = packet + b"\n" + line if packet else line
-    if packet:
-        yield packet
-
-
-def _statsd_line(sample: Sample) -> str:
-    name = sample.name.replace("tiersnap_", "tiersnap.", 1)
-    tags = ",".join(f"{key}:{_NOT_IN_TAG.sub('_', value)}" for key, value in sample.labels.items())
-    return f"{name}:{_number(sample.value)}|g" + (f"|#{tags}" if tags else "")
 
 
 def _labels(labels: Mapping[str, str]) -> str:

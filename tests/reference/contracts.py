@@ -18,7 +18,7 @@ from tests.reference.command import tiersnap
 from tests.reference.schemas import assert_follows_schema
 from tests.reference.small_log import file_of, write_small_log
 from tests.reference.transaction_state import key, value, write_states
-from tiersnap.jobs.contracts.commands import CONTRACTS
+from tiersnap.jobs.schemas import printing_commands
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.tables.facts import to_batches
 from tiersnap.snapshot.tables.listed import to_row
@@ -27,6 +27,7 @@ from tiersnap.snapshot.tasks.carry_options import CarryOptions
 from tiersnap.snapshot.tasks.carry_partition import CarryPartition
 from tiersnap.snapshot.tasks.local_input import LocalInput
 
+CONTRACTS = printing_commands()
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 TRANSACTIONAL_ID = "pay"
 OUTPUTS = ("table", "json", "jsonl")

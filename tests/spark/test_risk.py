@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.pipeline import Runner
 from tests.reference.surveying import headers_of
-from tiersnap.jobs.options.common import parse_time
+from tiersnap.jobs.option_types import parse_time
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.exactly_once.simulate.outcomes import SIMULATED

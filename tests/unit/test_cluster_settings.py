@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tiersnap.jobs.options.cluster import read_properties
+from tiersnap.jobs.option_types import read_properties
 from tiersnap.remote_storage.cluster.client import Setting
 from tiersnap.remote_storage.cluster.config_override import (
     as_options,

@@ -95,7 +95,7 @@ def test_a_name_on_the_terminal_moves_no_cursor_and_forges_no_line(tmp_path: Pat
 
 def test_a_cell_of_a_table_moves_no_cursor_either(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "a\x1b[2J\n\u202eb"
-    Output().rows("transactions", [{"id": evil, "states": {evil: 2}}], columns=("id", "states"))
+    Output().row_dicts("transactions", [{"id": evil, "states": {evil: 2}}], columns=("id", "states"))
     out = capsys.readouterr().out
     assert not set("\x1b\u202e") & set(out)
     assert out.count(r"a\x1b[2J\n\u202eb") == 2
@@ -112,14 +112,14 @@ def test_what_is_shown_can_be_printed(text: str) -> None:
 
 def test_markup_is_never_read_out_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"name": "[bold]orders[/bold]", "reason": "[link=http://x]click[/link] [/nothing]"}]
-    Output().rows("scan", rows, columns=("name", "reason"))
+    Output().row_dicts("scan", rows, columns=("name", "reason"))
     out = capsys.readouterr().out
     assert "[bold]orders[/bold]" in out
     assert "[link=http://x]click[/link] [/nothing]" in out
 
 
 def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().rows("run", [], columns=("a",), summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
+    Output().row_dicts("run", [], columns=("a",), summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
     err = capsys.readouterr().err
     assert "seconds: 1.5 decode" in err
     assert "which: a, b" in err
@@ -199,7 +199,7 @@ def test_debug_output_has_no_requests_in_it(tmp_path: Path) -> None:
 
 
 def test_a_file_of_client_properties_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    from tiersnap.jobs.options.cluster import read_properties
+    from tiersnap.jobs.option_types import read_properties
 
     (tmp_path / "p").write_bytes(os.urandom(4) + b"\xff\xfe")
     with pytest.raises(UsageError):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reference.remote_segments import remote_segment
 from tiersnap.jobs.commands.doctor import doctor
-from tiersnap.jobs.options.place_proof import Compared
+from tiersnap.jobs.old_options.place_proof import Compared
 from tiersnap.jobs.tell.missing_objects import MOST_TOLD, as_records, lines_of, next_step
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError

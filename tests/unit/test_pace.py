@@ -17,8 +17,8 @@ from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_s
 from tests.reference.small_log import write_small_log
 from tiersnap.jobs.commands.run import run
 from tiersnap.jobs.commands.unblock import unblock
-from tiersnap.jobs.options.host import HostRequest, host_options
-from tiersnap.jobs.options.remote import layout_name_option
+from tiersnap.jobs.old_options.host import HostRequest, host_options
+from tiersnap.jobs.old_options.remote import layout_name_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings

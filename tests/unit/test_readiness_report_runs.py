@@ -16,7 +16,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.readiness_tables import GIB, LOG_DIR, RUN, row, sample_table, segments_of, table
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.options.common import parse_time
+from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.report import Report, RunInfo, summarise, write_report
 from tiersnap.snapshot.report.beside import Beside
 from tiersnap.snapshot.report.changes import PartitionKey, compare_states, states_of, states_of_json

@@ -27,7 +27,7 @@ from tiersnap.jobs.telemetry.lineage import LineageRun, dataset_of, lineage
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.metrics.of_run import of_ended, of_orphans
 from tiersnap.snapshot.metrics.samples import HELP, Sample
-from tiersnap.snapshot.metrics.texts import prometheus, statsd
+from tiersnap.snapshot.metrics.texts import prometheus
 
 pytestmark = pytest.mark.unit
 
@@ -135,25 +135,6 @@ def test_a_push_gateway_gets_the_same_text(tmp_path: Path, server: tuple[str, Re
     assert found[of("tiersnap_segments", topic="orders", verdict="READY")] == 3
 
 
-def test_statsd_gets_gauges_with_tags(tmp_path: Path) -> None:
-    write_small_log(tmp_path / "log")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.settimeout(60)
-        place = f"127.0.0.1:{listening.getsockname()[1]}"
-        assert tiersnap("scan", tmp_path / "log", "--statsd", place).exit_code == 0
-        lines = listening.recv(65536).decode().splitlines()
-    assert "tiersnap.segments:3|g|#command:scan,topic:orders,verdict:READY" in lines
-    assert all(re.fullmatch(r"tiersnap\.[a-z_]+:[0-9.e+]+\|g(\|#[^|]+)?", line) for line in lines)
-
-
-def test_a_packet_of_statsd_fits_into_one_datagram() -> None:
-    samples = [Sample("tiersnap_findings", 1, {"topic": f"topic-{number}"}) for number in range(500)]
-    packets = list(statsd(samples))
-    assert max(map(len, packets)) <= 1400
-    assert sum(packet.count(b"\n") + 1 for packet in packets) == 500
-
-
 @pytest.mark.parametrize("url", ["http://[host:9091", "ftp://host/x", "host:9091", "http:///x", "http://host:99999"])
 def test_a_url_that_is_none_is_said_before_the_work(url: str, tmp_path: Path) -> None:
     write_small_log(tmp_path / "log")
@@ -177,13 +158,12 @@ def test_samples_that_take_too_long_are_not_sent_half_made(tmp_path: Path, caplo
     assert "no answer within 2 s" in caplog.text
 
 
-@pytest.mark.parametrize("way", ["--metrics-file", "--pushgateway", "--statsd"])
+@pytest.mark.parametrize("way", ["--metrics-file", "--pushgateway"])
 def test_what_cannot_be_sent_changes_nothing(way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_small_log(tmp_path / "log")
     nowhere = {
         "--metrics-file": str(tmp_path / "no" / "such" / "folder" / "x.prom"),
         "--pushgateway": "http://127.0.0.1:1/",
-        "--statsd": "no-such-host.invalid:8125",
     }[way]
     plain = tiersnap("scan", tmp_path / "log")
     ran = tiersnap("scan", tmp_path / "log", way, nowhere)
@@ -320,7 +300,7 @@ def test_the_page_of_metrics_names_each_and_its_commands_parse() -> None:
         parse(words_of(command) or ())
 
 
-SINKS = ("metrics-file", "pushgateway", "statsd", "openlineage")
+SINKS = ("metrics-file", "pushgateway", "openlineage")
 
 
 def test_nothing_is_sent_or_written_for_metrics_and_lineage_unless_it_is_asked_for(

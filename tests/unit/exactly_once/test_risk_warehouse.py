@@ -12,7 +12,7 @@ from tests.reference.changes import Row, key_of
 from tests.reference.command import tiersnap
 from tests.reference.pipeline import Runner
 from tests.reference.surveying import headers_of, input_batches, survey_input
-from tiersnap.jobs.options.common import parse_time
+from tiersnap.jobs.option_types import parse_time
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
 from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings

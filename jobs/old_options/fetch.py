@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import click
 
-from tiersnap.jobs.options.once import LAYOUTS, once
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options.once import LAYOUTS, once
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.remote_storage.layouts.layout import IndexType
 
 _INDEXES = {str(index).lower().replace("_", "-"): index for index in IndexType}

@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.common import Decorator, Time
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.common import Decorator, Time
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.selection import Selection
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.together import Option
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.together import Option
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 

@@ -7,9 +7,9 @@ from functools import wraps
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.release import BrokerRelease
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.release import BrokerRelease
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.risk.partition_risk import DEFAULT_READ_RATE, RiskSettings
 from tiersnap.snapshot.exactly_once.risk.waiting import Retention

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.once import LAYOUTS, once
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.once import LAYOUTS, once
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import PRODUCER_STATES
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tiersnap.jobs.options.common import Duration, Size
-from tiersnap.jobs.options.once import LAYOUTS
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options.common import Duration, Size
+from tiersnap.jobs.old_options.once import LAYOUTS
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.remote_storage.stores.pace import check_rate
 from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
 from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS

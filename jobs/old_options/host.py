@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.remote import allow_plaintext_option, rate_option, s3_options
-from tiersnap.jobs.options.together import Command, Option, with_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.remote import allow_plaintext_option, rate_option, s3_options
+from tiersnap.jobs.old_options.together import Command, Option, with_options
 from tiersnap.jobs.pipeline.settings import new_run_id
 from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
 from tiersnap.remote_storage.layouts.layout import Layout

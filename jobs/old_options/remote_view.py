@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING
 
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.remote import layout_name_option, s3_options
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.remote import layout_name_option, s3_options
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.replay.beginnings import Beginnings
 

@@ -9,9 +9,9 @@ from functools import wraps
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan
 from tiersnap.remote_storage.retire.retention import Retention

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 
-from tiersnap.jobs.options.cluster import optional_client_options
-from tiersnap.jobs.options.remote import leave_to_broker_option
+from tiersnap.jobs.old_options.cluster import optional_client_options
+from tiersnap.jobs.old_options.remote import leave_to_broker_option
 from tiersnap.jobs.output import Output
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.snapshot.log.selection import NamedLogDir

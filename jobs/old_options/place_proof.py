@@ -9,10 +9,10 @@ from functools import partial
 import click
 from click.core import ParameterSource
 
-from tiersnap.jobs.options.once import LAYOUTS, once
-from tiersnap.jobs.options.remote import s3_options
-from tiersnap.jobs.options.remote_view import RemoteView
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options.once import LAYOUTS, once
+from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.old_options.remote_view import RemoteView
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import Missing, find_missing, read_by_brokers

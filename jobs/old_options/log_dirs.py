@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.once import once
-from tiersnap.jobs.options.together import with_options
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.once import once
+from tiersnap.jobs.old_options.together import with_options
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import split_folder_name

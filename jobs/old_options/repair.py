@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.log_dirs import selection_options
-from tiersnap.jobs.options.paths import LocalPath
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.log_dirs import selection_options
+from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
 from tiersnap.snapshot.log.selection import Selection

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import click
 
-from tiersnap.jobs.options import common as params
-from tiersnap.jobs.options.release import BrokerRelease, ClientRelease
-from tiersnap.jobs.options.together import as_one
+from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.old_options.release import BrokerRelease, ClientRelease
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS, ClientEra

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import click
 
-from tiersnap.jobs.options.common import Decorator
+from tiersnap.jobs.old_options.common import Decorator
 from tiersnap.jobs.output import Format, Output, Row
 from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
 from tiersnap.snapshot.log.findings import Finding

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import click
 
+from tiersnap.jobs.option_types import clock as clock
 from tiersnap.jobs.output import Format, Output
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.replay.expiry import Expiry
 from tiersnap.snapshot.units import format_duration, parse_duration, parse_size
 
-_CLOCK = "tiersnap.clock"
 _LAST_MS = 253_402_300_799_999  # of the year 9999
 _MOST_SHOWN = 40
-
-
-def clock(ctx: click.Context | None) -> int:
-    """Epoch milliseconds: the command's only reading of the clock."""
-    if ctx is None:
-        return time.time_ns() // 1_000_000
-    known: dict[str, int] = ctx.find_root().meta
-    if _CLOCK not in known:
-        known[_CLOCK] = time.time_ns() // 1_000_000
-    return known[_CLOCK]
 
 
 def parse_time(text: str) -> int:

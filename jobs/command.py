@@ -1,0 +1,104 @@
+"""What a command of `tiersnap` is: its options, the call of the core, and the types of what it prints.
+
+    @command(VerifiedSnapshot, summary=VerifySummary)
+    @log_dirs_argument()
+    @click.option("--strict", is_flag=True, help="Count every entry.")
+    def verify(output: Output, log_dirs: tuple[str, ...], strict: bool) -> int: ...
+
+Its module imports no more of the core than these types need: --help must not wait for numba, pyarrow or boto3. What a
+body needs it imports; what annotations need stands below `if TYPE_CHECKING`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import refuse_credentials
+
+
+@dataclass(frozen=True)
+class Prints:
+    """What a command prints in the JSON forms, as types: docs/schemas is made of them.
+
+    Attributes:
+        rows: types of its rows; which of them comes is a matter of its options.
+        summary: what its result holds beside rows and findings; None where there is nothing.
+        result: the whole result, where it is no rows.
+        lines: of JSON lines, where they are neither rows nor the document.
+    """
+
+    rows: Sequence[object] = ()
+    summary: object = None
+    result: object = None
+    lines: Sequence[object] = ()
+
+
+class Command(click.Command):
+    """A command with --output, which knows what it prints and refuses settings with a password in them."""
+
+    prints: Prints | None = None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call it."""
+        _refuse_credentials(ctx)
+        return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A command with commands below it; see `Command`."""
+
+    prints: Prints | None = None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call it."""
+        _refuse_credentials(ctx)
+        return super().invoke(ctx)
+
+
+def _refuse_credentials(ctx: click.Context) -> None:
+    for param in ctx.command.params:
+        refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
+
+
+def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Output).format = Format(value)
+
+
+# Accepted before and after the command's name, because people write it in either place.
+output_option = click.option(
+    "--output",
+    type=click.Choice([each.value for each in Format]),
+    callback=_set_format,
+    expose_value=False,
+    help="Form of what goes to stdout; table is the default.",
+)
+
+
+def command(
+    *rows: object,
+    name: str | None = None,
+    summary: object = None,
+    result: object = None,
+    lines: Sequence[object] = (),
+    cls: type[Command] = Command,
+    has_output: bool = True,
+) -> Callable[[Callable[..., object]], Command]:
+    """Return the decorator of a command, whose function is given the Output first; see `Prints`.
+
+    Args:
+        has_output: whether it takes --output, and prints JSON there.
+    """
+
+    def decorate(function: Callable[..., object]) -> Command:
+        made = click.command(name, cls=cls)(click.pass_obj(output_option(function) if has_output else function))
+        if has_output:
+            made.params.append(made.params.pop(0))  # --output stands last in the help
+        made.prints = Prints(rows, summary, result, lines) if has_output else None
+        return made
+
+    return decorate

@@ -1,0 +1,396 @@
+"""Options that several commands share, one at a time or in groups that arrive as one value."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tiersnap.jobs.option_types import (
+    DURATION,
+    PARTITION,
+    PATTERN,
+    SIZE,
+    TIME,
+    TIME_OR_BOUNDARY,
+    Word,
+    expand,
+    once,
+    read_properties,
+)
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.stores.pace import check_rate
+from tiersnap.remote_storage.stores.s3_settings import Checksums, S3Settings
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.readiness.copy_task import LEFT_FOR_MS, ClusterAnswer
+from tiersnap.snapshot.units import format_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tiersnap.remote_storage.inventory.host_inventory import HostInventory, ObserveOnce
+    from tiersnap.snapshot.formats.checkpoints import TopicPartition
+    from tiersnap.snapshot.log.selection import NamedLogDir, Selection
+    from tiersnap.snapshot.replay.beginnings import Beginnings
+    from tiersnap.snapshot.replay.expiry import Expiry
+
+Function = Callable[..., object]
+Option = Callable[[Function], Function]
+LAYOUTS = ("aiven", "local-tiered-storage")
+OF_BEGINNINGS = "Remote storage, for what came before the files of a log that begins there."
+
+
+def together(*options: Option) -> Option:
+    """Return all of them as one; the first one stands first in the help."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
+    """Return options whose values are the arguments of `make`; the command is given `name`, what `make` returns."""
+    values = inspect.signature(make).parameters
+
+    def gather(function: Function) -> Function:
+        @wraps(function)
+        def with_one(*args: object, **given: object) -> object:
+            one = make(**{each: given.pop(each) for each in values if each in given})
+            return function(*args, **{name: one}, **given)
+
+        return together(*options)(with_one)
+
+    return gather
+
+
+# One at a time -------------------------------------------------------------------------------------------------------
+
+topic_option = click.option(
+    "--topic", type=PATTERN, help="Only topics whose whole name matches this regular expression."
+)
+crc_option = click.option(
+    "--check-crc/--no-check-crc", default=True, show_default=True, help="Verify the CRC-32C of every batch."
+)
+expiration_option = click.option(
+    "--expiration",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="Leave out producers that were idle this long where the segment ends: the broker's "
+    "transactional.id.expiration.ms; none keeps all.",
+)
+as_of_option = click.option(
+    "--as-of",
+    type=TIME_OR_BOUNDARY,
+    default="boundary",
+    show_default=True,
+    help="Count --expiration back from this time instead, for all segments: now, or an ISO 8601 time.",
+)
+producer_expiration_option = click.option(
+    "--producer-expiration",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="The broker's producer.id.expiration.ms: what it drops when it loads a snapshot, a snapshot may lack.",
+)
+now_option = click.option(
+    "--now",
+    type=TIME,
+    default="now",
+    help="Judge as if it were this time: for disks that were copied long ago.  [default: the clock]",
+)
+remote_option = click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="aiven",
+    show_default=True,
+    help="How segments lie in remote storage: as the Aiven plugin or as Kafka's LocalTieredStorage reads them.",
+)
+warehouse_option = click.option(
+    "--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables."
+)
+allow_plaintext_option = click.option(
+    "--allow-plaintext",
+    is_flag=True,
+    help="Upload also where the plugin encrypts what lies in remote storage: what is uploaded is plain text.",
+)
+replace_option = click.option(
+    "--replace", is_flag=True, help="Tier with computed snapshots where the broker's are CORRUPT or SUSPECT."
+)
+topic_ids_option = click.option(
+    "--topic-ids", type=click.Path(dir_okay=False, path_type=Path), help="Lines `topic id` for old topics."
+)
+leave_to_broker_option = click.option(
+    "--leave-to-broker",
+    "left_for",
+    type=DURATION,
+    default=format_duration(LEFT_FOR_MS),
+    show_default=True,
+    help="Upload nothing of a partition of which a broker uploaded a segment within this time, by the clock of remote "
+    "storage; none uploads beside brokers, too. With --bootstrap-server the cluster says whether one is at work.",
+)
+
+
+broker_option = click.option(
+    "--broker-id", type=int, metavar="N", help="Broker that the records name; the partition's leader by default."
+)
+
+
+def apply_option(help_text: str) -> Option:
+    """Return --apply, without which a command that changes something shows its plan."""
+    return click.option("--apply", is_flag=True, help=help_text)
+
+
+def rate_option(meant: str) -> Option:
+    """Return --max-bytes-per-second, given to the command as `rate: int | None`; `meant` says of what."""
+
+    def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
+        return None if value is None else check_rate(value)
+
+    help_text = f"{meant}, as 50MiB; at least 4MiB.  [default: as fast as it goes]"
+    return click.option("--max-bytes-per-second", "rate", type=SIZE, metavar="SIZE", callback=checked, help=help_text)
+
+
+def expiry(expiration: int | None, as_of: int | None, now: int, producer_expiration: int | None) -> Expiry:
+    """Return the rule that --expiration, --as-of and --producer-expiration give together; all in ms.
+
+    Raises:
+        UsageError: a file by that rule would lack producers that a broker still keeps.
+    """
+    if expiration is not None and (producer_expiration is None or expiration < producer_expiration):
+        raise UsageError(
+            f"--expiration {format_duration(expiration)} is below the broker's producer.id.expiration.ms, "
+            f"{format_duration(producer_expiration)}: the files would lack producers that it still keeps",
+            hint="give a longer --expiration, or the broker's own value as --producer-expiration",
+        )
+    if as_of is not None and as_of > now:
+        raise UsageError(
+            "--as-of lies in the future: the files would lack producers that are alive",
+            hint="leave --as-of out: expiry is then counted at each boundary",
+        )
+    from tiersnap.snapshot.replay.expiry import Expiry
+
+    return Expiry(expiration, now, as_of)
+
+
+# Log directories -----------------------------------------------------------------------------------------------------
+
+
+def log_dirs_argument(name: str = "LOGDIR", *, required: bool = True) -> Option:
+    """Return the argument of one or more log directories, given as `log_dirs: tuple[str, ...]`."""
+    return click.argument(
+        "log_dirs",
+        type=Word(),
+        metavar=f"{name}..." if required else f"[{name}]...",
+        nargs=-1,
+        required=required,
+        envvar="TIERSNAP_SOURCE",
+        callback=lambda _, __, words: expand(words),
+    )
+
+
+def _selection(topic: re.Pattern[str] | None, partitions: tuple[TopicPartition, ...]) -> Selection:
+    from tiersnap.snapshot.log.selection import Selection
+
+    return Selection(topic, frozenset(partitions))
+
+
+# Given to the command as `selection: Selection`.
+selection_options = as_one(
+    "selection",
+    _selection,
+    topic_option,
+    once(
+        "--partition",
+        "partitions",
+        multiple=True,
+        type=PARTITION,
+        metavar="TOPIC-PARTITION",
+        help="Only this partition; may be given several times.",
+    ),
+)
+
+
+# Remote storage ------------------------------------------------------------------------------------------------------
+
+
+def _s3(endpoint_url: str | None, region: str | None, path_style: bool, checksums: str) -> S3Settings:
+    endpoint = f"https://{endpoint_url}" if endpoint_url and "://" not in endpoint_url else endpoint_url
+    return S3Settings(endpoint_url=endpoint, region=region, path_style=path_style, checksums=Checksums(checksums))
+
+
+# Given to the command as `s3: S3Settings`.
+s3_options = as_one(
+    "s3",
+    _s3,
+    click.option("--endpoint-url", help="S3 server other than AWS; https:// if no scheme is given."),
+    click.option("--region", help="S3 region."),
+    click.option("--path-style", is_flag=True, help="Name the bucket in the path, not in the host."),
+    click.option(
+        "--checksums",
+        type=click.Choice([kind.value for kind in Checksums]),
+        default=Checksums.AWS.value,
+        show_default=True,
+        help="compat for servers that refuse x-amz-checksum headers.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class RemoteView:
+    """Where to look, if anywhere; `remote` is as the user wrote it, `layout` a name."""
+
+    remote: str | None
+    layout: str
+    s3: S3Settings
+
+    def inventory(self, now: int, producer_expiration: int | None) -> HostInventory | None:
+        """Return what tells what is tiered; None without --remote. It is asked for something first.
+
+        Args:
+            now: epoch ms.
+            producer_expiration: ms, the broker's producer.id.expiration.ms; None if it never drops producers.
+        """
+        if self.remote is None:
+            return None
+        from tiersnap.remote_storage.inventory.host_inventory import HostInventory
+
+        return HostInventory(self._look(), now, producer_expiration)
+
+    def beginnings(self, now: int, producer_expiration: int | None) -> Beginnings:
+        """Return what tells how logs begin that begin there; without --remote nothing does. See `inventory`."""
+        from tiersnap.snapshot.replay.beginnings import Beginnings
+
+        if self.remote is None:
+            return Beginnings()
+        from tiersnap.snapshot.tasks.remote_start import beginning
+
+        return Beginnings(partial(beginning, self._look(), now, producer_expiration))
+
+    def _look(self) -> ObserveOnce:
+        from tiersnap.remote_storage.inventory.host_inventory import ObserveOnce
+        from tiersnap.remote_storage.layouts.open_layout import open_layout
+        from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+        store = open_existing_store(self.remote or "", self.s3, writes=False)
+        next(iter(store.list()), None)
+        return ObserveOnce(store, open_layout(self.layout))
+
+
+def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:
+    """Return --remote and how to look there, given as `view: RemoteView`; `option` makes --remote."""
+    return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, s3_options)
+
+
+# Clusters ------------------------------------------------------------------------------------------------------------
+
+
+def cluster_options(
+    help_text: str = "A broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
+) -> Option:
+    """Return --bootstrap-server and --command-config, given as `cluster: Cluster`, or None where it is not required."""
+
+    def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
+        properties = read_properties(command_config) if command_config else {}
+        return Cluster(bootstrap_server, properties) if bootstrap_server else None
+
+    return as_one(
+        "cluster",
+        make,
+        option("--bootstrap-server", required=required, metavar="HOST:PORT", help=help_text),
+        click.option(
+            "--command-config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Client properties, `name=value` lines with librdkafka's names: security.protocol, sasl.username, …",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ToldBy:
+    """Who says whether a broker is at work.
+
+    Attributes:
+        cluster: that is asked; None if none is.
+        left_for: ms since a broker's upload, for which segments are left to it where no cluster says better; None
+            leaves none.
+    """
+
+    cluster: Cluster | None
+    left_for: int | None = None
+
+    def about(self, log_dirs: Iterable[NamedLogDir], topic: re.Pattern[str] | None, output: Output) -> ClusterAnswer:
+        """Return what the cluster says, without one nothing; see ask_about_log_dirs."""
+        if self.cluster is None:
+            return ClusterAnswer()
+        from tiersnap.remote_storage.cluster.copy_tasks import ask_about_log_dirs
+
+        return ask_about_log_dirs(self.cluster, log_dirs, topic, talk=output.talk)
+
+
+# Given to the command as `told_by: ToldBy`.
+scanning_cluster_options = as_one(
+    "told_by",
+    ToldBy,
+    cluster_options("A broker of the cluster: it says which segments brokers copy by themselves, and when."),
+)
+tiering_cluster_options = as_one(
+    "told_by",
+    ToldBy,
+    leave_to_broker_option,
+    cluster_options("A broker of the cluster: it says whose copy task works, instead of what lies in remote storage."),
+)
+
+
+# Spark ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SparkRequest:
+    """Which session is wanted.
+
+    Attributes:
+        master: None for that of the session that is there, of the submit, or else this host.
+        conf: settings over those of conf/spark-defaults.conf.
+    """
+
+    master: str | None
+    conf: Mapping[str, str]
+
+    def session(self, **options: str) -> SparkSession:
+        """Return the active session, or one that is made; see `open_session`."""
+        from tiersnap.jobs.pipeline.session import open_session
+
+        return open_session(self.master, self.conf, **options)
+
+
+def _spark(master: str | None, spark_conf: tuple[str, ...]) -> SparkRequest:
+    from tiersnap.jobs.pipeline.session import parse_conf
+
+    return SparkRequest(master, parse_conf(spark_conf))
+
+
+# Given to the command as `spark: SparkRequest`.
+spark_options = as_one(
+    "spark",
+    _spark,
+    click.option(
+        "--master",
+        help="Spark master: spark://…, yarn, k8s://…, or sc://… for Spark Connect. By default that of the submit "
+        "or of the session that is there, else this host.",
+    ),
+    click.option(
+        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting, over conf/spark-defaults.conf."
+    ),
+)

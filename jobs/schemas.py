@@ -1,0 +1,197 @@
+"""docs/schemas and docs/commands.md, made of the types and options of the commands: `make schemas`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.command import Command, Group, Prints
+from tiersnap.jobs.contracts.commands import CONTRACTS
+from tiersnap.jobs.contracts.envelope import Contract
+from tiersnap.jobs.contracts.envelope import document_schema as old_schema
+from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
+from tiersnap.jobs.settings import commands_of, options_of, variable_of
+from tiersnap.snapshot.log.findings import Finding
+
+Schema = dict[str, Any]
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_TOP = """# Commands
+
+Made from the code by `make schemas`. `tiersnap COMMAND --help` says the same for the installed release, and
+`tiersnap config` which values hold and where each is from.
+
+A *setting* can be given three ways: by the option, by the variable in the environment, or in the YAML file that
+`--config` (TIERSNAP_CONFIG) names, under the option's name without dashes. The option wins over the variable, that over
+the file. What changes something (`--apply`, `--replace`, …) is an option alone.
+"""
+
+
+# JSON Schemas --------------------------------------------------------------------------------------------------------
+
+
+def file_name(words: str) -> str:
+    """Return `maintain-tables.schema.json` for `maintain tables`."""
+    return f"{words.replace(' ', '-')}.schema.json"
+
+
+def printing_commands() -> dict[str, Any]:
+    """Return by its words what each command prints that has JSON."""
+    found = commands_of(click.Context(cli, info_name="tiersnap"), cli)
+    prints = {words: each.prints for words, each in found.items() if isinstance(each, Command | Group) and each.prints}
+    return prints | {words: old for words, old in CONTRACTS.items() if words not in prints}
+
+
+def schema_files() -> dict[str, str]:
+    """Return the text of every file of docs/schemas, by name."""
+    return {
+        file_name(words): json.dumps(
+            (old_schema if isinstance(prints, Contract) else document_schema)(words, prints), indent=2
+        )
+        + "\n"
+        for words, prints in printing_commands().items()
+    }
+
+
+def document_schema(words: str, prints: Prints) -> Schema:
+    """Return the schema of `--output json`; `$defs/line` is that of each line of `--output jsonl`."""
+    of_summary = [] if prints.summary is None else [prints.summary]
+    of_result = [] if prints.result is None else [prints.result]
+    parts, defs = _schemas_of([*prints.rows, *prints.lines, *of_summary, *of_result, Finding, ErrorObject])
+    rows, lines = parts[: len(prints.rows)], parts[len(prints.rows) : len(prints.rows) + len(prints.lines)]
+    finding, error = parts[-2:]
+    summary = parts[len(rows) + len(lines)] if of_summary else None
+    result = parts[-3] if of_result else _result(rows, finding, defs[_name(summary)] if summary else None)
+    # A command that fails prints one document in both forms, with errors and without a result.
+    in_lines = [
+        *(lines or rows or [{"$ref": "#/$defs/document"}]),
+        *(
+            _object({name: part})
+            for name, part in (("finding", finding), ("error", error), ("summary", summary))
+            if part
+        ),
+    ]
+    return {
+        "$schema": _DRAFT,
+        "title": f"tiersnap {words} --output json",
+        "$ref": "#/$defs/document",
+        "$defs": {
+            "document": _document(words, {"anyOf": [result, {"type": "null"}]}, error),
+            "failure": _document(words, {"type": "null"}, error),
+            "line": {
+                "description": "a line of --output jsonl",
+                "anyOf": [*in_lines, *([] if of_result else [{"$ref": "#/$defs/failure"}])],
+            },
+            **defs,
+        },
+    }
+
+
+def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
+    """Return the schema of each type, and by name those that they refer to; no object has members beside its own."""
+    for kind in kinds:
+        _resolve(kind)
+    parts, defs = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for each in defs.values():
+        each.pop("title", None)
+        if "properties" in each:
+            each["additionalProperties"] = False
+    return parts, defs
+
+
+def _resolve(kind: object) -> None:
+    """Give the module of a type the names below its `if TYPE_CHECKING`, which annotations of results refer to."""
+    module = sys.modules[getattr(kind, "__module__", "builtins")]
+    if not module.__name__.startswith("tiersnap.jobs.commands."):
+        return
+    for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(node.body, []), str(module.__file__), "exec"), module.__dict__)
+
+
+def _name(part: Schema) -> str:
+    return str(part["$ref"]).rpartition("/")[2]
+
+
+def _object(members: Schema, optional: Iterable[str] = ()) -> Schema:
+    required = [name for name in members if name not in set(optional)]
+    return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
+
+
+def _document(words: str, result: Schema, error: Schema) -> Schema:
+    errors = {"type": "array", "items": error}
+    return _object(
+        {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": words}, "result": result, "errors": errors}
+    )
+
+
+def _result(rows: Sequence[Schema], finding: Schema, summary: Schema | None) -> Schema:
+    items = rows[0] if len(rows) == 1 else {"anyOf": list(rows)}
+    arrays = {"rows": {"type": "array", "items": items}, "findings": {"type": "array", "items": finding}}
+    if summary is None:
+        return _object(arrays)
+    return _object({**arrays, **summary["properties"]}, summary["properties"].keys() - set(summary["required"]))
+
+
+# Commands ------------------------------------------------------------------------------------------------------------
+
+
+def reference() -> str:
+    """The page."""
+    context = click.Context(cli, info_name="tiersnap")
+    parts = [_TOP]
+    for words, command in commands_of(context, cli).items():
+        parts.append("\n".join(_section(context, words, command)))
+    return "\n".join(parts)
+
+
+def _section(parent: click.Context, words: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=words, parent=parent)
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"## {words}\n"
+    yield f"    tiersnap {words} {usage}\n"
+    yield _paragraphs(command.help or "")
+    settings = {id(option): variable_of(name) for name, option in options_of(command).items()}
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    if options:
+        yield "| option | setting | default | |"
+        yield "| --- | --- | --- | --- |"
+    for option in options:
+        yield _row(context, option, settings.get(id(option), ""))
+    yield ""
+
+
+def _paragraphs(text: str) -> str:
+    """Text of a docstring, its own line breaks kept out; what click prints as it stands stays as it is."""
+    found = []
+    for paragraph in textwrap.dedent(text).strip().split("\n\n"):
+        if paragraph.startswith("\b"):
+            found.append(textwrap.indent(paragraph.removeprefix("\b\n"), "    "))
+        else:
+            found.append(textwrap.fill(" ".join(paragraph.split()), 120))
+    return "\n\n".join(found) + "\n"
+
+
+def _row(context: click.Context, option: click.Option, variable: str) -> str:
+    name, said = option.get_help_record(context) or (", ".join(option.opts), "")
+    extra = option.get_help_extra(context)
+    default = "required" if "required" in extra else extra.get("default", "")
+    # What click puts behind the text in brackets stands in columns of its own.
+    text = said.rpartition("  [")[0] if said.endswith("]") and "  [" in said else said
+    cells = (f"`{name}`", f"`{variable}`" if variable else "", default, text)
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    docs = Path("docs")
+    for name, text in schema_files().items():
+        (docs / "schemas" / name).write_text(text, encoding="utf-8")
+    (docs / "commands.md").write_text(reference(), encoding="utf-8")

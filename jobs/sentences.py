@@ -1,0 +1,109 @@
+"""Sentences that several commands say, and fields that several of their results have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from tiersnap.jobs.again import again
+from tiersnap.jobs.output import Output
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind, PlaceProof
+from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.retire.store_leftovers import SweptStore
+    from tiersnap.snapshot.replay.beginnings import Beginnings
+
+# Types of fields.
+ForPeople = Annotated[str, Meta(description="the number before it, for people")]
+ByName = Annotated[dict[str, int], Meta(description="counts by name")]
+PlaceSentence = Annotated[str, Meta(description="why brokers are believed to read --remote")]
+Mended = Annotated[int, Meta(description="of those written, how many took the place of a damaged object")]
+Leftovers = Annotated[
+    dict[str, int], Meta(description="removed `objects` of segments, `probes`, `files` and `uploads`, by kind")
+]
+LeaderEpochs = Annotated[list[list[int]], Meta(description="pairs of leader epoch and start offset")]
+
+REMOTE = "s3://bucket/prefix"
+_MOST_FAILURES = 20
+
+
+def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int | None = None) -> None:
+    """Say what failed, and once what to do about each kind of it; `errors` are the first of `count`, or all."""
+    told = errors[:_MOST_FAILURES]
+    for error in told:
+        output.warn(f"failed: {error.message}")
+    if (more := (len(errors) if count is None else count) - len(told)) > 0:
+        output.warn(f"… and {count_of(more, 'failure')} more")
+    for hint in dict.fromkeys(error.hint for error in told if error.hint):
+        output.warn(f"  {hint}")
+
+
+def tell_mended(output: Output, count: int) -> None:
+    """Say how many damaged snapshot objects were computed again and replaced; nothing where none was."""
+    if count:
+        output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
+
+
+def tell_finished_copies(output: Output, count: int) -> None:
+    """Say how many copies of other attempts are finished now; nothing of none."""
+    if count:
+        are = count_of(count, "copy", "copies") + (" is" if count == 1 else " are")
+        output.talk(f"{are} finished now that other attempts had made: nothing was sent for that")
+
+
+def tell_unknown_encryption(output: Output, partitions: int) -> None:
+    """Say of how many partitions no manifest tells it; nothing where there is none."""
+    if partitions:
+        output.talk(
+            f"encryption: unknown of {count_of(partitions, 'partition')}: no manifest of theirs, of their topics or of "
+            "the first ones of remote storage is there; what is uploaded is plain text"
+        )
+
+
+def tell_left_to_brokers(output: Output, verdicts: Mapping[str, int]) -> None:
+    """Say how many segments are left to brokers, and why; nothing where none is."""
+    if count := verdicts.get("LEFT_TO_BROKER", 0):
+        output.talk(
+            f"left to brokers: {count_of(count, 'segment')}, since what is uploaded beside a copy task that works is "
+            "copied a second time; where none works, --leave-to-broker none uploads them"
+        )
+
+
+def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
+    """Return counts of what was removed by name, without zeros; `objects` are those of segments."""
+    counts = {"objects": objects, "probes": swept.probes, "files": swept.files, "uploads": swept.uploads}
+    return {name: count for name, count in counts.items() if count}
+
+
+def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
+    """Say what ended attempts had left and was removed; nothing where nothing was."""
+    named = [count_of(objects, "object")] if objects else []
+    if said := ", ".join([*named, *filter(None, [str(swept)])]):
+        output.talk(f"removed what ended attempts and killed processes had left: {said}")
+
+
+def tell_place(output: Output, proof: PlaceProof | None) -> None:
+    """Say why the place that --remote names is trusted; if nothing proves it, also when quiet."""
+    if proof is not None:
+        say = output.warn if proof.evidence is EvidenceKind.UNPROVEN else output.talk
+        say(f"place: {proof.sentence}")
+
+
+def with_remote() -> str:
+    """Return the command that is running, with a place of remote storage to be filled in."""
+    return again("--remote", REMOTE)
+
+
+def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
+    """Return why remote storage does not tell how a log begins, for each, and what comes next."""
+    from tiersnap.snapshot.replay.remote_state import ELSEWHERE
+
+    yield from (f"{name}: {why}" for name, why in beginnings.unknown.items())
+    if beginnings.may_pass:
+        yield f"next: {again()}"
+    elif beginnings.unknown:
+        yield f"{ELSEWHERE}; if they are: docs/runbook.md, where the log begins in remote storage"
