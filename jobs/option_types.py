@@ -118,14 +118,15 @@ def _partition(text: str) -> TopicPartition:
 
 
 def _broker(text: str) -> BrokerEra:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, era_of
+    from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+    from tiersnap.snapshot.exactly_once.models.eras import era_of
 
     return era_of(text, BROKER_ERAS)
 
 
 def _client(text: str) -> ClientEra:
-    from tiersnap.snapshot.exactly_once.models.broker_eras import era_of
     from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+    from tiersnap.snapshot.exactly_once.models.eras import era_of
 
     return era_of(text, CLIENT_ERAS)
 
