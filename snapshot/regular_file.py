@@ -14,8 +14,6 @@ import os
 import stat
 from pathlib import Path
 
-from pyarrow import fs
-
 from tiersnap.snapshot.units import human_bytes
 
 _log = logging.getLogger(__name__)
@@ -97,22 +95,6 @@ def read_regular(path: str | os.PathLike[str], *, limit: int = SMALL_FILE_BYTES,
         if size > limit:
             raise FileTooLargeError(size, limit, os.fspath(path))
         return file.read(size)
-
-
-def read_bounded(filesystem: fs.FileSystem, path: str, *, limit: int = SMALL_FILE_BYTES) -> bytes:
-    """As `read_regular`, of any pyarrow file system.
-
-    Raises:
-        FileTooLargeError: it is larger.
-        OSError: it cannot be read.
-    """
-    if isinstance(filesystem, fs.LocalFileSystem):
-        return read_regular(path, limit=limit)
-    with filesystem.open_input_file(path) as file:
-        size = file.size()
-        if size > limit:
-            raise FileTooLargeError(size, limit, path)
-        return bytes(file.read(size))
 
 
 def read_text(path: Path, *, limit: int = TEXT_BYTES, follow: bool = False) -> str:

@@ -18,14 +18,13 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from pyarrow import fs
-
 from tests.broker.harness import jars
 from tests.broker.oracle.fold import VERSION, fold_oracle
 from tests.broker.oracle.judge import entries
 from tests.fuzz.run import main as fuzz
 from tests.reference.agreeing import disagreements
 from tests.reference.main_job import NO_TIERING, disagreements_of_run
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.partition_replay import local_replay
 
@@ -37,7 +36,7 @@ def against_kafka(log_dir: Path, out: Path) -> Iterator[str]:
     partitions = list(open_log_dir(str(log_dir)).partitions())
     folded = fold_oracle([Path(each.path) for each in partitions], out)
     for partition in partitions:
-        _, boundaries = local_replay(fs.LocalFileSystem(), partition)
+        _, boundaries = local_replay(LOCAL, partition)
         ours = {each.offset: [tuple(row) for row in each.entries.tolist()] for each in boundaries}
         kafkas = {offset: entries(data) for offset, data in folded[partition.name].items()}
         if ours != kafkas:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.jobs.pipeline.discover import Discovered, discover
 from tiersnap.jobs.pipeline.leaders import leading_replicas
@@ -38,7 +37,7 @@ def started(spark: SparkSession | Session) -> SparkSession:
 def lacks_table(warehouse: str, table: str) -> bool:
     """Return whether a warehouse on this host has no such table; of another place Spark has to be asked."""
     filesystem, path = resolve(warehouse) if warehouse.startswith(("/", "file:")) else (None, "")
-    return isinstance(filesystem, fs.LocalFileSystem) and not Path(path, table, "_delta_log").is_dir()
+    return filesystem is not None and filesystem.is_local and not Path(path, table, "_delta_log").is_dir()
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyarrow import fs
-
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects
@@ -32,6 +30,7 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.trust import Provenance
 
 _log = logging.getLogger(__name__)
@@ -198,4 +197,4 @@ class _ObjectSource:
 
 
 def _source_file(path: Path) -> SourceFile:
-    return SourceFile(fs.LocalFileSystem(), str(path), path.stat().st_size)
+    return SourceFile(LOCAL, str(path), path.stat().st_size)

@@ -21,7 +21,6 @@ from tiersnap.snapshot.collected.names import Part, new_name
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import FileRef, LogDir, Partition, Segment, read_partition
 from tiersnap.snapshot.log.segment_walk import SegmentEnd
 from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES
@@ -198,7 +197,7 @@ class Collection:
     def _check_read(self, segment: Segment, end: SegmentEnd) -> None:
         finding = end.finding
         if finding is not None and finding.kind in _UNREAD:
-            if is_gone(self.log_dir.filesystem, segment.log.path):
+            if self.log_dir.filesystem.is_gone(segment.log.path):
                 raise _MovedError(
                     f"{segment.log.path} was deleted while it was to be read", hint="run the same command again"
                 )

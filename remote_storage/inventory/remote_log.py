@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
 from tiersnap.remote_storage.inventory.attempts import group
@@ -32,6 +31,7 @@ from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.readiness.coverage import coverage_of
@@ -154,7 +154,7 @@ class RemoteLog:
             except ObjectNotFoundError as error:
                 raise CorruptDataError(error.message) from error
             segment = Segment(copy.start_offset, copy.end_offset, FileRef(str(path), path.stat().st_size, 0))
-            runs, end = fold_segment(fs.LocalFileSystem(), segment, cuts=[first, last])
+            runs, end = fold_segment(LOCAL, segment, cuts=[first, last])
         if end.finding is not None:
             name = f"{self.store.uri}{self.layout.log_key(copy.metadata)}"
             raise CorruptDataError(f"{name}: {end.finding.kind} at byte {end.finding.position}: {end.finding.message}")

@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 from threading import Event
 
-from pyarrow import fs
-
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.restore.own_folder import PART, OwnFolder
 from tiersnap.remote_storage.restore.segment_chain import Piece
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.crc32c import crc32c_of_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 _log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ def _cut(folder: OwnFolder, source: str, piece: Piece, target: str) -> None:
     copy = piece.copy
     of = copy.metadata.id.topic_id_partition
     scan = SegmentScan(
-        fs.LocalFileSystem(),
+        LOCAL,
         str(folder.path / source),
         base_offset=copy.start_offset,
         next_base_offset=copy.end_offset,

@@ -22,8 +22,6 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from pyarrow import fs
-
 from tiersnap.remote_storage.errors import FolderDiffersError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.files import fetch_piece, same_content
@@ -35,6 +33,7 @@ from tiersnap.snapshot.atomic_file import cannot_write
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import format_leader_epochs, format_topic_id
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, PARTITION_METADATA, FileRef, Partition, Segment
 from tiersnap.snapshot.log.restored_log import RestoredLog, TierParts, replay_restored
 from tiersnap.snapshot.regular_file import read_regular
@@ -192,7 +191,7 @@ def _fill(store: ObjectStore, plan: FolderPlan, folder: Path, files: _Files) -> 
     files.put(PARTITION_METADATA, format_topic_id(plan.topic_id).encode("ascii"))
     files.put(LEADER_EPOCHS, format_leader_epochs(plan.chain.leader_epochs).encode("ascii"))
     return replay_restored(
-        fs.LocalFileSystem(),
+        LOCAL,
         plan.local(folder),
         plan.chain.leader_epochs,
         fetch=fetch,

@@ -74,7 +74,7 @@ class Installation:
         Raises:
             UsageError: it is not of this host.
         """
-        if self.log_dir.filesystem.type_name != "local":
+        if not self.log_dir.filesystem.is_local:
             raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
         return Path(self.log_dir.path)
 

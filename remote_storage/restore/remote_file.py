@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pyarrow import fs
-
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
@@ -26,6 +24,7 @@ from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, UsageError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 _log = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     scan = SegmentScan(
-        fs.LocalFileSystem(),
+        LOCAL,
         str(path),
         base_offset=copy.start_offset,
         next_base_offset=copy.end_offset,

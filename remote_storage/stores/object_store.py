@@ -122,7 +122,7 @@ class UnfinishedUpload:
 
 
 class ByteSource(Protocol):
-    """A readable, seekable binary file; also what pyarrow's `open_input_file` returns."""
+    """A readable, seekable binary file."""
 
     def read(self, nbytes: int, /) -> bytes:
         """At most `nbytes` bytes, none at the end."""

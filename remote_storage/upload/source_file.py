@@ -1,4 +1,4 @@
-"""A file of a segment where it lies: on a broker's disk, in S3, on HDFS; whatever pyarrow can open."""
+"""A file of a segment where it lies: on a broker's disk, in S3, on HDFS."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pyarrow.fs as pafs
-
 from tiersnap.remote_storage.stores.object_store import ByteSource
 from tiersnap.snapshot.errors import TransientError, UsageError
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.units import count_of
 
 
@@ -17,7 +16,7 @@ from tiersnap.snapshot.units import count_of
 class SourceFile:
     """A file and the `size` in bytes that the scan found; nothing else is taken for the same file."""
 
-    filesystem: pafs.FileSystem
+    filesystem: FileSystem
     path: str
     size: int
 
@@ -28,11 +27,11 @@ class SourceFile:
             TransientError: the file is gone, or grew or shrank: retention, a restarted broker, another replica.
         """
         with self._reading():
-            found = self.filesystem.get_file_info(self.path)
-        if found.type is not pafs.FileType.File:
+            size = self.filesystem.size_of(self.path)
+        if size is None:
             raise self._changed("it is gone")
-        if found.size != self.size:
-            raise self._changed(f"it has {count_of(found.size, 'byte')} and had {self.size}")
+        if size != self.size:
+            raise self._changed(f"it has {count_of(size, 'byte')} and had {self.size}")
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
@@ -42,7 +41,7 @@ class SourceFile:
             TransientError: it cannot be read; also of any other OSError inside the `with`.
             UsageError: it may not be read.
         """
-        with self._reading(), self.filesystem.open_input_file(self.path) as file:
+        with self._reading(), self.filesystem.open(self.path) as file:
             yield file
 
     def read(self) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -21,6 +20,7 @@ from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.remote_storage.upload.tier_rows import TIERED
 from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import LEADER_EPOCH, OPEN_TRANSACTION
@@ -101,7 +101,7 @@ def planned_segment(row: Mapping[str, Any], kept: KeptSnapshots | None = None) -
 
 
 def _snapshot(
-    row: Mapping[str, Any], filesystem: fs.FileSystem, folder: str, kept: KeptSnapshots | None
+    row: Mapping[str, Any], filesystem: FileSystem, folder: str, kept: KeptSnapshots | None
 ) -> SnapshotSource:
     offset = row["next_base_offset"]
     if row["object_key"] is not None:
@@ -123,5 +123,5 @@ def _snapshot(
     )
 
 
-def _file(filesystem: fs.FileSystem, path: str, size: int | None) -> SourceFile | None:
+def _file(filesystem: FileSystem, path: str, size: int | None) -> SourceFile | None:
     return None if size is None else SourceFile(filesystem, path, size)

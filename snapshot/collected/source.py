@@ -11,17 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from tiersnap.snapshot.collected.listing import Listing, Row
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.collected.names import LISTING, MARKER, batches_of
 from tiersnap.snapshot.errors import CorruptDataError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Partition, split_folder_name
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.tables.listed import from_row, to_row
 from tiersnap.snapshot.tables.schemas import RECORD_BATCHES, SEGMENTS
 
@@ -37,7 +36,7 @@ class CollectedSource:
     """
 
     uri: str
-    filesystem: fs.FileSystem
+    filesystem: FileSystem
     path: str
     marker: Marker
     findings: tuple[Finding, ...] = ()
@@ -105,7 +104,7 @@ class CollectedSource:
                 ) from error
 
     def _batches(self, path: str, bases: pa.Array) -> Iterator[pa.RecordBatch]:
-        with self.filesystem.open_input_file(path) as file:
+        with self.filesystem.open(path) as file:
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             for batch in parquet.iter_batches(columns=RECORD_BATCHES.names):
                 kept = batch.filter(pc.is_in(batch["segment_base_offset"], bases))
@@ -151,7 +150,7 @@ def open_collected(uri: str) -> CollectedSource | None:
 
 
 def read_decodes(
-    filesystem: fs.FileSystem, path: str, wanted: Sequence[Mapping[str, Any]], *, run: int
+    filesystem: FileSystem, path: str, wanted: Sequence[Mapping[str, Any]], *, run: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows of SEGMENTS out of one object of decodes, in the order in which it has them.
 
@@ -165,7 +164,7 @@ def read_decodes(
     """
     by_base = {row["base_offset"]: row for row in wanted}
     bases = pa.array(list(by_base), pa.int64())
-    with filesystem.open_input_file(path) as file:
+    with filesystem.open(path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         for batch in parquet.iter_batches(batch_size=64, columns=SEGMENTS.names):
             kept = batch.filter(pc.is_in(batch["base_offset"], bases))

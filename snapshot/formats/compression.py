@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import struct
 
-import pyarrow as pa
-
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.units import count_of
 
@@ -62,6 +60,8 @@ def first_bytes(data: bytes, codec: str, most: int) -> bytes:
         OSError: it is not of that codec.
     """
     # Not stream.read(most): where the data is wrong, pyarrow never gives back the room that it took for the answer.
+    import pyarrow as pa
+
     piece, found = bytearray(min(most, _PIECE)), bytearray()
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         while len(found) < most and (count := stream.readinto(memoryview(piece)[: most - len(found)])):
@@ -101,4 +101,6 @@ def _snappy_block(data: bytes, largest: int) -> bytes:
             break
     if length > largest:
         raise ValueError(f"more than {largest} bytes")
+    import pyarrow as pa
+
     return bytes(pa.Codec("snappy").decompress(data, length, asbytes=True))

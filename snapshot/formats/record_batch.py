@@ -27,7 +27,6 @@ and the decode ends there.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 HEADER_LENGTH = 61
 LOG_OVERHEAD = 12
@@ -46,23 +45,25 @@ NO_CONTROL_TYPE = -1
 ABORT = 0
 COMMIT = 1
 
-RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
-    ("position", pa.int64()),  # byte position of the batch in its segment file
-    ("base_offset", pa.int64()),
-    ("batch_length", pa.int32()),
-    ("partition_leader_epoch", pa.int32()),
-    ("magic", pa.int8()),
-    ("crc", pa.int64()),  # unsigned on disk; Spark has no unsigned types
-    ("attributes", pa.int16()),
-    ("last_offset_delta", pa.int32()),
-    ("base_timestamp", pa.int64()),  # ms
-    ("max_timestamp", pa.int64()),  # ms
-    ("producer_id", pa.int64()),
-    ("producer_epoch", pa.int16()),
-    ("base_sequence", pa.int32()),
-    ("record_count", pa.int32()),
-    ("control_type", pa.int16()),  # of the first record of a control batch, else -1
-    ("coordinator_epoch", pa.int32()),  # of a transaction marker, else -1
-    ("control_timestamp", pa.int64()),  # ms, record timestamp of a control record, else -1
+RECORD_BATCH_DTYPE = np.dtype(
+    [
+        ("position", np.int64),  # byte position of the batch in its segment file
+        ("base_offset", np.int64),
+        ("batch_length", np.int32),
+        ("partition_leader_epoch", np.int32),
+        ("magic", np.int8),
+        ("crc", np.int64),  # unsigned on disk; Spark has no unsigned types
+        ("attributes", np.int16),
+        ("last_offset_delta", np.int32),
+        ("base_timestamp", np.int64),  # ms
+        ("max_timestamp", np.int64),  # ms
+        ("producer_id", np.int64),
+        ("producer_epoch", np.int16),
+        ("base_sequence", np.int32),
+        ("record_count", np.int32),
+        ("control_type", np.int16),  # of the first record of a control batch, else -1
+        ("coordinator_epoch", np.int32),  # of a transaction marker, else -1
+        ("control_timestamp", np.int64),  # ms, record timestamp of a control record, else -1
+    ],
+    align=True,
 )
-RECORD_BATCH_DTYPE = np.dtype([(name, kind.to_pandas_dtype()) for name, kind in RECORD_BATCH_FIELDS], align=True)

@@ -16,7 +16,7 @@ import numpy as np
 from tiersnap.snapshot.formats.crc32c import crc32c_behind, crc32c_of_rows
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH, LOG_OVERHEAD
 
-# What the stored CRC covers of a header, as it lies on disk; names are those of RECORD_BATCH_FIELDS.
+# What the stored CRC covers of a header, as it lies on disk; names are those of RECORD_BATCH_DTYPE.
 COVERED = np.dtype(
     [
         ("attributes", ">i2"),

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, corrupt_checkpoint, unreadable
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, Segment, read_text
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
@@ -95,7 +94,7 @@ def missing_snapshots(partition: Partition, tiered: RemoteCoverage = NOTHING_REM
     return len(ends - partition.snapshots.keys())
 
 
-def read_meta_properties(filesystem: fs.FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
+def read_meta_properties(filesystem: FileSystem, log_dir: LogDir) -> tuple[MetaProperties | None, Finding | None]:
     """Whose disk it is; a finding where the file is damaged or may not be read, neither where there is none."""
     path = f"{log_dir.path}/{META_PROPERTIES}"
     try:

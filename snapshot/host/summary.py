@@ -54,7 +54,7 @@ def examined(each: NamedLogDir) -> Examined:
     Raises:
         UsageError: it is not of this host.
     """
-    if each.log_dir.filesystem.type_name != "local":
+    if not each.log_dir.filesystem.is_local:
         raise UsageError(f"{each.uri}: not of this host", hint="tiersnap scan reads log directories anywhere")
     path, unknown, holder = Path(each.log_dir.path), "", None
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pyarrow import fs
-
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.lock import is_in_use
 
@@ -40,7 +39,7 @@ def wrong_name(name: str, path: str) -> Finding | None:
     return None
 
 
-def is_of_running_cleaner(filesystem: fs.FileSystem, finding: Finding) -> bool:
+def is_of_running_cleaner(filesystem: FileSystem, finding: Finding) -> bool:
     """Return whether a finding of `wrong_name` is a compaction that is under way: a broker runs on the directory."""
-    is_local = isinstance(filesystem, fs.LocalFileSystem)
-    return finding.kind is FindingKind.UNFINISHED_SWAP and is_local and is_in_use(Path(finding.path).parent.parent)
+    is_unfinished = finding.kind is FindingKind.UNFINISHED_SWAP
+    return is_unfinished and filesystem.is_local and is_in_use(Path(finding.path).parent.parent)

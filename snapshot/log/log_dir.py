@@ -17,18 +17,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import CorruptCheckpointError, NotALogDirError, SourceNotFoundError
 from tiersnap.snapshot.formats import checkpoints
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, TopicPartition
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties, parse
 from tiersnap.snapshot.log.file_names import INDEXES, SUFFIXES, is_of_running_cleaner, numbered_name, wrong_name
+from tiersnap.snapshot.log.file_system import FOLDER, FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind, corrupt_checkpoint, missing_checkpoint, unreadable
-from tiersnap.snapshot.log.listing import FOLDER, list_folder
 from tiersnap.snapshot.log.no_log_dir import unlisted, without_partitions
 from tiersnap.snapshot.log.places import resolve
-from tiersnap.snapshot.regular_file import TEXT_BYTES, read_bounded
+from tiersnap.snapshot.regular_file import TEXT_BYTES
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -173,7 +171,7 @@ class OtherFolder:
 class LogDir:
     """A `log.dirs` entry: the names of its live partition folders, its checkpoints, and what is not live."""
 
-    filesystem: fs.FileSystem
+    filesystem: FileSystem
     path: str
     folders: tuple[str, ...]
     others: tuple[OtherFolder, ...]
@@ -205,7 +203,7 @@ def open_log_dir(uri: str) -> LogDir:
     filesystem, path = resolve(uri)
     path = path.rstrip("/")
     try:
-        listing = list_folder(filesystem, path)
+        listing = filesystem.list_folder(path)
     except OSError as error:
         reason, hint = unlisted(error)
         raise SourceNotFoundError(f"{uri}: {reason}", hint=hint) from error
@@ -251,7 +249,7 @@ def open_log_dir(uri: str) -> LogDir:
     )
 
 
-def read_text(filesystem: fs.FileSystem, path: str) -> str:
+def read_text(filesystem: FileSystem, path: str) -> str:
     """The whole of a small UTF-8 file; undecodable bytes are replaced, parsing then says what is wrong.
 
     Raises:
@@ -260,7 +258,7 @@ def read_text(filesystem: fs.FileSystem, path: str) -> str:
     return read_bounded(filesystem, path, limit=TEXT_BYTES).decode("utf-8", "replace")
 
 
-def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], Finding | None]:
+def _read_offsets(filesystem: FileSystem, path: str | None) -> tuple[dict[TopicPartition, int], Finding | None]:
     if path is None:
         return {}, None
     try:
@@ -271,7 +269,7 @@ def _read_offsets(filesystem: fs.FileSystem, path: str | None) -> tuple[dict[Top
         return {}, unreadable(path, error)
 
 
-def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> Partition:
+def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Partition:
     """List one partition folder and read its small text files.
 
     Damage of any of them is a finding of the partition, never an exception. A folder that vanished since the listing
@@ -280,7 +278,7 @@ def read_partition(filesystem: fs.FileSystem, path: str, known: Checkpoints) -> 
     topic, number = split_folder_name(path.rsplit("/", 1)[-1]) or ("", -1)
     empty = Partition(path=path, topic=topic, partition=number, segments=(), snapshots={})
     try:
-        listing = list_folder(filesystem, path)
+        listing = filesystem.list_folder(path)
     except OSError as error:
         return replace(empty, findings=(unreadable(path, error),))
     numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
@@ -354,7 +352,7 @@ class _Parser(Protocol[_T]):
     def __call__(self, text: str, *, name: str) -> _T: ...
 
 
-def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], findings: list[Finding]) -> _T | None:
+def _parsed(filesystem: FileSystem, path: str | None, parse: _Parser[_T], findings: list[Finding]) -> _T | None:
     if path is None:
         return None
     try:
@@ -366,7 +364,7 @@ def _parsed(filesystem: fs.FileSystem, path: str | None, parse: _Parser[_T], fin
     return None
 
 
-def read_properties(filesystem: fs.FileSystem, path: str) -> MetaProperties | None:
+def read_properties(filesystem: FileSystem, path: str) -> MetaProperties | None:
     """What `meta.properties` of a log directory says; None where there is none that can be read."""
     name = f"{path}/{META_PROPERTIES}"
     try:

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
+from tiersnap.snapshot.log.file_system import LOCAL, FileSystem
 
 _LOCAL_HOSTS = ("", "localhost")
 _NOT_YET = {
@@ -25,8 +24,8 @@ _NOT_YET = {
 }
 
 
-def resolve(uri: str) -> tuple[fs.FileSystem, str]:
-    """The pyarrow filesystem and path of a URI or a local path.
+def resolve(uri: str) -> tuple[FileSystem, str]:
+    """The file system and path of a URI or a local path.
 
     Raises:
         SourceNotFoundError: the scheme is unknown, the filesystem cannot be reached, or the path is not UTF-8.
@@ -36,14 +35,18 @@ def resolve(uri: str) -> tuple[fs.FileSystem, str]:
         path = Path(local).expanduser().absolute().as_posix()
         if not _is_utf8(path):
             raise SourceNotFoundError(f"{path!a}: the name is not UTF-8", hint="lay a link with a UTF-8 name to it")
-        return fs.LocalFileSystem(), path
+        return LOCAL, path
     hint = "use a path, file:///…, s3://bucket/… or hdfs://…"
     refuse_unsupported(uri, hint=hint)
+    from pyarrow import fs
+
+    from tiersnap.snapshot.log.arrow_file_system import ArrowFileSystem
+
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError) as error:
         raise SourceNotFoundError(f"{uri}: {error}", hint=hint) from error
-    return filesystem, path
+    return ArrowFileSystem(filesystem), path
 
 
 def _is_utf8(path: str) -> bool:

@@ -10,13 +10,13 @@ from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.formats import record_batch as rb
 from tiersnap.snapshot.formats.compression import decompress
 from tiersnap.snapshot.formats.records import SPAN_DTYPE
 from tiersnap.snapshot.kernels.records import SMALLEST_RECORD, most_records, records_of_batch, records_of_batches
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind, unreadable
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentScan
@@ -42,7 +42,7 @@ class LogRecord(NamedTuple):
 class SegmentRecords:
     """Iterate once for the records in offset order, control records left out; then read `findings`."""
 
-    def __init__(self, filesystem: fs.FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
+    def __init__(self, filesystem: FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
         self._filesystem = filesystem
         self._path = segment.log.path
         self._scan = SegmentScan(

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError
 from tiersnap.snapshot.formats import indexes, snapshot_file, transaction_index
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.epoch_check import EpochCheck
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_replay import replay_partition
@@ -91,7 +91,7 @@ Put = Callable[[str, bytes | None], None]
 
 
 def replay_restored(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     leader_epochs: LeaderEpochs,
     *,
@@ -132,7 +132,7 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
 class _Pass:
     def __init__(
         self,
-        filesystem: fs.FileSystem,
+        filesystem: FileSystem,
         partition: Partition,
         leader_epochs: LeaderEpochs,
         fetch: Callable[[Segment], TierParts],

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import unreadable
 from tiersnap.snapshot.log.segment_walk import Folding, SegmentEnd, SegmentWalk, load_kernels
 from tiersnap.snapshot.log.windows import WINDOW_BYTES, Windows, open_windows
@@ -25,7 +25,7 @@ class SegmentScan:
 
     def __init__(
         self,
-        filesystem: fs.FileSystem,
+        filesystem: FileSystem,
         path: str,
         *,
         base_offset: int,

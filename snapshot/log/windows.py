@@ -14,9 +14,9 @@ import os
 from typing import Protocol
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.log import bus_error
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.regular_file import open_regular
 from tiersnap.snapshot.units import count_of
 
@@ -124,30 +124,31 @@ class BufferedWindows:
 
 
 class ReadWindows:
-    """Windows read through any pyarrow filesystem."""
+    """Windows of a file that is not local."""
 
     best_bytes = WINDOW_BYTES
 
-    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
-        self._file = filesystem.open_input_file(path)
-        self.size = self._file.size()
+    def __init__(self, filesystem: FileSystem, path: str) -> None:
+        self._file = filesystem.open(path)
+        self.size = self._file.seek(0, os.SEEK_END)
 
     def read(self, position: int, length: int) -> np.ndarray:
         """A copy of the bytes."""
         length = max(0, min(length, self.size - position))
-        return np.frombuffer(self._file.read_at(length, position), np.uint8)
+        self._file.seek(position)
+        return np.frombuffer(self._file.read(length), np.uint8)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def open_windows(filesystem: fs.FileSystem, path: str, *, may_shrink: bool) -> Windows:
+def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
     """Map what is local and closed, read the rest.
 
     Raises:
         OSError: the file is gone, unreadable or no regular file.
     """
-    if not isinstance(filesystem, fs.LocalFileSystem):
+    if not filesystem.is_local:
         return ReadWindows(filesystem, path)
     return MappedWindows(path) if bus_error.is_available and not may_shrink else BufferedWindows(path)

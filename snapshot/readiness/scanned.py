@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.readiness.copy_task import NO_BROKERS, BesideBrokers, CopyTasks
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
@@ -88,7 +87,7 @@ class Scanner:
     check_crc: bool = True
     tasks: CopyTasks | None = None
 
-    def scan(self, filesystem: fs.FileSystem, partition: Partition) -> Scanned:
+    def scan(self, filesystem: FileSystem, partition: Partition) -> Scanned:
         """Return the partition as it is judged."""
         begins = NOT_LOOKED if self.inventory is None else self.inventory.beginning(partition)
         examination = examine(filesystem, partition, check_crc=self.check_crc, begins=begins)

@@ -137,7 +137,7 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
 
 def is_local(each: NamedLogDir) -> bool:
     """Whether the directory is of this host."""
-    return bool(each.log_dir.filesystem.type_name == "local")
+    return bool(each.log_dir.filesystem.is_local)
 
 
 def _local(each: NamedLogDir) -> Path:

@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.lock import locked
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.repair.files import in_place, nowhere
@@ -40,7 +39,7 @@ class Repaired:
 
 
 def repair(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     *,
     options: PlanOptions | None = None,
@@ -60,7 +59,7 @@ def repair(
         UsageError: the folder is not of this host, or this user may not write there.
         NoSpaceError: the disk is full; nothing was written.
     """
-    if apply and filesystem.type_name != "local":
+    if apply and not filesystem.is_local:
         raise UsageError(f"{partition.path}: apply needs a local directory")
     planning = options or PlanOptions(Expiry(DEFAULT_EXPIRATION_MS, time.time_ns() // 1_000_000))
     with locked(Path(partition.path).parent) if apply else nullcontext():
@@ -69,7 +68,7 @@ def repair(
 
 def repair_into(
     open_files: OpenFiles,
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     options: PlanOptions,
     check_crc: bool,

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.formats.transaction_index import ABORTED_TXN_ON_DISK
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.regular_file import read_bounded
 
 
 def lost_index(partition: Partition) -> int | None:
@@ -30,7 +29,7 @@ def lost_below_log_start(partition: Partition) -> bool:
     return any(each.offset_index is None for each in partition.deleted_segments)
 
 
-def undone_at_start(filesystem: fs.FileSystem, partition: Partition) -> Iterator[str]:
+def undone_at_start(filesystem: FileSystem, partition: Partition) -> Iterator[str]:
     """What to say when the next start of a broker will delete snapshots, those just written among them."""
     for each in _closed(partition):
         if each.offset_index is None or _has_wrong_transaction_index(filesystem, each):
@@ -62,7 +61,7 @@ def _closed(partition: Partition) -> Iterator[Segment]:
     yield from (each for each in partition.segments if not each.is_active)
 
 
-def _has_wrong_transaction_index(filesystem: fs.FileSystem, segment: Segment) -> bool:
+def _has_wrong_transaction_index(filesystem: FileSystem, segment: Segment) -> bool:
     """As TransactionIndex.sanityCheck; what is behind the last whole entry no broker reads."""
     if segment.transaction_index is None:
         return False

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pyarrow import fs
-
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, Partition, Segment
 from tiersnap.snapshot.log.never_tiered import compaction_reason, internal_reason, never_tiered_reason
@@ -60,7 +59,7 @@ class Examination:
 
 
 def examine(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     *,
     check_crc: bool = True,

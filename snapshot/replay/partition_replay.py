@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from pyarrow import fs
 
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
-from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot
 from tiersnap.snapshot.replay.lost_offsets import LostOffsets, LostOffsetsSearch, gap_between
 from tiersnap.snapshot.replay.partition_state import (
@@ -161,7 +160,7 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
 
 
 def local_replay(
-    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, begins: Beginning = NOT_LOOKED
+    filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Replay straight from the segment files: iterate the boundaries, then read the replay."""
 
@@ -263,7 +262,7 @@ def _watching(runs: Iterable[Run], replay: Replay, state: PartitionState) -> Ite
         yield run
 
 
-def snapshot_reader(filesystem: fs.FileSystem, partition: Partition) -> ReadSnapshot:
+def snapshot_reader(filesystem: FileSystem, partition: Partition) -> ReadSnapshot:
     """Reads the partition's snapshot files by offset."""
 
     def read(offset: int) -> bytes | None:
@@ -273,7 +272,7 @@ def snapshot_reader(filesystem: fs.FileSystem, partition: Partition) -> ReadSnap
     return read
 
 
-def read_bytes(filesystem: fs.FileSystem, ref: FileRef) -> bytes:
+def read_bytes(filesystem: FileSystem, ref: FileRef) -> bytes:
     """The whole of a small file.
 
     Raises:

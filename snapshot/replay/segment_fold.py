@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.kernels.batch import NO_CUT
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
 from tiersnap.snapshot.replay.producer_state import ProducerFold
@@ -52,7 +52,7 @@ class _Runs:
 
 
 def fold_segment(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     segment: Segment,
     *,
     cuts: Sequence[int] = (),

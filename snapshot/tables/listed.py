@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import RECORDED
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import FileRef, Partition, Segment
 from tiersnap.snapshot.log.places import resolve
@@ -204,7 +204,7 @@ def fingerprint(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
 
-def partition_folder(row: Mapping[str, Any]) -> tuple[fs.FileSystem, str]:
+def partition_folder(row: Mapping[str, Any]) -> tuple[FileSystem, str]:
     """Where the files of a row's partition lie, by its `log_dir`, `topic` and `partition`: file system and folder."""
     filesystem, path = resolve(row["log_dir"])
     return filesystem, f"{path.rstrip('/')}/{row['topic']}-{row['partition']}"

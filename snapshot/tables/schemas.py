@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
+from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.replay.producer_state import DELTA_DTYPE
 
 FORMAT_VERSION = 1
@@ -42,6 +42,9 @@ DELTA_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
     for name in DELTA_DTYPE.names or ()
 )
 DELTA = pa.struct(DELTA_FIELDS)
+RECORD_BATCH_FIELDS: tuple[tuple[str, pa.DataType], ...] = tuple(
+    (name, pa.from_numpy_dtype(RECORD_BATCH_DTYPE[name])) for name in RECORD_BATCH_DTYPE.names or ()
+)
 OPEN_TRANSACTION = pa.struct([("producer_id", _LONG), ("first_offset", _LONG)])
 LEADER_EPOCH = pa.struct([("epoch", _INT), ("start_offset", _LONG)])
 _PARTITION = (("log_dir", _TEXT), ("topic", _TEXT), ("partition", _INT))

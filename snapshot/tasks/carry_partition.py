@@ -11,7 +11,6 @@ import pyarrow as pa
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UnknownStateError, recorded
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.findings import FindingKind
-from tiersnap.snapshot.log.listing import is_gone
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
@@ -306,7 +305,7 @@ class _Carry:
             if end.finding is not None and end.finding.kind is FindingKind.UNREADABLE_FILE:
                 name = decodes[base_offset]
                 path = end.finding.path if name is None else f"{self._partition.path}/{name}"
-                if is_gone(self._source, path):
+                if self._source.is_gone(path):
                     self._errors.append(TransientError(f"{path} was deleted while the run was at work", at=""))
 
     def _carried(self, examination: Examination) -> Iterator[Row]:

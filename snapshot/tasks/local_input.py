@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from pyarrow import fs
 
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.partition_replay import cut_offsets, inside
 from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
@@ -22,7 +22,7 @@ class LocalInput:
     """
 
     def __init__(
-        self, filesystem: fs.FileSystem, partition: Partition, listed: dict[str, Any], *, check_crc: bool = True
+        self, filesystem: FileSystem, partition: Partition, listed: dict[str, Any], *, check_crc: bool = True
     ) -> None:
         self.listed = listed
         self.facts: list[dict[str, Any]] = []

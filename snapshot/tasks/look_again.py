@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.snapshot_file import file_name
-from tiersnap.snapshot.regular_file import read_bounded
+from tiersnap.snapshot.log.file_system import read_bounded
 from tiersnap.snapshot.tables.listed import partition_folder
 from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS
 

@@ -20,11 +20,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_FIELDS
 from tiersnap.snapshot.replay.segment_fold import Run
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import LISTED
-from tiersnap.snapshot.tables.schemas import PARTITION_KEY, PARTITIONS, REMOTE_LOG_SEGMENTS, SEGMENTS
+from tiersnap.snapshot.tables.schemas import (
+    PARTITION_KEY,
+    PARTITIONS,
+    RECORD_BATCH_FIELDS,
+    REMOTE_LOG_SEGMENTS,
+    SEGMENTS,
+)
 
 INPUT_ORDER = ("source", "offset", "part")
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import CorruptIndexError
 from tiersnap.snapshot.formats.indexes import decode_time_index
+from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
-from tiersnap.snapshot.regular_file import read_bounded
 from tiersnap.snapshot.replay.scan_window import window_offset
 
 
-def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Partition, since: int) -> None:
+def mark_window(row: dict[str, Any], filesystem: FileSystem, partition: Partition, since: int) -> None:
     """Set `window_offset` of the row, and what the time indexes say of its closed segments."""
     largest: list[int | None] = []
     for segment, listed in zip(partition.segments, row["segments"], strict=True):
@@ -32,7 +30,7 @@ def mark_window(row: dict[str, Any], filesystem: fs.FileSystem, partition: Parti
         row["start"] = None  # no carry begins there
 
 
-def _largest_timestamp(filesystem: fs.FileSystem, segment: Segment) -> int | None:
+def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
     """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
     if segment.time_index is None:
         return None

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.replay.found_snapshot import ReadSnapshot, found_at
 from tiersnap.snapshot.replay.partition_state import Boundary, StartState
@@ -33,7 +33,7 @@ class WindowStart:
 
     def __init__(
         self,
-        filesystem: fs.FileSystem,
+        filesystem: FileSystem,
         partition: Partition,
         offset: int,
         decodes: Iterable[tuple[int, np.ndarray]],

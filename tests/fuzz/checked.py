@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tests.fuzz.seeds import ID, METADATA
 from tests.reference.crc32c import crc32c
@@ -21,6 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.records import SegmentRecords
 
@@ -43,7 +43,7 @@ def records(data: bytes) -> None:
     """Records of one segment file; what is wrong is a finding."""
     path = _folder() / "00000000000000000000.log"
     path.write_bytes(data)
-    found = SegmentRecords(fs.LocalFileSystem(), Segment(0, None, FileRef(str(path), len(data), 0)))
+    found = SegmentRecords(LOCAL, Segment(0, None, FileRef(str(path), len(data), 0)))
     for record in found:
         if record.position >= len(data):
             raise WrongAnswerError(f"a record at byte {record.position} of {len(data)}")

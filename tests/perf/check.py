@@ -13,7 +13,6 @@ from pathlib import Path
 
 import google_crc32c
 import numpy as np
-from pyarrow import fs
 
 from tests.perf import yardsticks
 from tests.perf.carry_rows import deltas_of
@@ -24,6 +23,7 @@ from tests.perf.measure import Seconds, best_in_turns
 from tests.perf.measure import cpu_timed as timed
 from tests.perf.scale import MIB
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.producer_state import ProducerFold
 from tiersnap.snapshot.replay.segment_fold import fold_segment
@@ -42,11 +42,11 @@ def pairs() -> Iterator[tuple[str, Seconds, Seconds]]:
     headers = np.empty((8192, 61), np.uint8)
 
     def decode() -> None:
-        for _ in SegmentScan(fs.LocalFileSystem(), path, base_offset=0, next_base_offset=1 << 40, check_crc=False):
+        for _ in SegmentScan(LOCAL, path, base_offset=0, next_base_offset=1 << 40, check_crc=False):
             pass
 
     def decode_and_fold() -> None:
-        fold_segment(fs.LocalFileSystem(), segment, check_crc=False)
+        fold_segment(LOCAL, segment, check_crc=False)
 
     def hop() -> None:
         yardsticks.hop(np.memmap(path, mode="r"), headers)

@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterator
 
 import numpy as np
-from pyarrow import fs
 
 from tests.perf.kafka_replay import kafka_replay
 from tests.perf.make_log import LogShape, MadeLog, made
 from tests.perf.measure import Row, interleaved, timed, warm_cache
 from tests.perf.scale import Scale
 from tiersnap.snapshot.formats.snapshot_file import encode
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir, read_partition
 from tiersnap.snapshot.replay.partition_replay import local_replay
 
@@ -25,7 +25,7 @@ def partition_of(log: MadeLog, name: str = "perf-0") -> Partition:
 
 def replay(partition: Partition, *, check_crc: bool) -> list[bytes]:
     """The whole fold of a partition: snapshot bytes at each boundary and at the log end."""
-    done, boundaries = local_replay(fs.LocalFileSystem(), partition, check_crc=check_crc)
+    done, boundaries = local_replay(LOCAL, partition, check_crc=check_crc)
     made_here = [encode(boundary.entries) for boundary in boundaries]
     assert done.damage is None
     assert done.refusal is None

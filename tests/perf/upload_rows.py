@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import boto3
 import numpy as np
 from boto3.s3.transfer import TransferConfig
-from pyarrow import fs
 
 from tests.perf.make_log import LogShape, made
 from tests.perf.measure import Row, Seconds, interleaved, timed, warm_cache
@@ -25,6 +24,7 @@ from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.trust import Provenance
 
@@ -65,7 +65,7 @@ class Uploads:
     def __init__(self, url: str, scale: Scale) -> None:
         log = made(LogShape(4096, scale.upload_bytes, scale.upload_bytes))
         self.segment = min(log.partition.glob("*.log"))
-        self.source = SourceFile(fs.LocalFileSystem(), str(self.segment), self.segment.stat().st_size)
+        self.source = SourceFile(LOCAL, str(self.segment), self.segment.stat().st_size)
         snapshot = TrustedSnapshot(_END, snapshot_file.encode(np.empty(0, ENTRY_DTYPE)), Provenance.COMPUTED)
         self._ready = ReadySegment(
             base_offset=int(self.segment.stem),

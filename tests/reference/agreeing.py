@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from pyarrow import fs
 
 from tests.reference import fold as reference
 from tests.reference.random_log import write_random_partition
 from tests.reference.record_batch import Batch, Segment, read_segment
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.partition_replay import local_replay
 from tiersnap.snapshot.replay.producer_state import ProducerFold, fold
@@ -32,7 +32,7 @@ def disagreements(log_dir: Path, seeds: range) -> Iterator[str]:
         seed = int(partition.topic.removeprefix("seed-"))
         read = read_log(Path(partition.path))
         batches = [batch for _, segment in read for batch in segment.batches]
-        replay, boundaries = local_replay(fs.LocalFileSystem(), partition)
+        replay, boundaries = local_replay(LOCAL, partition)
         seen = [(each.offset, each.entries.tolist(), each.open_transactions) for each in boundaries]
         log_end = read[-1][1].last_offset + 1
         wanted = sorted({*(base for base, _ in read[1:]), log_end} - {read[0][0]})

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tiersnap.remote_storage.collect.collect import Collected, Collection
 from tiersnap.remote_storage.collect.folder import CollectedFolder
@@ -75,8 +74,7 @@ def _batches(path: Path) -> set[str]:
 
 def objects(to: Path) -> set[str]:
     """Keys of all objects."""
-    found = fs.LocalFileSystem().get_file_info(fs.FileSelector(str(to), recursive=True))
-    names = {info.path.removeprefix(f"{to}/") for info in found if info.is_file}
+    names = {str(path.relative_to(to)) for path in to.rglob("*") if path.is_file()}
     return {name for name in names if not name.startswith(".tiersnap-unfinished/")}
 
 

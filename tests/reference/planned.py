@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.fs as pafs
-
 from tests.reference import log_builder as lb
 from tests.reference.tiered import folded_snapshots
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -16,11 +14,11 @@ from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.formats.transaction_index import ongoing_transactions
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Checkpoints, FileRef, read_partition
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.trust import Provenance
 
-LOCAL = pafs.LocalFileSystem()
 TOPIC_ID = "lZ6vvmajTWKDBUTV6SQAtQ"
 PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)
 BASES = (0, 5, 10, 15)

@@ -18,7 +18,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 @dataclass(frozen=True)
 class Batch:
-    """One v2 batch; the fields are those of RECORD_BATCH_FIELDS, in its order."""
+    """One v2 batch; the fields are those of RECORD_BATCH_DTYPE, in its order."""
 
     position: int
     base_offset: int

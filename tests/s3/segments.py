@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 
 import numpy as np
-import pyarrow.fs as pafs
 
 from tests.reference import log_builder as lb
 from tiersnap.remote_storage.metadata.segment_metadata import (
@@ -18,6 +17,7 @@ from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.record_batch import HEADER_LENGTH
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.repair.index_check import FoundIndexes, check_indexes
 from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 from tiersnap.snapshot.replay.trust import Provenance
@@ -41,7 +41,7 @@ def trusted(offset: int, producers: int = 2) -> TrustedSnapshot:
 
 def source(path: Path, content: bytes) -> SourceFile:
     path.write_bytes(content)
-    return SourceFile(pafs.LocalFileSystem(), str(path), len(content))
+    return SourceFile(LOCAL, str(path), len(content))
 
 
 def log_bytes(base: int, end: int, size: int, *, with_transactions: bool = False, seed: int = 0) -> bytes:

@@ -8,7 +8,6 @@ import random
 import threading
 
 import google_crc32c
-import pyarrow.fs as pafs
 import pytest
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
@@ -17,6 +16,7 @@ from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, ObjectExistsError, TransientError
+from tiersnap.snapshot.log.file_system import LOCAL
 
 pytestmark = pytest.mark.s3
 
@@ -170,7 +170,7 @@ def test_a_file_is_put_once(store, data):
 
 def test_a_file_is_read_through_pyarrow(store, tmp_path):
     (tmp_path / "source").write_bytes(LARGE)
-    with pafs.LocalFileSystem().open_input_file(str(tmp_path / "source")) as source:
+    with LOCAL.open(str(tmp_path / "source")) as source:
         assert store.put_file_if_absent("file", source, len(LARGE)).crc32c == crc(LARGE)
     assert store.get("file") == LARGE
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyarrow import fs
 
 from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker, write_partition
 from tests.reference.recovered import rows_of
 from tests.unit.test_trust import rows
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.judge import Verdict
@@ -164,7 +164,7 @@ def test_of_two_producers_that_a_broker_refuses_in_one_run_the_first_is_named() 
 def look(log_dir: Path, segments: dict[int, list[bytes]]) -> Examination:
     write_partition(log_dir, "orders", 0, segments, indexes=True, high_watermark=60)
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return examine(fs.LocalFileSystem(), partition)
+    return examine(LOCAL, partition)
 
 
 @pytest.mark.parametrize("refused_at", [20, 29])

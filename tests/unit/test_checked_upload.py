@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference.flaky_store import FlakyStore
 from tests.reference.pipeline import Runner
@@ -20,12 +19,12 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.uploader import copy_segment, fetch_index
 from tiersnap.snapshot.errors import TransientError
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 
 pytestmark = pytest.mark.unit
 
 LAYOUTS = [AivenLayout(), LocalTieredStorageLayout()]
-LOCAL = fs.LocalFileSystem()
 NAME = "00000000000000001000"
 
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference.log_builder import data_batch
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.windows import MappedWindows
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.unit
 BATCHES = 40_000
 READ_AND_CUT = """
 import os, shutil, sys
-from pyarrow import fs
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 for end in (int(sys.argv[2]), None):
     for left in (0, 100, 1_000_000):
         for check in (True, False):
             path = f"{sys.argv[1]}-{end}-{left}-{check}"
             shutil.copy(sys.argv[1], path)
-            scan = SegmentScan(fs.LocalFileSystem(), path, base_offset=0, next_base_offset=end, check_crc=check)
+            scan = SegmentScan(LOCAL, path, base_offset=0, next_base_offset=end, check_crc=check)
             count = 0
             for rows in scan:
                 count += rows.size
@@ -86,7 +86,7 @@ def test_a_segment_that_is_left_alone_is_read_whole_after_another_was_cut(tmp_pa
     assert not cut.read(0, 1 << 20).any()
     with pytest.raises(OSError, match="while it was read"):
         cut.close()
-    scan = SegmentScan(fs.LocalFileSystem(), str(whole), base_offset=0, next_base_offset=BATCHES)
+    scan = SegmentScan(LOCAL, str(whole), base_offset=0, next_base_offset=BATCHES)
     assert sum(rows.size for rows in scan) == BATCHES
     assert scan.end.finding is None
 
@@ -104,7 +104,7 @@ def test_what_is_no_segment_file_is_not_read_as_one(tmp_path: Path, other: str) 
         target = Path("/dev/zero") if other == "device" else write_segment(folder)
         path.symlink_to(target)
     for end in (10, None):
-        scan = SegmentScan(fs.LocalFileSystem(), str(path), base_offset=0, next_base_offset=end)
+        scan = SegmentScan(LOCAL, str(path), base_offset=0, next_base_offset=end)
         assert list(scan) == []
         assert scan.end.finding is not None
         assert scan.end.finding.kind is FindingKind.UNREADABLE_FILE

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.examples import examples
@@ -19,6 +18,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, mar
 from tests.reference.record_batch import read_segment
 from tests.reference.small_log import tree
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Partition, open_log_dir
 from tiersnap.snapshot.readiness.judge import Verdict
 from tiersnap.snapshot.repair.files import in_place
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.unit
 
 DAY = 86_400_000
 WEEK, YEAR = 7 * DAY, 365 * DAY
-FILES = fs.LocalFileSystem()
+FILES = LOCAL
 in_folder = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -18,9 +18,11 @@ from tiersnap.jobs.cli import run
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import checkpoints, meta_properties
+from tiersnap.snapshot.log.arrow_file_system import ArrowFileSystem
+from tiersnap.snapshot.log.file_system import LOCAL, read_bounded
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.regular_file import FileTooLargeError, NotRegularFileError, read_bounded, read_regular
+from tiersnap.snapshot.regular_file import FileTooLargeError, NotRegularFileError, read_regular
 
 pytestmark = pytest.mark.unit
 
@@ -175,10 +177,10 @@ def test_the_limit_of_a_read_is_exact(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_regular(path, limit=5) == b"12345"
-    for read in (read_regular, lambda name, limit: read_bounded(fs.LocalFileSystem(), str(name), limit=limit)):
+    for read in (read_regular, lambda name, limit: read_bounded(LOCAL, str(name), limit=limit)):
         with pytest.raises(FileTooLargeError, match="5 B"):
             read(path, limit=4)
-    through_arrow = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    through_arrow = ArrowFileSystem(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
     assert read_bounded(through_arrow, "file", limit=5) == b"12345"
     with pytest.raises(FileTooLargeError):
         read_bounded(through_arrow, "file", limit=4)
@@ -186,7 +188,7 @@ def test_the_limit_of_a_read_is_exact(tmp_path: Path) -> None:
 
 def test_what_is_read_takes_the_room_that_it_has_and_not_that_of_the_largest(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(1000))
-    through_arrow = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    through_arrow = ArrowFileSystem(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
     tracemalloc.start()
     try:
         assert DirectoryStore(tmp_path).get("file", limit=1 << 30) == bytes(1000)

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference.changes import judge_input, key_of
 from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
@@ -25,6 +24,7 @@ from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log import segment_scan
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 
@@ -241,7 +241,7 @@ def test_a_segment_that_could_not_be_read_is_read_again_and_said_once(
     opened = segment_scan.open_windows
     verdict = "UNREADABLE_SEGMENT" if isinstance(error, PermissionError) else "CORRUPT_SEGMENT"
 
-    def refuse(filesystem: fs.FileSystem, path: str, **more: object) -> object:
+    def refuse(filesystem: FileSystem, path: str, **more: object) -> object:
         if path.endswith(f"{10:020d}.log"):
             raise error
         return opened(filesystem, path, **more)  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.pipeline import Runner
-from tiersnap.snapshot import regular_file
+from tiersnap.snapshot.log import file_system
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.replay import partition_replay
 from tiersnap.snapshot.tasks import look_again
@@ -37,10 +37,10 @@ def runner(tmp_path: Path) -> Runner:
 def test_one_that_cannot_be_read_is_no_news_until_it_can(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
-    def refuse(filesystem: fs.FileSystem, path: str, **more: int) -> bytes:
+    def refuse(filesystem: FileSystem, path: str, **more: int) -> bytes:
         if path.endswith(HIDDEN):
             raise error
-        return regular_file.read_bounded(filesystem, path, **more)
+        return file_system.read_bounded(filesystem, path, **more)
 
     for module in (partition_replay, look_again):
         monkeypatch.setattr(module, "read_bounded", refuse)
@@ -85,10 +85,10 @@ def test_a_segment_behind_it_is_carried_with_all_that_the_log_says(
 ) -> None:
     """A file that cannot be read might have known more, so no later run starts from a state without it."""
 
-    def refuse(filesystem: fs.FileSystem, path: str, **more: int) -> bytes:
+    def refuse(filesystem: FileSystem, path: str, **more: int) -> bytes:
         if path.endswith(HIDDEN):
             raise PermissionError(13, "Permission denied")
-        return regular_file.read_bounded(filesystem, path, **more)
+        return file_system.read_bounded(filesystem, path, **more)
 
     for module in (partition_replay, look_again):
         monkeypatch.setattr(module, "read_bounded", refuse)

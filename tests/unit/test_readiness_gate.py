@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import fs
 
 from tests.reference.command import tiersnap
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry, marker, write_partition
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.readiness.coverage import NOTHING_REMOTE, RemoteCoverage
@@ -222,7 +222,7 @@ def look(
 ) -> Examination:
     write_partition(log_dir, "orders", 0, segments, **{"indexes": True, **more})
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return examine(fs.LocalFileSystem(), partition, cleanup_policy=cleanup_policy)
+    return examine(LOCAL, partition, cleanup_policy=cleanup_policy)
 
 
 def readiness(found: Examination) -> tuple[Readiness, ...]:
@@ -288,7 +288,7 @@ def test_an_index_of_no_whole_entries_is_rebuilt_also_where_old_entries_are_in_t
     write_partition(tmp_path, "orders", 0, segments, high_watermark=40, indexes=True)
     (tmp_path / "orders-0" / f"{0:020d}.{suffix}").write_bytes(bytes(size))
     (partition,) = open_log_dir(str(tmp_path)).partitions()
-    found = examine(fs.LocalFileSystem(), partition)
+    found = examine(LOCAL, partition)
     assert readiness(found)[0].verdict is Verdict.MISSING_SNAPSHOT
     assert [name in part for part in found.segments[0].rebuilt_parts] == [True]
 
@@ -340,7 +340,7 @@ def test_what_unified_log_excludes_is_never_ready(topic: str, tmp_path: Path) ->
     # Number 1, because the log directory's listing leaves __cluster_metadata-0 out, as brokers do.
     write_partition(tmp_path, topic, 1, PLAIN, high_watermark=20, indexes=True, snapshots=NO_PRODUCERS)
     (partition,) = open_log_dir(str(tmp_path)).partitions()
-    assert readiness(examine(fs.LocalFileSystem(), partition))[0].verdict is Verdict.INTERNAL_TOPIC
+    assert readiness(examine(LOCAL, partition))[0].verdict is Verdict.INTERNAL_TOPIC
 
 
 def test_segment_facts_carry_the_brokers_largest_timestamp_and_the_digest(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from tests.reference import log_builder as lb
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
 from tests.reference.walked import walked
 from tiersnap.snapshot.kernels import batch as kernels
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
 from tiersnap.snapshot.log.windows import WINDOW_BYTES
@@ -46,7 +46,7 @@ def scan(tmp_path: Path) -> Callable[..., tuple[list[tuple[int, ...]], SegmentEn
         path = tmp_path / f"{base_offset:020d}.log"
         path.write_bytes(data)
         segment = SegmentScan(
-            fs.LocalFileSystem(),
+            LOCAL,
             str(path),
             base_offset=base_offset,
             next_base_offset=next_base_offset,
@@ -79,9 +79,7 @@ def test_zero_bytes_are_normal_in_the_active_segment_and_a_finding_in_a_closed_o
 
 def test_a_missing_file_is_a_finding(tmp_path: Path) -> None:
     for next_base_offset in (None, 5):
-        segment = SegmentScan(
-            fs.LocalFileSystem(), str(tmp_path / "gone.log"), base_offset=0, next_base_offset=next_base_offset
-        )
+        segment = SegmentScan(LOCAL, str(tmp_path / "gone.log"), base_offset=0, next_base_offset=next_base_offset)
         assert list(segment) == []
         assert segment.end.finding.kind == FindingKind.UNREADABLE_FILE
 
@@ -417,9 +415,7 @@ def test_windows_never_change_what_a_scan_gives(scan, window_bytes: int, cut: in
 def test_an_active_segment_that_its_broker_cuts_during_the_scan_ends_the_scan(tmp_path: Path) -> None:
     path = tmp_path / f"{10:020d}.log"
     path.write_bytes(SEGMENT)
-    segment = SegmentScan(
-        fs.LocalFileSystem(), str(path), base_offset=10, next_base_offset=ACTIVE, window_bytes=SECOND + 20
-    )
+    segment = SegmentScan(LOCAL, str(path), base_offset=10, next_base_offset=ACTIVE, window_bytes=SECOND + 20)
     rows = iter(segment)
     assert next(rows)["base_offset"].tolist() == [10]
     with path.open("r+b") as file:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from tests.reference.examples import examples
 from tests.reference.log_builder import TIMESTAMP, data_batch
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import FileRef, Segment
 from tiersnap.snapshot.log.windows import MappedWindows
 from tiersnap.snapshot.replay.partition_state import PartitionState
@@ -41,7 +41,7 @@ def test_every_run_is_the_fold_of_its_batches_with_and_without_rows_kept(
     cuts = sorted({log.base + cut for cut in at})
     kept: list[np.ndarray] = []
     runs, end = fold_segment(
-        fs.LocalFileSystem(),
+        LOCAL,
         segment_of(tmp_path, log.bytes, log.base, log.end if is_closed else None),
         cuts=cuts,
         on_rows=(lambda rows: kept.append(rows.copy())) if keep else None,
@@ -62,7 +62,7 @@ def test_runs_are_the_same_whatever_windows_the_segment_is_read_through(
 ) -> None:
     monkeypatch.setattr(MappedWindows, "best_bytes", window)
     batches = [data_batch(offset, 1, offset % 7, 0, offset // 7) for offset in range(50)]
-    runs, end = fold_segment(fs.LocalFileSystem(), segment_of(tmp_path, b"".join(batches), 0, 50), cuts=[20, 21])
+    runs, end = fold_segment(LOCAL, segment_of(tmp_path, b"".join(batches), 0, 50), cuts=[20, 21])
     assert end.batch_count == 50
     for run, (start, stop) in zip(runs, [(0, 20), (20, 21), (21, 50)], strict=True):
         assert run.start_offset == start
@@ -75,7 +75,7 @@ def test_a_cut_at_a_damaged_batch_leaves_the_state_before_it(tmp_path: Path, dam
     wrong = batches[2][:-1] + b"\xff" if damage == "its CRC" else b"\x7f" + b"\xff" * 7 + batches[2][8:]
     for end_offset in (4, None):
         data = b"".join([*batches[:2], wrong, batches[3]])
-        runs, end = fold_segment(fs.LocalFileSystem(), segment_of(tmp_path, data, 0, end_offset), cuts=[2])
+        runs, end = fold_segment(LOCAL, segment_of(tmp_path, data, 0, end_offset), cuts=[2])
         assert end.finding is not None
         assert [run.start_offset for run in runs] == [0, 2]
         assert runs[0].deltas.tolist() == fold(rows_of(b"".join(batches[:2]))).tolist()
@@ -87,7 +87,7 @@ def test_a_segment_of_more_producers_than_a_new_table_holds_is_folded_whole(tmp_
     data = b"".join(data_batch(offset, 1, offset % 5000, 0, offset // 5000) for offset in range(12_000))
     kept: list[np.ndarray] = []
     runs, end = fold_segment(
-        fs.LocalFileSystem(),
+        LOCAL,
         segment_of(tmp_path, data, 0, 12_000),
         cuts=[7000],
         on_rows=(lambda rows: kept.append(rows.copy())) if keep else None,

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from tests.reference.examples import examples
 from tests.reference.log_builder import TIMESTAMP, data_batch, legacy_entry
 from tests.reference.logs import Log, logs
 from tests.reference.recovered import rows_of
 from tests.reference.segment_digest import digest
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.segment_check import SegmentCheck
 from tiersnap.snapshot.log.segment_scan import SegmentEnd, SegmentScan
@@ -29,7 +29,7 @@ def scanned(folder: Path, data: bytes, base: int, end: int | None, *, check_crc:
     path = folder / "segment.log"
     path.write_bytes(data)
     scan = SegmentScan(
-        fs.LocalFileSystem(),
+        LOCAL,
         str(path),
         base_offset=base,
         next_base_offset=end,

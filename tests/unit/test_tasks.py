@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyarrow import fs
 
 from tests.reference import changes
 from tests.reference.all_logs import assemble
@@ -22,6 +21,7 @@ from tiersnap.jobs.reporting.tables import read_table, readiness
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.snapshot.errors import CorruptDataError, SourceNotFoundError
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.segment_fold import fold_segment
 from tiersnap.snapshot.tables import schemas
@@ -35,8 +35,6 @@ from tiersnap.snapshot.tasks.judge_partition import JudgePartition
 from tiersnap.snapshot.tasks.partition_input import PartitionInput
 
 pytestmark = pytest.mark.unit
-
-LOCAL = fs.LocalFileSystem()
 
 
 def partition_rows(tmp_path: Path, *, producers: int = 3) -> list[Row]:

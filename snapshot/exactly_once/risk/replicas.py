@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptSnapshotError
 from tiersnap.snapshot.exactly_once.risk.disagreement import log_start_goes_back, newest_disagreement
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.partition_replay import snapshot_reader
 
 
-def held_against(
-    leader: tuple[fs.FileSystem, Partition], follower: tuple[fs.FileSystem, Partition]
-) -> dict[str, object]:
+def held_against(leader: tuple[FileSystem, Partition], follower: tuple[FileSystem, Partition]) -> dict[str, object]:
     """One row a partition: what the follower says otherwise than the leader.
 
     `offset` is the newest offset at which both have a readable snapshot and the two differ, null where none differs;
@@ -35,7 +33,7 @@ def held_against(
     }
 
 
-def _entries(filesystem: fs.FileSystem, partition: Partition) -> dict[int, np.ndarray]:
+def _entries(filesystem: FileSystem, partition: Partition) -> dict[int, np.ndarray]:
     read = snapshot_reader(filesystem, partition)
     found: dict[int, np.ndarray] = {}
     for offset in partition.snapshots:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.exactly_once.risk.causes import SnapshotFound
 from tiersnap.snapshot.exactly_once.risk.crossing_transactions import CrossingTransactions
 from tiersnap.snapshot.exactly_once.risk.sightings import Sightings
 from tiersnap.snapshot.exactly_once.risk.survey import OpenTransactions, Survey
 from tiersnap.snapshot.exactly_once.simulate.replica_state import RecentBatches, ReplicaState, data_batches
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
@@ -27,7 +27,7 @@ from tiersnap.snapshot.replay.trust import Comparison
 class _Pass:
     """What one pass over the segments gathers."""
 
-    filesystem: fs.FileSystem
+    filesystem: FileSystem
     check_crc: bool
     sightings: Sightings = field(default_factory=Sightings)
     batches: RecentBatches = field(default_factory=RecentBatches)
@@ -50,7 +50,7 @@ class _Pass:
 
 
 def survey_log(
-    filesystem: fs.FileSystem, log_dir: str, partition: Partition, *, check_crc: bool = True
+    filesystem: FileSystem, log_dir: str, partition: Partition, *, check_crc: bool = True
 ) -> tuple[Survey, tuple[Finding, ...]]:
     """Read the log once.
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pyarrow import fs
-
 from tiersnap.snapshot.errors import SourceNotFoundError
 from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
 from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra
@@ -25,6 +23,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica import (
 )
 from tiersnap.snapshot.exactly_once.simulate.summary import Tally
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.selection import NamedLogDir
@@ -65,7 +64,7 @@ class ReplicaSnapshot:
             )
         return cls(Origin.ANOTHER, folder, at)
 
-    def files(self, filesystem: fs.FileSystem, partition: Partition) -> SnapshotFiles:
+    def files(self, filesystem: FileSystem, partition: Partition) -> SnapshotFiles:
         """The files that may be the snapshot of a partition."""
         if self.folder is None:
             return files_of_partition(filesystem, partition)
@@ -126,7 +125,7 @@ class HostSimulation:
         unknown = f"{count} not compared: what came before the files is in remote storage."
         return f"{self.tally.sentence()} {unknown}" if self.tally.producers else unknown
 
-    def _rows(self, filesystem: fs.FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
+    def _rows(self, filesystem: FileSystem, partition: Partition) -> Iterator[dict[str, object]]:
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)

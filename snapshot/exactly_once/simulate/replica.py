@@ -18,7 +18,6 @@ from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
-from pyarrow import fs
 
 from tiersnap.snapshot.errors import CorruptSnapshotError, UsageError
 from tiersnap.snapshot.exactly_once.simulate.replica_state import (
@@ -29,6 +28,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import (
     entry_batches,
 )
 from tiersnap.snapshot.formats import snapshot_file
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
@@ -154,7 +154,7 @@ def files_of_replica(folder: Path) -> SnapshotFiles:
     return frozenset(paths), read
 
 
-def files_of_partition(filesystem: fs.FileSystem, partition: Partition) -> SnapshotFiles:
+def files_of_partition(filesystem: FileSystem, partition: Partition) -> SnapshotFiles:
     """Offsets of the snapshot files beside the log, and what reads them."""
     return frozenset(partition.snapshots), snapshot_reader(filesystem, partition)
 
@@ -163,7 +163,7 @@ def files_of_partition(filesystem: fs.FileSystem, partition: Partition) -> Snaps
 class _Reading:
     """What one pass over the log brings together for both replicas."""
 
-    filesystem: fs.FileSystem
+    filesystem: FileSystem
     start: Start
     check_crc: bool
     all_batches: RecentBatches = field(default_factory=RecentBatches)
@@ -194,7 +194,7 @@ class _Reading:
 
 
 def replicas(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     choose: Callable[[int | None], Start],
     expiry: Expiry,
@@ -294,7 +294,7 @@ class _Found:
 
 
 def _read(
-    filesystem: fs.FileSystem,
+    filesystem: FileSystem,
     partition: Partition,
     start: Start,
     expiry: Expiry,

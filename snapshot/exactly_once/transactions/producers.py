@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from pyarrow import fs
 
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.examine import Examination, conclude
 from tiersnap.snapshot.replay.partition_replay import AS_BROKER, local_replay
@@ -40,7 +40,7 @@ class PartitionProducers:
 _NONE = np.empty(0, ENTRY_DTYPE)
 
 
-def replay_to_end(filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True) -> PartitionProducers:
+def replay_to_end(filesystem: FileSystem, partition: Partition, *, check_crc: bool = True) -> PartitionProducers:
     """Replay a partition as a broker that opens it does, and keep the state at its end."""
     replay, boundaries = local_replay(filesystem, partition, check_crc=check_crc, begins=AS_BROKER)
     snapshots: dict[int, Comparison] = {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pyarrow import fs
-
 from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     CoordinatorStates,
     TransactionRecord,
@@ -16,6 +14,7 @@ from tiersnap.snapshot.exactly_once.transactions.coordinator import (
 from tiersnap.snapshot.exactly_once.transactions.partitioner import likely_counts, partition_of
 from tiersnap.snapshot.exactly_once.transactions.transitions import impossible
 from tiersnap.snapshot.formats.transaction_state import TOPIC, has_known_version
+from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
@@ -144,7 +143,7 @@ class ReadStates:
 
 
 def read_states(
-    filesystem: fs.FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
+    filesystem: FileSystem, partition: Partition, *, check_crc: bool = True, stops_at_unknown: bool = False
 ) -> ReadStates:
     """Decode the newest record of each key, and the newest whose version nobody knows.
 

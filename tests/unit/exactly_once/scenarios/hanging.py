@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pyarrow import fs
 
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
@@ -16,6 +15,7 @@ from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTr
 from tiersnap.snapshot.exactly_once.transactions.producers import replay_to_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.examine import examine
@@ -38,7 +38,7 @@ def partition_of(tmp_path: Path, entries: list[bytes], **options: int):
 
 
 def last_stable_offset(tmp_path: Path, entries: list[bytes], **options: int) -> int | None:
-    found = examine(fs.LocalFileSystem(), partition_of(tmp_path, entries, **options))
+    found = examine(LOCAL, partition_of(tmp_path, entries, **options))
     return found.facts.last_stable_offset
 
 
@@ -49,9 +49,7 @@ def _(tmp_path: Path) -> None:
     for high_watermark, expected in ((30, 10), (31, 20)):
         assert last_stable_offset(tmp_path / str(high_watermark), batches, high_watermark=high_watermark) == expected
     (segment,) = partition_of(tmp_path, batches).segments
-    rows = np.concatenate(
-        list(SegmentScan(fs.LocalFileSystem(), segment.log.path, base_offset=0, next_base_offset=None))
-    )
+    rows = np.concatenate(list(SegmentScan(LOCAL, segment.log.path, base_offset=0, next_base_offset=None)))
     aborted, still_open = transaction_index.rebuild(rows, np.empty(0, transaction_index.ONGOING_TXN_DTYPE))
     assert aborted.tolist() == [(1, 10, 30, 20)]
     assert still_open.tolist() == [(2, 20)]
@@ -122,7 +120,7 @@ def opened_at(tmp_path: Path, offset: int) -> dict[int, str]:
             segments[base] = [*before, opening(offset, 7, base + 100 - offset)]
     lb.write_partition(tmp_path, "orders", 0, segments, high_watermark=400, indexes=True)
     (partition,) = open_log_dir(str(tmp_path)).partitions()
-    (found,) = open_transactions(replay_to_end(fs.LocalFileSystem(), partition))
+    (found,) = open_transactions(replay_to_end(LOCAL, partition))
     assert found.start_offset == offset
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
     verdicts = {row["base_offset"]: row["verdict"] for row in tiersnap("scan", tmp_path, "--segments").rows}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from pyarrow import fs
 
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.unit.exactly_once.scenarios.registry import scenario
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.replay.producer_state import ProducerFold
@@ -30,7 +30,7 @@ def deltas_of(tmp_path: Path, segments: dict[int, list[bytes]]) -> dict[int, np.
     found = {}
     for segment in partition.segments:
         fold = ProducerFold()
-        for rows in SegmentScan(fs.LocalFileSystem(), segment.log.path, **bounds(segment)):
+        for rows in SegmentScan(LOCAL, segment.log.path, **bounds(segment)):
             fold.add_batches(rows)
         found[segment.base_offset] = fold.deltas()
     return found

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tests.reference import log_builder as lb
 from tests.reference import transaction_state as encoder
@@ -27,6 +26,7 @@ from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSe
 from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
 from tiersnap.snapshot.exactly_once.transactions.producers import replay_to_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
 
 pytestmark = pytest.mark.unit
@@ -128,7 +128,7 @@ def write_open(log_dir: Path, at: int, topic: str = "orders", **options) -> None
 
 def opened_in(log_dir: Path) -> list[OpenTransaction]:
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return list(open_transactions(replay_to_end(fs.LocalFileSystem(), partition)))
+    return list(open_transactions(replay_to_end(LOCAL, partition)))
 
 
 @pytest.mark.parametrize(

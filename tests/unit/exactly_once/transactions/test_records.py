@@ -16,6 +16,7 @@ from tests.reference import log_builder as lb
 from tests.reference.record_batch import read_segment
 from tiersnap.snapshot.errors import CorruptRecordError
 from tiersnap.snapshot.formats.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
+from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import Segment, open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
@@ -61,7 +62,7 @@ def batch_of(records: bytes, count: int, codec: int, *, base_offset: int = 0, la
 
 
 def records_of(segment: Segment) -> tuple[list, list]:
-    records = SegmentRecords(pa.fs.LocalFileSystem(), segment)
+    records = SegmentRecords(LOCAL, segment)
     return list(records), records.findings
 
 

@@ -1,0 +1,44 @@
+"""Log directories on file systems that pyarrow reaches: s3:, hdfs:."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from pyarrow import fs
+
+from tiersnap.snapshot.log.file_system import FOLDER, Entry
+
+
+def _kind(found: fs.FileType) -> str | None:
+    kinds: dict[fs.FileType, str | None] = {fs.FileType.File: None, fs.FileType.Directory: FOLDER}
+    return kinds.get(found, "of no known kind")
+
+
+@dataclass(frozen=True)
+class ArrowFileSystem:
+    """One of pyarrow's file systems, as file_system.FileSystem."""
+
+    arrow: fs.FileSystem
+    is_local = False
+
+    def list_folder(self, path: str) -> list[Entry]:
+        """See FileSystem."""
+        return sorted(
+            Entry(each.base_name, each.path, _kind(each.type), each.size or 0, each.mtime_ns or 0)
+            for each in self.arrow.get_file_info(fs.FileSelector(path))
+        )
+
+    def is_gone(self, path: str) -> bool:
+        """See FileSystem."""
+        return bool(self.arrow.get_file_info(path).type is fs.FileType.NotFound)
+
+    def size_of(self, path: str) -> int | None:
+        """See FileSystem."""
+        found = self.arrow.get_file_info(path)
+        return found.size if found.type is fs.FileType.File else None
+
+    def open(self, path: str) -> BinaryIO:
+        """See FileSystem."""
+        opened: BinaryIO = self.arrow.open_input_file(path)
+        return opened

@@ -1,0 +1,129 @@
+"""File systems that log directories lie on: the disks of this host, read with the standard library, and pyarrow's."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+from tiersnap.snapshot.regular_file import SMALL_FILE_BYTES, FileTooLargeError, kind_of, open_regular, read_regular
+
+FOLDER = "a folder"
+_FIRST_NS, _LAST_NS = -(2**63), 2**63 - 1  # tables and metadata keep times as int64
+
+
+class Entry(NamedTuple):
+    r"""One name in a folder.
+
+    Attributes:
+        name: what is not UTF-8 in it is written as `\xff`: such a name is none of Kafka's, and is there to be shown.
+        kind: None for a regular file, FOLDER for one or a link to one, else what it is in words.
+        size: bytes; 0 for a folder.
+        modified_ns: since the epoch; beyond what 64 bits hold (1677 to 2262) the nearest that they do.
+    """
+
+    name: str
+    path: str
+    kind: str | None
+    size: int
+    modified_ns: int
+
+
+class FileSystem(Protocol):
+    """Where files lie; paths are those inside it. Whatever cannot be done raises OSError."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its files lie on a disk of this host."""
+        ...
+
+    def list_folder(self, path: str) -> list[Entry]:
+        """Return the entries of a folder, ascending by name. A file that vanishes meanwhile is left out."""
+        ...
+
+    def is_gone(self, path: str) -> bool:
+        """Return whether nothing lies there now, not even a link that leads nowhere."""
+        ...
+
+    def size_of(self, path: str) -> int | None:
+        """Return the bytes of a file, None where no regular file lies."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file, to be read in pieces."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalFileSystem:
+    """The disks of this host."""
+
+    is_local = True
+
+    def list_folder(self, path: str) -> list[Entry]:
+        """See FileSystem."""
+        with os.scandir(path) as found:
+            entries = (_entry(path, each) for each in found)
+            return sorted(each for each in entries if each is not None)
+
+    def is_gone(self, path: str) -> bool:
+        """See FileSystem."""
+        return not os.path.lexists(path)
+
+    def size_of(self, path: str) -> int | None:
+        """See FileSystem."""
+        try:
+            status = Path(path).stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def open(self, path: str) -> BinaryIO:
+        """See FileSystem.
+
+        Raises:
+            NotRegularFileError: it is a link, or no file.
+        """
+        return open(open_regular(path), "rb")  # noqa: PTH123 - a descriptor, closed by the caller
+
+
+LOCAL = LocalFileSystem()
+
+
+def _entry(folder: str, each: os.DirEntry[str]) -> Entry | None:
+    name = os.fsencode(each.name).decode("utf-8", "backslashreplace")
+    try:
+        status = each.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    # Partitions are laid to other disks by links; a file of one never is a link.
+    kind = FOLDER if _is_folder(each) else kind_of(status.st_mode)
+    size = 0 if kind == FOLDER else status.st_size
+    return Entry(name, f"{folder}/{name}", kind, size, min(max(status.st_mtime_ns, _FIRST_NS), _LAST_NS))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is one or a link to one; a link to itself is there, and is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def read_bounded(filesystem: FileSystem, path: str, *, limit: int = SMALL_FILE_BYTES) -> bytes:
+    """Return the whole of a file of at most `limit` bytes.
+
+    Raises:
+        FileTooLargeError: it is larger.
+        OSError: it cannot be read.
+    """
+    if filesystem.is_local:
+        return read_regular(path, limit=limit)
+    with filesystem.open(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size > limit:
+            raise FileTooLargeError(size, limit, path)
+        file.seek(0)
+        return bytes(file.read(size))
