@@ -14,7 +14,6 @@ from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.collect import show
 from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
 from tiersnap.remote_storage.collect.totals import CollectTotals
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe_conditions import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -60,7 +59,7 @@ def collect(
     places = folders_below(to, opened)
     stores = [open_store(place, s3, writes=apply) for place in places]
     if apply:
-        check_conditions(stores[0], ObjectKeys())
+        check_conditions(stores[0])
     selected, totals = selected_folders(opened, selection), CollectTotals(findings=[*findings_of(opened)])
     disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
     collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))

@@ -15,6 +15,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.expire import show
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.retire.expire_find import find_expired
 from tiersnap.remote_storage.retire.expire_outcome import Outcome, carry_out, exit_code_of
@@ -47,14 +48,13 @@ def expire(output: Output, remote: str, s3: S3Settings, asked: Asked, cluster: C
     """
     store = open_existing_store(remote, s3, writes=apply)
     keys, retention = ObjectKeys(), asked.retention(store.now())
-    found: Iterable[ExpirePlan] = find_expired(
-        store, asked.wants, retention, cluster=cluster, unmanaged=asked.unmanaged
-    )
+    known = None if cluster is None else ClusterRecords(cluster)
+    found: Iterable[ExpirePlan] = find_expired(store, asked.wants, retention, cluster=known, unmanaged=asked.unmanaged)
     if asked.log_start_offset is not None:
         found = list(found)
         asked.check_log_start(found)
     # Once, and only where something goes: the probe writes.
-    check = cache(partial(check_conditions, store, keys))
+    check = cache(partial(check_conditions, store))
     done = []
     for plan in Progress(output, "expiring").watch_done(found):
         if apply and plan.going:

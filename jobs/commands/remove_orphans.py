@@ -13,6 +13,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.jobs.tell.remove_orphans import show
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
 from tiersnap.remote_storage.retire.orphans import OrphanKind
 from tiersnap.remote_storage.retire.orphans_find import find_orphans
 from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
@@ -64,7 +65,9 @@ def remove_orphans(
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
     store = open_existing_store(remote, s3, writes=apply)
-    found = list(find_orphans(store, cluster, lambda name: matches_topic(name, topic), older_than=older_than))
+    found = list(
+        find_orphans(store, ClusterRecords(cluster), lambda name: matches_topic(name, topic), older_than=older_than)
+    )
     outcome = OrphansOutcome(found, list(remove(store, found)) if apply else [])
     show(output, outcome, older_than=older_than, applied=apply)
     if sinks.is_any:

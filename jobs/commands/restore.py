@@ -16,6 +16,7 @@ from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.tell.restore import show_plans, show_restored, tell_plan, tell_target
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import read_published
 from tiersnap.remote_storage.restore.carry_out import carry_out, check_space
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import open_target
@@ -66,7 +67,11 @@ def restore(
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)
         tell_target(output, target, asked.topic, topic_is_checked=cluster is not None)
-        plans = plan_topic(store, target, found, asked, cluster)
+        wanted = [each.listed.partition for each in found]
+        published = None
+        if cluster is not None:
+            published = read_published(cluster, wanted, unpublished=asked.unpublished)
+        plans = plan_topic(store, target, found, asked, published)
     if not apply:
         show_plans(output, plans, segments=segments)
         return ExitCode.OK

@@ -15,7 +15,6 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.cluster_identity import check_cluster
 from tiersnap.remote_storage.cluster.copy_tasks import ask_copy_tasks
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe_conditions import check_conditions, check_lists
@@ -74,7 +73,7 @@ def run_input(settings: RunSettings, store: ObjectStore | None, cluster: Cluster
     """
     found = discover(settings.sources, settings.topics)
     store = store or open_store(settings.remote, settings.s3, writes=settings.apply)
-    (check_conditions if settings.apply else check_lists)(store, ObjectKeys())
+    (check_conditions if settings.apply else check_lists)(store)
     given = RunInput(found, store)
     if cluster is None:
         return given

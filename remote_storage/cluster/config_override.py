@@ -13,30 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Setting
-from tiersnap.remote_storage.cluster.topic_checks import (
+from tiersnap.remote_storage.cluster.topic_checks import is_marked, value_of
+from tiersnap.remote_storage.metadata.topic_configs import (
     AS_TOTAL,
     COPY_DISABLE,
     LOCAL_RETENTION,
-    MARK,
+    OVERRIDES,
     RETENTION_BYTES,
     RETENTION_MS,
     UNLIMITED,
-    is_marked,
-    value_of,
 )
 
 Values = Mapping[str, str | None]
 """Settings of a topic's own by name; None is one that the topic does not have."""
 
-ASIDE = {
-    COPY_DISABLE: "true",
-    RETENTION_MS: MARK,
-    RETENTION_BYTES: UNLIMITED,
-    **dict.fromkeys(LOCAL_RETENTION, AS_TOTAL),
-}
-"""The settings that are ever put aside, and the value of each while it is."""
-
-_WITHOUT_MARK = {**ASIDE, RETENTION_MS: UNLIMITED}  # as earlier versions put them aside
+_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # as earlier versions put them aside
 
 
 def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
@@ -45,7 +36,7 @@ def settings_while_off(settings: Mapping[str, Setting]) -> dict[str, str]:
     # Endless local retention is that of the total one.
     local = [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
     names = (COPY_DISABLE, RETENTION_MS, *([RETENTION_BYTES] if bytes_too else []), *local)
-    return {name: ASIDE[name] for name in names}
+    return {name: OVERRIDES[name] for name in names}
 
 
 def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[str, str | None]:
@@ -55,7 +46,7 @@ def own_values(settings: Mapping[str, Setting], names: Iterable[str]) -> dict[st
 
 def still_aside(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
     """Of what a topic had `before`, the settings that it does not have again, as they are still put aside."""
-    return _unlike(settings, before, ASIDE) if is_marked(settings) else {}
+    return _unlike(settings, before, OVERRIDES) if is_marked(settings) else {}
 
 
 def aside_without_mark(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
@@ -66,7 +57,7 @@ def aside_without_mark(settings: Mapping[str, Setting], before: Values) -> dict[
 def changed_by_nobody(settings: Mapping[str, Setting], before: Values) -> dict[str, str | None]:
     """Of what a topic had `before`, the settings that nobody has given another value since they were put aside."""
     now = own_values(settings, before)
-    return {name: value for name, value in before.items() if now[name] in {ASIDE[name], value}}
+    return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
 
 
 def as_options(values: Values) -> str:

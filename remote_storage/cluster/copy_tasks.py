@@ -16,9 +16,10 @@ from tiersnap.remote_storage.cluster.leader_epochs import open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.stuck import find_stuck
-from tiersnap.remote_storage.cluster.topic_checks import AS_TOTAL, UNLIMITED, is_copied, value_of
+from tiersnap.remote_storage.cluster.topic_checks import is_copied, value_of
 from tiersnap.remote_storage.errors import MetadataTopicAbsentError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.topic_configs import AS_TOTAL, UNLIMITED
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, matches_topic

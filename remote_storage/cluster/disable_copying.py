@@ -27,8 +27,9 @@ from tiersnap.remote_storage.cluster.config_override import (
     changed_by_nobody,
     still_aside,
 )
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, MARK, RETENTION_MS, is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
 from tiersnap.remote_storage.stored.saved_configs import Begun
 from tiersnap.snapshot.errors import TransientError
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.errors import HiddenOffsetsError, LostCopyError
 from tiersnap.remote_storage.metadata.remote_index import Found, RemoteIndex, less_found, parts
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 

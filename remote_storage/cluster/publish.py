@@ -16,7 +16,7 @@ from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, Metad
 from tiersnap.remote_storage.cluster.planner import plan_publication
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_partition
 from tiersnap.remote_storage.cluster.read_back import check_read_back, expected_after
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, is_copying_off
+from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingSwitchedOnError, UnblockHeldError
 from tiersnap.remote_storage.inventory.complete import complete_segments
 from tiersnap.remote_storage.inventory.finished import Finished
@@ -24,6 +24,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.stored.saved_configs import Records
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError

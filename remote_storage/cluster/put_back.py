@@ -17,14 +17,14 @@ from pathlib import Path
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.restore.remote_copies import read_indexes, read_lineage
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
@@ -136,7 +136,7 @@ class PutBack:
             )
         made += [each.key for each in done.objects if each.outcome.is_ours]
 
-    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, folder: Path) -> ReadySegment:
+    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, folder: Path) -> SegmentBundle:
         """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""
         with (folder / "log").open("wb") as log:
             fetch_log(self.source, copy, log)
@@ -150,7 +150,7 @@ class PutBack:
             return _source_file(folder / index)
 
         end = metadata.end_offset + 1
-        return ReadySegment(
+        return SegmentBundle(
             base_offset=metadata.start_offset,
             next_base_offset=end,
             max_timestamp=metadata.max_timestamp,

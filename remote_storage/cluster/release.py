@@ -12,12 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.config_override import (
-    ASIDE,
-    own_values,
-    settings_while_off,
-    still_aside,
-)
+from tiersnap.remote_storage.cluster.config_override import own_values, settings_while_off, still_aside
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
 from tiersnap.remote_storage.cluster.disable_copying import toggle
 from tiersnap.remote_storage.cluster.freeing import End, Freeing
@@ -29,6 +24,7 @@ from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan, by_parti
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off, is_copying_off
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
+from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
 from tiersnap.remote_storage.stored.saved_configs import Begun, Records, when_nobody_is_at_it
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
@@ -194,7 +190,7 @@ class ReleaseTopics:
         # What is aside by our own record has no other value to be put back than the one in there.
         aside = still_aside(settings, noted.before) if noted is not None else {}
         check_copying_was_not_switched_off(topic, settings, aside)
-        off = settings_while_off(settings) | {name: ASIDE[name] for name in aside}
+        off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
         before = own_values(settings, off) | aside
         return Toggle(Begun(cluster_id, topic, topic_id, tuple(each.partition for each in stuck), before), off)
 

@@ -13,16 +13,16 @@ from tiersnap.remote_storage.errors import (
     UnknownTopicError,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.topic_configs import (
+    COPY_DISABLE,
+    LOCAL_RETENTION,
+    MARK,
+    REMOTE_STORAGE,
+    RETENTION,
+    RETENTION_MS,
+    UNLIMITED,
+)
 from tiersnap.snapshot.units import count_of
-
-REMOTE_STORAGE = "remote.storage.enable"
-COPY_DISABLE = "remote.log.copy.disable"
-RETENTION_MS, RETENTION_BYTES = RETENTION = ("retention.ms", "retention.bytes")
-LOCAL_RETENTION = ("local.retention.ms", "local.retention.bytes")
-AS_TOTAL = "-2"  # local retention as long as the total one
-UNLIMITED = "-1"
-MARK = "9223372036854775806"
-"""A `retention.ms` as good as endless, by which a topic says that `unblock` has put its settings aside: put_aside."""
 
 
 def value_of(settings: Mapping[str, Setting], name: str, default: str) -> str:

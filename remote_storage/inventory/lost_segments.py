@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
 from tiersnap.remote_storage.inventory.partition import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import Interval, agreed_intervals

@@ -13,6 +13,7 @@ from tiersnap.remote_storage.inventory.encryption import (
     shown_by_store,
     shown_by_topic,
 )
+from tiersnap.remote_storage.inventory.leftovers import leftovers_of
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
 from tiersnap.remote_storage.inventory.partition import FoundCopy, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
@@ -21,7 +22,6 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
-from tiersnap.remote_storage.retire.leftovers import leftovers_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.replay.remote_state import RemoteState

@@ -7,10 +7,13 @@ read from the end of the log, and the leader epochs from their file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
+from tiersnap.remote_storage.errors import (
+    InvalidKeyError,
+    ObjectNotFoundError,
+)
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -18,6 +21,7 @@ from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
+from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -26,7 +30,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
@@ -71,6 +74,11 @@ class RemoteCopy:
     def end_offset(self) -> int:
         """Exclusive."""
         return self.metadata.end_offset + 1
+
+    @property
+    def attempt(self) -> tuple[int, str]:
+        """What orders attempts: the time (ms) of the newest event, and the segment id."""
+        return self.metadata.event_timestamp, self.segment_id
 
     @property
     def layout(self) -> Layout:
@@ -169,3 +177,8 @@ def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmen
     if partition.topic_id is None:
         raise TiersnapError(f"{partition}: remote segments have a topic id")
     return RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, segment_id)
+
+
+def newest(copies: Sequence[RemoteCopy]) -> RemoteCopy:
+    """The copy whose leader epochs are the lineage: of the highest epoch, then the highest end, then the latest."""
+    return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *copy.attempt))

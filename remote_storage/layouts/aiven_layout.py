@@ -11,6 +11,7 @@ no such object exists here: a bundle has no empty log, and a snapshot has at lea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
@@ -21,7 +22,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
 from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.units import count_of
 
@@ -37,16 +37,9 @@ class AivenLayout:
     chunk_size: int = DEFAULT_CHUNK_SIZE
     name: str = "aiven"
 
-    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+    def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
-        parts = {
-            IndexType.OFFSET: bundle.offset_index,
-            IndexType.TIMESTAMP: bundle.time_index,
-            IndexType.PRODUCER_SNAPSHOT: bundle.producer_snapshot.data,
-            IndexType.LEADER_EPOCH: bundle.leader_epoch_checkpoint,
-        }
-        if bundle.transaction_index is not None:
-            parts[IndexType.TRANSACTION] = bundle.transaction_index
+        parts = {index: indexes[index] for index in IndexType if index in indexes}
         sizes = {index: len(part) for index, part in parts.items()}
         manifest = rsm_manifest.encode(metadata, sizes, chunk_size=self.chunk_size)
         _, indexes_key, manifest_key = self.object_keys(metadata)

@@ -54,6 +54,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stores.probe_conditions import PROBES
 from tiersnap.snapshot.readiness.judge import NEXT_STEP, Verdict
 
 NO_TOPIC_ID = "no-topic-id"
@@ -210,7 +211,7 @@ class ObjectKeys:
     @property
     def probes(self) -> str:
         """What the keys of all probes begin with; each lives as long as one question to the store."""
-        return f"{self.prefix}{CLAIMS}/probe-"
+        return f"{self.prefix}{PROBES}"
 
     def topic(self, topic: str, *, local: bool = False) -> str:
         """What the keys of all segments of a topic begin with, whatever its id; those of other topics may as well."""

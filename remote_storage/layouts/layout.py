@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
 
 
 class IndexType(StrEnum):
@@ -45,8 +45,12 @@ class Layout(Protocol):
         """For reports and settings."""
         ...
 
-    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """What to write behind the log, in this order; the last one makes the segment visible."""
+    def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+        """What to write behind the log, in this order; the last one makes the segment visible.
+
+        Args:
+            indexes: all but the transaction index, which not every segment has.
+        """
         ...
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:

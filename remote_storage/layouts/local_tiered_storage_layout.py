@@ -9,6 +9,7 @@ root is the plugin's `dir`. Follows org.apache.kafka.server.log.remote.storage.L
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
@@ -17,7 +18,6 @@ from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Planned
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
-from tiersnap.remote_storage.upload.bundle import SegmentBundle
 
 _KINDS = (
     KeyKind.LOCAL_LOG,
@@ -43,19 +43,11 @@ class LocalTieredStorageLayout:
     keys: ObjectKeys = field(default_factory=ObjectKeys)
     name: str = "local-tiered-storage"
 
-    def plan(self, bundle: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
+    def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         """See Layout."""
-        contents = (
-            bundle.offset_index,
-            bundle.time_index,
-            bundle.transaction_index,
-            bundle.leader_epoch_checkpoint,
-            bundle.producer_snapshot.data,
-        )
+        contents = {_KIND_OF_INDEX[index]: content for index, content in indexes.items()}
         return tuple(
-            PlannedObject(self.keys.segment(kind, metadata), content)
-            for kind, content in zip(_KINDS[1:], contents, strict=True)
-            if content is not None
+            PlannedObject(self.keys.segment(kind, metadata), contents[kind]) for kind in _KINDS if kind in contents
         )
 
     def object_keys(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:

@@ -14,10 +14,12 @@ out, as the broker leaves them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+)
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 
 UNDEFINED = (-1, -1)
@@ -66,3 +68,22 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
 def _without_empty(epochs: LeaderEpochs, end: int) -> LeaderEpochs:
     starts = [start for _, start in epochs[1:]] + [end]
     return tuple(entry for entry, following in zip(epochs, starts, strict=True) if entry[1] < following)
+
+
+def epochs_in_range(epochs: Iterable[tuple[int, int]], start: int, end: int) -> LeaderEpochs:
+    """The (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
+
+    Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
+    """
+    below = [entry for entry in epochs if entry[1] < end]
+    before = [(epoch, start) for epoch, first in below if first <= start]
+    return (*before[-1:], *(entry for entry in below if entry[1] > start))
+
+
+def without_empty(epochs: Iterable[tuple[int, int]]) -> LeaderEpochs:
+    """The entries without those under which nothing was written: the next one begins at the same offset.
+
+    A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
+    """
+    entries = tuple(epochs)
+    return (*(entry for entry, after in pairwise(entries) if entry[1] != after[1]), *entries[-1:])

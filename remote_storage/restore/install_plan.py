@@ -13,13 +13,13 @@ import numpy as np
 
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_objects import (
+from tiersnap.remote_storage.stored.snapshot_objects import (
     SnapshotRecord,
     list_manifests,
     list_snapshots,
     read_snapshot,
 )
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c

@@ -18,21 +18,15 @@ from tiersnap.remote_storage.errors import (
     RemoteGapError,
     UnpublishedError,
 )
-from tiersnap.remote_storage.inventory.remote_segment import UnusableCopy
+from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
+from tiersnap.remote_storage.inventory.remote_segment import UnusableCopy, newest
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
 from tiersnap.remote_storage.restore.published import Published, as_claimed, as_published
-from tiersnap.remote_storage.restore.remote_copies import (
-    ListedPartition,
-    RemotePartition,
-    list_partitions,
-    read_copies,
-    read_indexes,
-    read_lineage,
-)
-from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, newest, plan_chain
+from tiersnap.remote_storage.restore.remote_copies import ListedPartition, RemotePartition, list_partitions, read_copies
+from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target
 from tiersnap.remote_storage.stored.deletion_record import read_record, read_records
 from tiersnap.remote_storage.stores.object_store import ObjectStore

@@ -12,15 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
-from tiersnap.remote_storage.errors import DeletedByClusterError, UnknownToClusterError
+from tiersnap.remote_storage.errors import DeletedByClusterError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
-    TopicIdPartition,
 )
 from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
@@ -32,41 +29,6 @@ from tiersnap.snapshot.units import count_of
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
 _REQUESTS_AT_ONCE = 8
-
-
-def read_published(
-    cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
-) -> dict[TopicIdPartition, Published]:
-    """The newest state of every remote segment that the cluster knows of these partitions, by segment id.
-
-    Args:
-        unpublished: of a topic that the cluster does not have nothing is published, and that is no error.
-
-    Raises:
-        UnknownToClusterError: the cluster has no such topic, or another one of that name.
-        MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
-    """
-    wanted = list(partitions)
-    topics = cluster.topics({each.topic for each in wanted})
-    absent = set()
-    for each in wanted:
-        known = topics.get(each.topic)
-        if known is not None and known.topic_id == each.topic_id:
-            continue
-        if not unpublished:
-            there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
-            raise UnknownToClusterError(
-                f"{each} with the topic id {each.topic_id}: {cluster.bootstrap_server} has {there}",
-                hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
-            )
-        absent.add(each)
-    found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
-    left = [each for each in wanted if each not in absent]
-    if left:
-        with MetadataTopic.of(cluster).read(left) as reader:
-            cache = reader.read_to_end()
-            found |= {each: dict(cache.segments(each)) for each in left}
-    return found
 
 
 def as_published(remote: RemotePartition, published: Published, *, unpublished: bool = False) -> RemotePartition:

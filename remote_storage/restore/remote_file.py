@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.own_folder import PART
-from tiersnap.remote_storage.restore.remote_copies import RemotePartition, read_indexes, read_lineage
+from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, UsageError

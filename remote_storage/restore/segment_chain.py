@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.leader_epochs import agreed_intervals
 from tiersnap.snapshot.units import count_of
@@ -85,11 +85,6 @@ class Chain:
     def size(self) -> int:
         """Bytes of the logs to be fetched."""
         return sum(piece.copy.metadata.segment_size for piece in self.pieces)
-
-
-def newest(copies: Sequence[RemoteCopy]) -> RemoteCopy:
-    """The copy whose leader epochs are the lineage: of the highest epoch, then the highest end, then the latest."""
-    return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *_attempt(copy)))
 
 
 def plan_chain(
@@ -212,11 +207,7 @@ def _named(attempts: Sequence[UnusableCopy]) -> str:
 
 def _preference(interval: Piece, at: int) -> tuple[bool, bool, int, int, str]:
     begins_there = interval.start_offset == at
-    return begins_there, interval.is_whole, interval.end_offset, *_attempt(interval.copy)
-
-
-def _attempt(copy: RemoteCopy) -> tuple[int, str]:
-    return copy.metadata.event_timestamp, copy.segment_id
+    return begins_there, interval.is_whole, interval.end_offset, *interval.copy.attempt
 
 
 def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpochs:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.plan import (
     RestorePlan,
     find_partitions,
@@ -14,7 +14,7 @@ from tiersnap.remote_storage.restore.plan import (
     plan_pieces,
     plan_restore,
 )
-from tiersnap.remote_storage.restore.published import Published, read_published
+from tiersnap.remote_storage.restore.published import Published
 from tiersnap.remote_storage.restore.remote_copies import ListedPartition
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import Target, choose_destination
@@ -66,20 +66,21 @@ def find_in_layout(
 
 
 def plan_topic(
-    store: ObjectStore, target: Target, found: Iterable[FoundPartition], asked: RestoreRequest, cluster: Cluster | None
+    store: ObjectStore,
+    target: Target,
+    found: Iterable[FoundPartition],
+    asked: RestoreRequest,
+    published: Mapping[TopicIdPartition, Published] | None,
 ) -> list[RestorePlan]:
     """How each partition goes to the target.
 
     Args:
-        cluster: asked which segments it has deleted; None where nobody is asked.
+        published: what the cluster knows of each partition; None where none was asked.
 
     Raises:
         TiersnapError: see `choose_destination`, `plan_pieces` and `plan_restore`.
     """
-    found = list(found)
-    wanted = [each.listed.partition for each in found]
-    published = {} if cluster is None else read_published(cluster, wanted, unpublished=asked.unpublished)
-    return [_plan(store, target, each, asked, published.get(each.listed.partition)) for each in found]
+    return [_plan(store, target, each, asked, (published or {}).get(each.listed.partition)) for each in found]
 
 
 def _plan(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, plan_partition
-from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, ask
+from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster
 from tiersnap.remote_storage.retire.manager import manager_of
 from tiersnap.remote_storage.retire.retention import Retention
-from tiersnap.remote_storage.retire.stored_partition import StoredPartition, list_all, list_stored
+from tiersnap.remote_storage.retire.stored_partition import list_all, list_stored
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _PARTITIONS_AT_ONCE = 64
@@ -24,7 +22,7 @@ def find_expired(
     is_wanted: Callable[[TopicIdPartition], bool],
     retention: Retention,
     *,
-    cluster: Cluster | None,
+    cluster: KnownToCluster | None,
     unmanaged: bool,
 ) -> Iterator[ExpirePlan]:
     """A plan for each partition that has objects of segments, or had until `expire` was at it; nothing is changed.
@@ -44,12 +42,11 @@ def find_expired(
     listed, records = list_all(store, keys, lambda _: True)
     wanted = [each for each in listed if each.topic_id is not None and is_wanted(each)]
     unblocking = {(each.topic, each.topic_id) for each in records}
-    topic = None if cluster is None else MetadataTopic.of(cluster)
-    with nullcontext() if topic is None else topic.read(wanted) as reader:
+    with nullcontext() if cluster is None else cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
             some = [each for each in some if each.attempts or each.expire]
-            known = _known(cluster, topic, reader, some)
+            known = {} if ask is None else ask(each.partition for each in some)
             for stored in some:
                 managed = manager_of(
                     known.get(stored.partition),
@@ -59,11 +56,3 @@ def find_expired(
                     unmanaged=unmanaged,
                 )
                 yield plan_partition(store, keys, stored, managed, retention)
-
-
-def _known(
-    cluster: Cluster | None, topic: MetadataTopic | None, reader: MetadataReader | None, some: list[StoredPartition]
-) -> Mapping[TopicIdPartition, KnownPartition]:
-    if cluster is None or topic is None or reader is None:
-        return {}
-    return ask(cluster, cluster.cluster_id(), topic, reader, [each.partition for each in some])

@@ -10,14 +10,14 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.inventory.attempts import AttemptObjects
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
+from tiersnap.remote_storage.inventory.indexes import read_lineage
+from tiersnap.remote_storage.inventory.leftovers import NOTHING_EXPIRED, ExpiredOffsets
 from tiersnap.remote_storage.inventory.partition import REQUESTS_AT_ONCE, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, read_copy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, newest, read_copy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.restore.remote_copies import read_lineage
-from tiersnap.remote_storage.restore.segment_chain import newest
 from tiersnap.remote_storage.retire.in_use import in_use
-from tiersnap.remote_storage.retire.leftovers import NOTHING_EXPIRED, Expired, old_leftovers
+from tiersnap.remote_storage.retire.leftovers import old_leftovers
 from tiersnap.remote_storage.retire.manager import Managed, Manager
 from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
 from tiersnap.remote_storage.retire.stored_partition import StoredPartition
@@ -86,7 +86,7 @@ class ExpirePlan:
     record: ExpireRecord = field(default_factory=ExpireRecord)
     hint: str = ""
     leftovers: tuple[str, ...] = ()
-    expired: Expired = NOTHING_EXPIRED
+    expired: ExpiredOffsets = NOTHING_EXPIRED
 
     @property
     def going(self) -> tuple[ExpiringSegment, ...]:
@@ -120,7 +120,7 @@ def plan_partition(
     looked = _up_to_the_first_lock(store, ordered)
     log_start = max([record.log_start_offset, *(each.end_offset for each in looked if each.moves_log_start)])
     written_before = 0 if retention.milliseconds is None else retention.now - retention.milliseconds
-    gone = Expired(log_start, written_before)
+    gone = ExpiredOffsets(log_start, written_before)
     left = _leftovers(store, keys, stored, gone)
     reason = managed.reason
     return ExpirePlan(
@@ -128,7 +128,7 @@ def plan_partition(
     )
 
 
-def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, gone: Expired) -> tuple[str, ...]:
+def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, gone: ExpiredOffsets) -> tuple[str, ...]:
     """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
     starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
     doubtful = {

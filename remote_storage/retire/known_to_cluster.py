@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 
 _FINISHED, _DELETED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_FINISHED
+
+
+Ask = Callable[[Iterable[TopicIdPartition]], Mapping[TopicIdPartition, "KnownPartition"]]
+"""What the cluster knows now of partitions that are read; those without a topic id are left out."""
+
+
+class KnownToCluster(Protocol):
+    """A cluster that is asked what it knows of remote segments."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the cluster."""
+        ...
+
+    def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
+        """Read the records of these partitions; the context asks for some of them, as often as it likes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +95,3 @@ class KnownPartition:
         if not self.is_live and any(each.state is not _DELETED for each in self.records.values()):
             return "the cluster shows no such topic, and has not deleted its remote segments (no right to describe it?)"
         return "" if self.has_leader else "it has no leader now"
-
-
-def ask(
-    cluster: Cluster,
-    cluster_id: str,
-    topic: MetadataTopic,
-    reader: MetadataReader,
-    partitions: Iterable[TopicIdPartition],
-) -> dict[TopicIdPartition, KnownPartition]:
-    """What the cluster knows now of partitions that have a topic id and are among those that `reader` reads."""
-    wanted = list(partitions)
-    topics = cluster.topics({each.topic for each in wanted})
-    live = {
-        each: topics[each.topic].leaders[each.partition]
-        for each in wanted
-        if each.topic in topics
-        and topics[each.topic].topic_id == each.topic_id
-        and each.partition in topics[each.topic].leaders
-    }
-    offsets = cluster.log_offsets((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
-    cache = reader.read_to_end()
-    found = {}
-    for each in wanted:
-        start, _ = offsets.get((each.topic, each.partition), (0, 0))
-        found[each] = KnownPartition(
-            each,
-            cluster_id,
-            dict(cache.segments(each)),
-            frozenset(cache.doubtful),
-            reader.log_starts[topic.partition_of(each)],
-            start if each in live else None,
-            live.get(each, 0) >= 0,
-        )
-    return found

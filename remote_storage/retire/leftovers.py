@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.inventory.leftovers import NOTHING_EXPIRED, ExpiredOffsets, leftovers_of
 from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stored import claims
@@ -24,22 +25,6 @@ from tiersnap.snapshot.errors import TransientError
 _log = logging.getLogger(__name__)
 GRACE_MS = STALE_AFTER_MS
 """An attempt gives up by its own deadline long before this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """Below what nobody misses a segment of ours that lost an object: it can neither be read nor made whole.
-
-    Attributes:
-        log_start_offset: where the log begins in remote storage.
-        written_before: ms, by the store's clock; what was last written so long ago has passed its retention.
-    """
-
-    log_start_offset: int = 0
-    written_before: int = 0
-
-
-NOTHING_EXPIRED = Expired()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +51,8 @@ class Swept:
             )
 
 
-def leftovers_of(found: RemoteInventory, expired: Expired = NOTHING_EXPIRED) -> list[FoundCopy | Leftover]:
-    """Return what of a partition is ours and needed by nobody, once it is old; no request.
-
-    That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
-    of attempts that another one took over, that ended or that did not finish, and of any of ours that expired.
-    """
-    left = (each for each in found.leftovers if _is_over(each, expired))
-    return [*found.superseded, *(each for each in left if each not in found.superseded)]
-
-
 def old_leftovers(
-    store: ObjectStore, found: RemoteInventory, expired: Expired = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
+    store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
 ) -> list[FoundCopy | Leftover]:
     """Return those of `leftovers_of` that are older than so many ms by the store's clock; at most one request.
 
@@ -93,7 +68,7 @@ def sweep_partition(
     store: ObjectStore,
     keys: ObjectKeys,
     found: RemoteInventory,
-    expired: Expired = NOTHING_EXPIRED,
+    expired: ExpiredOffsets = NOTHING_EXPIRED,
     *,
     older_than: int = GRACE_MS,
 ) -> Swept:
@@ -106,13 +81,6 @@ def sweep_partition(
             _log.info("deleted what attempt %s left of %s: %d objects", each.segment_id, found.partition, deleted)
             done += Swept(deleted, failures)
     return done
-
-
-def _is_over(left: Leftover, expired: Expired) -> bool:
-    if left.claim is None:
-        return False
-    has_expired = left.start_offset < expired.log_start_offset or left.written_at <= expired.written_before
-    return has_expired or left.claim.finished != left.segment_id
 
 
 def _is_ended(store: ObjectStore, keys: ObjectKeys, left: FoundCopy | Leftover, older_than: int) -> bool:

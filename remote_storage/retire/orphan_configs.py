@@ -5,11 +5,11 @@ Of a topic that lives a record stays whatever its age: the settings in it are pu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
+from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphans import (
     TOPIC_DELETED,
     Aged,
@@ -22,8 +22,6 @@ from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import get_small
 from tiersnap.snapshot.errors import CorruptDataError
-
-Ask = Callable[[Iterable[TopicIdPartition]], Mapping[TopicIdPartition, KnownPartition]]
 
 
 def judge_begun(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged, ask: Ask) -> Iterator[Orphan]:

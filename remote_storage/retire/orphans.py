@@ -20,8 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.stored_partition import StoredPartition
 from tiersnap.remote_storage.stored.claim import Claim
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
-from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.units import utc
 
 

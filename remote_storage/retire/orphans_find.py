@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.inventory.remote_segment import read_copy
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, ask
+from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
 from tiersnap.remote_storage.retire.orphan_configs import judge_begun
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
@@ -38,7 +36,7 @@ _PARTITIONS_AT_ONCE = 64
 
 
 def find_orphans(
-    store: ObjectStore, cluster: Cluster, is_wanted: Callable[[str], bool], *, older_than: int
+    store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
     """Orphans of all topics that `is_wanted` takes, records of `unblock`, unfinished uploads; nothing is changed.
 
@@ -49,28 +47,22 @@ def find_orphans(
         MetadataTopicAbsentError, BrokerUnavailableError: the cluster cannot be asked.
     """
     keys, aged = ObjectKeys(), Aged(store.now(), older_than)
-    topic = MetadataTopic.of(cluster)
-    cluster_id = cluster.cluster_id()
     wanted, records = list_all(store, keys, is_wanted)
-    with topic.read(each for each in wanted if each.topic_id is not None) as reader:
+    with cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
             some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
-            with_id = [each.partition for each in some if each.partition.topic_id is not None]
-            known = ask(cluster, cluster_id, topic, reader, with_id)
+            known = ask(each.partition for each in some)
             for stored in some:
-                nothing = KnownPartition(stored.partition, cluster_id)
+                nothing = KnownPartition(stored.partition, cluster.cluster_id)
                 yield from orphans_of(store, keys, stored, known.get(stored.partition, nothing), aged)
-    # A reader of its own: which partitions a record is about stands in it.
-    yield from judge_begun(store, records, aged, partial(_ask, cluster, cluster_id, topic))
-    yield from unfinished(store, keys, aged, cluster_id, is_wanted)
 
+    def ask_about(partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, KnownPartition]:
+        named = list(partitions)
+        with cluster.reading(named) as ask:
+            return ask(named)
 
-def _ask(
-    cluster: Cluster, cluster_id: str, topic: MetadataTopic, partitions: Iterable[TopicIdPartition]
-) -> dict[TopicIdPartition, KnownPartition]:
-    wanted = list(partitions)
-    with topic.read(wanted) as reader:
-        return ask(cluster, cluster_id, topic, reader, wanted)
+    yield from judge_begun(store, records, aged, ask_about)
+    yield from unfinished(store, keys, aged, cluster.cluster_id, is_wanted)
 
 
 def orphans_of(

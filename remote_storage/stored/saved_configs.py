@@ -23,10 +23,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tiersnap.remote_storage.cluster.config_override import ASIDE
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, OVERRIDES
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.strict_json import (
@@ -225,7 +224,7 @@ def _decode(data: bytes, *, name: str) -> Begun:
 
 
 def _setting(name: str) -> str:
-    if name not in ASIDE:
+    if name not in OVERRIDES:
         raise ValueError(f"{name[:80]} is no setting that it puts aside")
     return name
 

@@ -8,10 +8,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 
 from tiersnap.remote_storage.errors import ConditionsIgnoredError
-from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
-from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+from tiersnap.remote_storage.stores.probe_conditions import PROBES, check_conditions
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import human_duration
 
@@ -58,7 +57,7 @@ def clock(here: int, there: int) -> ProbeAnswer:
 
 def _conditions(store: ObjectStore) -> ProbeAnswer:
     try:
-        check_conditions(store, ObjectKeys())
+        check_conditions(store)
     except ConditionsIgnoredError as error:
         return ProbeAnswer("conditional writes", ProbeVerdict.FAIL, error.message, error.hint)
     return ProbeAnswer("conditional writes", ProbeVerdict.OK, "If-None-Match and If-Match are kept")
@@ -66,7 +65,7 @@ def _conditions(store: ObjectStore) -> ProbeAnswer:
 
 def _checksums(store: ObjectStore) -> ProbeAnswer:
     """Whether the store has the content's CRC-32C, and refuses content that is not what its checksum says."""
-    key = f"{ObjectKeys().probes}{uuid.uuid4().hex}"
+    key = f"{PROBES}{uuid.uuid4().hex}"
     try:
         crc32c = store.put_if_absent(key, _DATA).crc32c
         found = store.head(key)

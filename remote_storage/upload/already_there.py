@@ -11,7 +11,8 @@ from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSnapshot
-from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError
@@ -60,7 +61,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     """Finish the copy of an attempt that is over, if it has the snapshot that would go up now."""
     if claims.may_take_over(held, job.new_attempt(), age, claims.STALE_AFTER_MS) is None:
         return False
-    ready = segment.ready(job.store)
+    ready = segment.bundle(job.store)
     metadata = job.metadata(ready, held.holder)
     stored = job.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
     if stored != ready.producer_snapshot.data:
@@ -71,7 +72,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> boo
     return True
 
 
-def claimed_snapshot(ready: ReadySegment) -> ClaimedSnapshot:
+def claimed_snapshot(ready: SegmentBundle) -> ClaimedSnapshot:
     """What the claim of a finished copy says of its snapshot."""
     snapshot = ready.producer_snapshot
     return ClaimedSnapshot(

@@ -1,18 +1,22 @@
 """The gate: all that one segment needs to enter remote storage, or nothing.
 
 A broker hands its storage plugin a LogSegmentData of log, offset index, time index, producer snapshot and leader
-epochs, all mandatory, and the transaction index if there is one. Where the snapshot is missing it fails half-way, after
-COPY_SEGMENT_STARTED was published, and tiers nothing more of that partition. Here such a bundle cannot be made.
+epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing it fails half-way, after
+COPY_SEGMENT_STARTED was published, and tiers nothing more of that partition. Here such a bundle cannot be made: it is
+built once, before the claim. Indexes are checked against the batches while the log is sent, and built if need be.
 
 Follows org.apache.kafka.server.log.remote.storage.LogSegmentData and RemoteLogManager.RLMCopyTask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
+from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range, without_empty
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -20,61 +24,66 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
-from tiersnap.snapshot.errors import CorruptIndexError, IncompleteBundleError, MissingProducerSnapshotError
+from tiersnap.snapshot.errors import IncompleteBundleError, MissingProducerSnapshotError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_epochs
-from tiersnap.snapshot.units import count_of
+from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
+from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes
 
-_ENTRY_LENGTHS = {"offset index": 8, "time index": 12, "transaction index": 34}
-
-
-def epochs_in_range(epochs: Iterable[tuple[int, int]], start: int, end: int) -> LeaderEpochs:
-    """The (epoch, start offset) entries of offsets [start, end), the first clamped to `start`.
-
-    Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.epochEntriesInRange.
-    """
-    below = [entry for entry in epochs if entry[1] < end]
-    before = [(epoch, start) for epoch, first in below if first <= start]
-    return (*before[-1:], *(entry for entry in below if entry[1] > start))
-
-
-def without_empty(epochs: Iterable[tuple[int, int]]) -> LeaderEpochs:
-    """The entries without those under which nothing was written: the next one begins at the same offset.
-
-    A broker drops such an entry when it assigns the next (LeaderEpochFileCache.truncateAndAppend).
-    """
-    entries = tuple(epochs)
-    return (*(entry for entry, after in pairwise(entries) if entry[1] != after[1]), *entries[-1:])
+# Bytes: what a broker preallocates (log.index.size.max.bytes), several times over.
+LARGEST_INDEX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentBundle:
-    """Segment [base_offset, next_base_offset) with all that KIP-405 demands; made by `build`.
+class JudgedSegment:
+    """Segment [base_offset, next_base_offset) as the gate judged it.
 
     Attributes:
         next_base_offset: exclusive end; the base offset of the next segment, not the last offset + 1.
-        max_timestamp: ms, the largest of the segment.
-        offset_index: as the other indexes file bytes, checked against the batches or made of them.
-        leader_epochs: the partition's whole lineage below `next_base_offset`, ascending (epoch, start offset); none
-            that is empty.
-        producer_snapshot: at `next_base_offset`.
-
-    Raises:
-        MissingProducerSnapshotError: the snapshot is of another offset.
-        IncompleteBundleError: a part is empty that cannot be.
-        CorruptIndexError: an index that is no whole number of entries.
+        max_timestamp: ms, the largest of the segment as LogSegment.largestTimestamp has it.
+        leader_epochs: the partition's lineage below `next_base_offset`, ascending (epoch, start offset); of a whole
+            leader-epoch-checkpoint that is given, entries that are empty or begin later are left out.
+        offset_index: as the time index and the transaction index the file beside the log, None where there is none.
+        open_transactions: (producer id, first offset) of those open at `base_offset`; None where nobody knows.
+        header_digest: SegmentEnd.digest of the decode; None for a segment that needed no decode.
     """
 
     base_offset: int
     next_base_offset: int
     max_timestamp: int
     log: SourceFile
-    offset_index: bytes
-    time_index: bytes
     leader_epochs: LeaderEpochs
-    producer_snapshot: TrustedSnapshot
-    transaction_index: bytes | None = None
+    offset_index: SourceFile | None = None
+    time_index: SourceFile | None = None
+    transaction_index: SourceFile | None = None
+    open_transactions: tuple[tuple[int, int], ...] | None = None
+    header_digest: str | None = None
 
     def __post_init__(self) -> None:
+        below = (entry for entry in self.leader_epochs if entry[1] < self.next_base_offset)
+        object.__setattr__(self, "leader_epochs", without_empty(below))
+
+    @property
+    def segment_leader_epochs(self) -> LeaderEpochs:
+        """(epoch, first offset in this segment), as they will be published."""
+        return epochs_in_range(self.leader_epochs, self.base_offset, self.next_base_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentBundle(JudgedSegment):
+    """A segment with all that KIP-405 demands.
+
+    Attributes:
+        producer_snapshot: at `next_base_offset`.
+
+    Raises:
+        MissingProducerSnapshotError: the snapshot is of another offset.
+        IncompleteBundleError: a part is empty that cannot be.
+    """
+
+    producer_snapshot: TrustedSnapshot
+
+    def __post_init__(self) -> None:
+        JudgedSegment.__post_init__(self)
         if not 0 <= self.base_offset < self.next_base_offset:
             raise self._incomplete(f"log: no segment has offsets [{self.base_offset}, {self.next_base_offset})")
         if self.log.size <= 0:
@@ -88,80 +97,11 @@ class SegmentBundle:
                 next_base_offset=self.next_base_offset,
                 found=self.producer_snapshot.offset,
             )
-        for before, after in zip(self.leader_epochs, self.leader_epochs[1:], strict=False):
+        for before, after in pairwise(self.leader_epochs):
             if after[0] <= before[0] or after[1] < before[1]:
                 raise self._incomplete(f"leader epochs: {after} after {before} does not ascend")
-        if not self.segment_leader_epochs or self.leader_epochs[-1][1] >= self.next_base_offset:
+        if not self.segment_leader_epochs:
             raise self._incomplete("leader epochs: no entry says who led while these offsets were written")
-        indexes = {"offset index": self.offset_index, "time index": self.time_index}
-        if self.transaction_index is not None:
-            indexes["transaction index"] = self.transaction_index
-        for name, part in indexes.items():
-            if (size := len(part)) % _ENTRY_LENGTHS[name]:
-                raise CorruptIndexError(
-                    f"segment {self.base_offset}: {name} of {count_of(size, 'byte')} is not a multiple of "
-                    f"{_ENTRY_LENGTHS[name]}",
-                    hint="start the broker once: it rebuilds a damaged index from the segment",
-                )
-
-    @classmethod
-    def build(
-        cls,
-        *,
-        base_offset: int,
-        next_base_offset: int,
-        max_timestamp: int,
-        log: SourceFile | None,
-        offset_index: bytes | None,
-        time_index: bytes | None,
-        leader_epochs: Iterable[tuple[int, int]],
-        producer_snapshot: TrustedSnapshot | None,
-        transaction_index: bytes | None = None,
-    ) -> SegmentBundle:
-        """The bundle, from what was found; `leader_epochs` is the whole leader-epoch-checkpoint.
-
-        Raises:
-            MissingProducerSnapshotError: there is no trusted snapshot at `next_base_offset`.
-            IncompleteBundleError: another mandatory part is missing; the message names it.
-            CorruptIndexError: an index that is no whole number of entries.
-        """
-        parts = {"log": log, "offset index": offset_index, "time index": time_index}
-        missing = [name for name, part in parts.items() if part is None]
-        if log is None or offset_index is None or time_index is None:
-            raise IncompleteBundleError(
-                f"segment {base_offset} has no {' and no '.join(missing)}",
-                hint="start the broker once: it rebuilds a missing index from the segment",
-                base_offset=base_offset,
-                missing=missing,
-            )
-        if producer_snapshot is None:
-            raise MissingProducerSnapshotError(
-                f"segment {base_offset} has no trusted producer snapshot at the next base offset {next_base_offset}",
-                hint="tiersnap run --apply, or on the broker host: tiersnap repair LOGDIR --apply",
-                base_offset=base_offset,
-                next_base_offset=next_base_offset,
-            )
-        return cls(
-            base_offset=base_offset,
-            next_base_offset=next_base_offset,
-            max_timestamp=max_timestamp,
-            log=log,
-            offset_index=offset_index,
-            time_index=time_index,
-            transaction_index=transaction_index,
-            leader_epochs=without_empty(entry for entry in leader_epochs if entry[1] < next_base_offset),
-            producer_snapshot=producer_snapshot,
-        )
-
-    @property
-    def segment_leader_epochs(self) -> LeaderEpochs:
-        """(epoch, first offset in this segment)."""
-        return epochs_in_range(self.leader_epochs, self.base_offset, self.next_base_offset)
-
-    @property
-    def leader_epoch_checkpoint(self) -> bytes:
-        """The LEADER_EPOCH index: the lineage as the text of a leader-epoch-checkpoint."""
-        return format_leader_epochs(self.leader_epochs).encode("ascii")
 
     def metadata(
         self, segment_id: RemoteLogSegmentId, *, broker_id: int, event_timestamp: int
@@ -179,9 +119,40 @@ class SegmentBundle:
             state=SegmentState.COPY_SEGMENT_STARTED,
         )
 
+    def found_indexes(self) -> FoundIndexes:
+        """File bytes of the indexes; None for one that is not there or cannot be read, since it can be made again."""
+        return FoundIndexes(_read(self.offset_index), _read(self.time_index), _read(self.transaction_index))
+
+    def ongoing(self) -> np.ndarray | None:
+        """`open_transactions` as ONGOING_TXN_DTYPE."""
+        if self.open_transactions is None:
+            return None
+        return np.sort(np.array(list(self.open_transactions), ONGOING_TXN_DTYPE), order="first_offset")
+
+    def index_contents(self, checked: CheckedIndexes) -> dict[IndexType, bytes]:
+        """Return what goes to remote storage beside the log, with indexes that the batches bear out."""
+        contents = {
+            IndexType.OFFSET: checked.offset_index,
+            IndexType.TIMESTAMP: checked.time_index,
+            IndexType.PRODUCER_SNAPSHOT: self.producer_snapshot.data,
+            IndexType.LEADER_EPOCH: format_leader_epochs(self.leader_epochs).encode("ascii"),
+        }
+        if checked.transaction_index is not None:
+            contents[IndexType.TRANSACTION] = checked.transaction_index
+        return contents
+
     def _incomplete(self, what: str) -> IncompleteBundleError:
         return IncompleteBundleError(
             f"segment {self.base_offset}: {what}",
             hint="tiersnap scan SOURCE says what each segment lacks",
             base_offset=self.base_offset,
         )
+
+
+def _read(file: SourceFile | None) -> bytes | None:
+    if file is None or file.size > LARGEST_INDEX:
+        return None
+    try:
+        return file.read()
+    except TiersnapError:
+        return None

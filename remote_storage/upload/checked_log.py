@@ -11,7 +11,7 @@ import numpy as np
 
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
 from tiersnap.remote_storage.stores.object_store import ByteSource
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.epoch_check import EpochCheck, WrongEpoch
 from tiersnap.snapshot.log.findings import Finding
@@ -22,7 +22,7 @@ from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes, I
 class CheckedLog:
     """A ByteSource over the log of a segment, which is read in order; `seek(0)` begins again."""
 
-    def __init__(self, file: ByteSource, segment: ReadySegment, found: FoundIndexes) -> None:
+    def __init__(self, file: ByteSource, segment: SegmentBundle, found: FoundIndexes) -> None:
         self._file = file
         self._segment = segment
         self._found = found
@@ -124,6 +124,6 @@ class CheckedLog:
             size=segment.log.size,
             name=segment.log.path,
         )
-        self._epoch_check = EpochCheck(segment.segment_leader_epochs())
+        self._epoch_check = EpochCheck(segment.segment_leader_epochs)
         self._wrong_epoch = None
         self._index_check = IndexCheck(segment.base_offset, self._found, segment.ongoing())

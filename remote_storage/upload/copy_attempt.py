@@ -18,8 +18,9 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, is_covered, row_of_covered
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.earlier_attempts import delete_earlier
-from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row, started
 from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
@@ -34,7 +35,7 @@ class Lost:
     seconds: float
 
 
-def attempt(job: TierJob, segment: PlannedSegment, ready: ReadySegment) -> Generator[Row, None, Lost | None]:
+def attempt(job: TierJob, segment: PlannedSegment, ready: SegmentBundle) -> Generator[Row, None, Lost | None]:
     """Claim and copy; returns how the claim was lost, None where the segment is settled."""
     began = time.monotonic()
     try:
@@ -82,7 +83,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
 
 
 def _copy(
-    job: TierJob, segment: PlannedSegment, ready: ReadySegment, claimed: Claim
+    job: TierJob, segment: PlannedSegment, ready: SegmentBundle, claimed: Claim
 ) -> Generator[Row, None, TiersnapError | None]:
     """Copy for the holder of `claimed`; returns how it lost the claim, None if it did not."""
     metadata = job.metadata(ready, claimed.holder)

@@ -10,17 +10,12 @@ import numpy as np
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord, list_manifests, put_manifest
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
-from tiersnap.remote_storage.upload.snapshot_objects import (
-    SnapshotRecord,
-    list_manifests,
-    put_manifest,
-    put_snapshot,
-    snapshot_metadata,
-)
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
+from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError, TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -238,3 +233,40 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
 def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
     """Whether what is there says all of it, and more from before the log start: retention has moved that on since."""
     return compare(before, snapshot_file.decode(snapshot.data), history_from=snapshot.folded_from).is_start
+
+
+def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
+    """The user metadata of a snapshot object."""
+    return {
+        "tiersnap-version": __version__,
+        "tiersnap-run-id": run_id,
+        "tiersnap-provenance": str(snapshot.provenance),
+        "tiersnap-entries": str(snapshot.entry_count),
+        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
+    }
+
+
+def put_snapshot(
+    store: ObjectStore,
+    keys: ObjectKeys,
+    partition: TopicIdPartition,
+    snapshot: TrustedSnapshot,
+    *,
+    run_id: str,
+    fold_start_offset: int | None,
+    replace: bool = False,
+) -> tuple[SnapshotRecord, PutOutcome]:
+    """Write one snapshot; `replace` overwrites another content instead of refusing it.
+
+    Raises:
+        ObjectExistsError: there is one with other content.
+    """
+    metadata = snapshot_metadata(snapshot, run_id=run_id, fold_start_offset=fold_start_offset)
+    put = store.replace if replace else store.put_if_absent
+    key = keys.snapshot(partition, snapshot.offset)
+    done = put(key, snapshot.data, metadata)
+    _log.info("snapshot %s%s: %s", store.uri, key, done.outcome)
+    record = SnapshotRecord(
+        snapshot.offset, done.size, done.crc32c, snapshot.entry_count, snapshot.provenance, fold_start_offset
+    )
+    return record, done.outcome

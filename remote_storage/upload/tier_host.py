@@ -110,7 +110,7 @@ class HostTier:
         """
         if not self.apply:
             return SweptStore()
-        check_conditions(self.store, ObjectKeys())
+        check_conditions(self.store)
         return sweep_store(self.store, ObjectKeys(), lambda name: matches_topic(name, topic))
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:

@@ -21,8 +21,8 @@ from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
-from tiersnap.remote_storage.upload.ready_segment import PlannedSegment, ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_rows import Row, row_of
 from tiersnap.snapshot.errors import IncompleteBundleError, TiersnapError
 
@@ -83,12 +83,12 @@ class TierJob:
         Raises:
             IncompleteBundleError: it has no leader epoch.
         """
-        epochs = epochs_in_range(segment.leader_epochs, segment.base_offset, segment.next_base_offset)
+        epochs = segment.segment_leader_epochs
         if not epochs:
             raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch began below its end")
         return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
 
-    def metadata(self, ready: ReadySegment, attempt: Attempt) -> RemoteLogSegmentMetadata:
+    def metadata(self, ready: SegmentBundle, attempt: Attempt) -> RemoteLogSegmentMetadata:
         """COPY_SEGMENT_STARTED of one attempt."""
         partition = self.partition
         segment_id = RemoteLogSegmentId(

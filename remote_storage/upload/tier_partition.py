@@ -21,7 +21,7 @@ from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.already_there import is_covered, row_of_covered
 from tiersnap.remote_storage.upload.copy_attempt import Lost, attempt, check_not_expired
-from tiersnap.remote_storage.upload.ready_segment import PlannedSegment
+from tiersnap.remote_storage.upload.planned_segment import PlannedSegment
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.upload.tier_rows import Row
 from tiersnap.snapshot.errors import TiersnapError
@@ -91,7 +91,7 @@ def _tier(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> 
             yield row
             return
         check_not_expired(segment, inventory)
-        ready = segment.ready(job.store)
+        ready = segment.bundle(job.store)
     except TiersnapError as error:
         yield job.row(segment, error=error)
         return

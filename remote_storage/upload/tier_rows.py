@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
-from tiersnap.remote_storage.upload.ready_segment import JudgedSegment
+from tiersnap.remote_storage.upload.bundle import JudgedSegment
 from tiersnap.snapshot.errors import TiersnapError, recorded
 
 Row = dict[str, Any]
@@ -49,7 +48,6 @@ def row_of(
     error: TiersnapError | None = None,
 ) -> Row:
     """A row of TIERED."""
-    epochs = epochs_in_range(segment.leader_epochs, segment.base_offset, segment.next_base_offset)
     return {
         "topic": partition.topic,
         "topic_id": partition.topic_id,
@@ -59,7 +57,7 @@ def row_of(
         "segment_id": segment_id,
         "segment_size_bytes": segment.log.size,
         "max_timestamp": segment.max_timestamp,
-        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in epochs],
+        "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in segment.segment_leader_epochs],
         "state": None if state is None else state.name,
         "event_timestamp": now,
         "bytes": sent,

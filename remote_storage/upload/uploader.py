@@ -20,8 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.stores.deadline import DEFAULT_UPLOAD_SECONDS, Deadline
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore, PutOutcome, PutResult
 from tiersnap.remote_storage.upload.arrival import check_listed, check_stored
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import (
     IncompleteBundleError,
@@ -58,7 +58,7 @@ class CopyResult:
 def copy_segment(
     store: ObjectStore,
     layout: Layout,
-    segment: ReadySegment,
+    segment: SegmentBundle,
     metadata: RemoteLogSegmentMetadata,
     *,
     timeout: float | None = DEFAULT_UPLOAD_SECONDS,
@@ -104,7 +104,7 @@ def copy_segment(
             key, size = layout.log_key(metadata), segment.log.size
             put_log = partial(store.put_file_if_absent, key, log, size)
             send(key, partial(put_log, metadata=provenance, deadline=deadline))
-        *others, last = layout.plan(segment.bundle(log.indexes), metadata)
+        *others, last = layout.plan(segment.index_contents(log.indexes), metadata)
         for planned in others:
             send(planned.key, partial(store.put_if_absent, planned.key, planned.content, provenance))
         check_listed(store, layout.stem(metadata), sent)
@@ -147,7 +147,7 @@ def fetch_index(
     return layout.fetch_index(store, metadata, index)
 
 
-def _check_described(segment: ReadySegment, metadata: RemoteLogSegmentMetadata) -> None:
+def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
     if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
         raise IllegalStateTransitionError(
             f"{metadata.id} is {metadata.state.name}: bytes are copied in COPY_SEGMENT_STARTED",

@@ -21,10 +21,11 @@ from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.known_partitions import read_published
 from tiersnap.remote_storage.inventory.partition import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.published import as_published, read_published
+from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies
 from tiersnap.remote_storage.stored.saved_configs import Begun, Records
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

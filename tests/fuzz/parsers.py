@@ -24,8 +24,8 @@ from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecor
 from tiersnap.remote_storage.stored.lease import Holder
 from tiersnap.remote_storage.stored.process import Process
 from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.remote_storage.stores.strict_json import parse_object
-from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import TiersnapError

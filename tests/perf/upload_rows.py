@@ -19,8 +19,8 @@ from tests.perf.scale import Scale
 from tiersnap.jobs.demo.embedded_s3 import ENVIRONMENT, embedded_s3, make_bucket
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.remote_storage.stores.s3_store import S3Store
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_log import CheckedLog
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
@@ -67,7 +67,7 @@ class Uploads:
         self.segment = min(log.partition.glob("*.log"))
         self.source = SourceFile(LOCAL, str(self.segment), self.segment.stat().st_size)
         snapshot = TrustedSnapshot(_END, snapshot_file.encode(np.empty(0, ENTRY_DTYPE)), Provenance.COMPUTED)
-        self._ready = ReadySegment(
+        self._ready = SegmentBundle(
             base_offset=int(self.segment.stem),
             next_base_offset=_END,
             max_timestamp=0,

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tiersnap.remote_storage.cluster.client import Cluster, Setting, Topic
-from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE, REMOTE_STORAGE
 from tiersnap.remote_storage.metadata import metadata_records
 from tiersnap.remote_storage.metadata.metadata_partitioner import metadata_partition
 from tiersnap.remote_storage.metadata.metadata_records import (
@@ -28,6 +27,7 @@ from tiersnap.remote_storage.metadata.metadata_records import (
     SegmentRecord,
 )
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, REMOTE_STORAGE
 
 Header = tuple[str, bytes]
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"

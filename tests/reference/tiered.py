@@ -14,7 +14,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.remote_storage.upload.uploader import copy_segment
@@ -66,7 +66,7 @@ def folded_snapshots(partition: Partition) -> dict[int, bytes]:
 
 def _copy(store, layout, partition, segment, folded, event_timestamp, max_timestamps) -> RemoteLogSegmentMetadata:
     following = segment.next_base_offset
-    ready = ReadySegment(
+    ready = SegmentBundle(
         base_offset=segment.base_offset,
         next_base_offset=following,
         max_timestamp=max_timestamps.get(segment.base_offset, 0),

@@ -11,7 +11,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     new_segment_id,
 )
-from tiersnap.remote_storage.upload.ready_segment import ReadySegment
+from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.source_file import SourceFile
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
@@ -83,13 +83,13 @@ def _epoch_at(offset: int) -> int:
 
 def make_segment(
     folder: Path, *, base: int = 1000, end: int = 2000, log_size: int = 10_000, with_transactions: bool = False
-) -> ReadySegment:
+) -> SegmentBundle:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{base:020d}"
     log = log_bytes(base, end, log_size, with_transactions=with_transactions)
     indexes = check_indexes(log, base, FoundIndexes(), np.empty(0, ONGOING_TXN_DTYPE))
     transactions = indexes.transaction_index
-    return ReadySegment(
+    return SegmentBundle(
         base_offset=base,
         next_base_offset=end,
         max_timestamp=MAX_TIMESTAMP,
@@ -103,6 +103,6 @@ def make_segment(
     )
 
 
-def attempt(segment: ReadySegment, *, topic: str = "pay.ments-eu", segment_id: str = "") -> RemoteLogSegmentMetadata:
+def attempt(segment: SegmentBundle, *, topic: str = "pay.ments-eu", segment_id: str = "") -> RemoteLogSegmentMetadata:
     remote_id = RemoteLogSegmentId(topic, TOPIC_ID, 7, segment_id or new_segment_id())
     return segment.metadata(remote_id, broker_id=2, event_timestamp=1_700_000_000_500)

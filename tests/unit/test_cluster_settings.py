@@ -21,7 +21,6 @@ from tiersnap.remote_storage.cluster.copy_tasks import copy_lag
 from tiersnap.remote_storage.cluster.disable_copying import check_mark
 from tiersnap.remote_storage.cluster.raw_connection import can_speak
 from tiersnap.remote_storage.cluster.topic_checks import (
-    MARK,
     check_copier_rests,
     check_copying_was_not_switched_off,
     check_settings,
@@ -29,6 +28,7 @@ from tiersnap.remote_storage.cluster.topic_checks import (
 )
 from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.process import Process, this_process
 from tiersnap.remote_storage.stored.saved_configs import Begun, Records, decode_begun
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore

@@ -160,7 +160,7 @@ def test_a_log_that_was_written_anew_is_another_one_before_its_epochs_are_wrong(
     path = Path(segment.log.path)
     path.write_bytes(batch(0, 1) + batch(5, 1))
     store = DirectoryStore(tmp_path / "remote")
-    ready = segment.ready(store)
+    ready = segment.bundle(store)
     with pytest.raises(SegmentChangedError):
         copy_segment(store, LAYOUTS[name], ready, attempt(ready))
     unread = replace(ready, header_digest=None)
@@ -175,7 +175,7 @@ def test_in_pieces_of_any_size_nothing_is_handed_out_behind_the_batch_and_the_re
     tmp_path: Path, piece: int
 ) -> None:
     segment, *_ = planned(three_segments(tmp_path / "logs", [0] * 6, [(0, 0)]))
-    ready = segment.ready(DirectoryStore(tmp_path / "remote"))
+    ready = segment.bundle(DirectoryStore(tmp_path / "remote"))
     wrong, good = batch(0, 1), batch(5, 0)
     damaged = good[:-1] + bytes([good[-1] ^ 1])
     for data, digest, error in (

@@ -25,8 +25,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment, ClaimedSnapshot
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
 from tiersnap.remote_storage.stored.lease import Holder, Lease
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.collected.listing import Listing
 from tiersnap.snapshot.collected.marker import Marker
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, TiersnapError, UsageError

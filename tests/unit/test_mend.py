@@ -18,6 +18,7 @@ from tests.reference.tiered import tier
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome, exit_code_of, plan_mending
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.cluster.put_back import PutBack
+from tiersnap.remote_storage.inventory.indexes import read_indexes
 from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
@@ -25,7 +26,7 @@ from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTie
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies, read_indexes
+from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError

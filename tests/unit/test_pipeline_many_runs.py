@@ -18,8 +18,8 @@ from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c

@@ -14,7 +14,7 @@ from tests.reference.pipeline import Clock, KillableStore, KilledError, Runner
 from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, check_transition
-from tiersnap.remote_storage.upload.snapshot_objects import SnapshotManifest
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.snapshot.formats.crc32c import crc32c
 
 pytestmark = pytest.mark.unit

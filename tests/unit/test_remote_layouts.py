@@ -148,7 +148,7 @@ def test_aiven_objects_are_log_indexes_and_manifest_last(tmp_path):
     found = segment.found_indexes()
     checked = CheckedIndexes(found.offset_index, found.time_index, found.transaction_index, {})
     layout = AivenLayout(ObjectKeys("p/"))
-    indexes, manifest = layout.plan(segment.bundle(checked), copy)
+    indexes, manifest = layout.plan(segment.index_contents(checked), copy)
     stem = f"p/pay.ments-eu-{TOPIC_ID}/7/00000000000000001000-{SEGMENT_ID}"
     assert [layout.log_key(copy), indexes.key, manifest.key] == [
         f"{stem}.log",

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from tests.s3.segments import TOPIC_ID, snapshot_bytes, trusted
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.stores.object_store import PutOutcome
-from tiersnap.remote_storage.upload.snapshot_objects import (
+from tiersnap.remote_storage.stored.snapshot_objects import (
     SnapshotManifest,
     SnapshotRecord,
     list_manifests,
     list_snapshots,
     put_manifest,
-    put_snapshot,
     read_snapshot,
 )
+from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import PutOutcome
+from tiersnap.remote_storage.upload.snapshot_sink import put_snapshot
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError

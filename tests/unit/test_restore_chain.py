@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
 from tiersnap.remote_storage.errors import MissingHeadError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, newest
+from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     SegmentState,
     new_segment_id,
 )
-from tiersnap.remote_storage.restore.segment_chain import Chain, newest, plan_chain
-from tiersnap.remote_storage.upload.bundle import epochs_in_range
+from tiersnap.remote_storage.restore.segment_chain import Chain, plan_chain
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,6 @@ from tiersnap.remote_storage.inventory.finished import finished_segments
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore import topic
 from tiersnap.remote_storage.restore.published import as_published
 from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
@@ -76,7 +75,8 @@ def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_
 
     def said(state: SegmentState, *bases: int) -> None:
         known = {each.id.segment_id: replace(each, state=state) for each in finished if each.start_offset in bases}
-        monkeypatch.setattr(topic, "read_published", lambda _, wanted, *, unpublished: dict.fromkeys(wanted, known))
+        answer = "tiersnap.jobs.commands.restore.read_published"
+        monkeypatch.setattr(answer, lambda _, wanted, *, unpublished: dict.fromkeys(wanted, known))
 
     said(FINISHED, 0, 695)
     ran = restore(store, disk, *asked)

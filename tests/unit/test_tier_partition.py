@@ -123,7 +123,7 @@ def test_an_abort_that_has_no_index_on_disk_has_one_in_remote_storage(store, lay
     rows = run(store, layout, segments)
     (row,) = [row for row in rows if row["start_offset"] == 5 and row["state"] == "COPY_SEGMENT_FINISHED"]
     assert row["rebuilt_indexes"]["transaction index"] == "it is missing"
-    ready = segments[1].ready(store)
+    ready = segments[1].bundle(store)
     metadata = ready.metadata(segment_id_of(row), broker_id=-1, event_timestamp=0)
     data = fetch_index(store, layout, metadata, IndexType.TRANSACTION)
     assert decode_transactions(data, base_offset=5).tolist() == [(8, 4, 9, 10)]

@@ -29,9 +29,8 @@ from typing import Any
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectStore, PutOutcome
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
-from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
 from tiersnap.snapshot.formats import snapshot_file
@@ -114,43 +113,6 @@ def _record(row: dict[str, object]) -> SnapshotRecord:
     if not (start is None or isinstance(start, int)):
         raise TypeError(start)
     return SnapshotRecord(offset, size, int(str(row["crc32c"]), 16), entries, Provenance(str(row["provenance"])), start)
-
-
-def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
-    """The user metadata of a snapshot object."""
-    return {
-        "tiersnap-version": __version__,
-        "tiersnap-run-id": run_id,
-        "tiersnap-provenance": str(snapshot.provenance),
-        "tiersnap-entries": str(snapshot.entry_count),
-        "tiersnap-fold-start-offset": "" if fold_start_offset is None else str(fold_start_offset),
-    }
-
-
-def put_snapshot(
-    store: ObjectStore,
-    keys: ObjectKeys,
-    partition: TopicIdPartition,
-    snapshot: TrustedSnapshot,
-    *,
-    run_id: str,
-    fold_start_offset: int | None,
-    replace: bool = False,
-) -> tuple[SnapshotRecord, PutOutcome]:
-    """Write one snapshot; `replace` overwrites another content instead of refusing it.
-
-    Raises:
-        ObjectExistsError: there is one with other content.
-    """
-    metadata = snapshot_metadata(snapshot, run_id=run_id, fold_start_offset=fold_start_offset)
-    put = store.replace if replace else store.put_if_absent
-    key = keys.snapshot(partition, snapshot.offset)
-    done = put(key, snapshot.data, metadata)
-    _log.info("snapshot %s%s: %s", store.uri, key, done.outcome)
-    record = SnapshotRecord(
-        snapshot.offset, done.size, done.crc32c, snapshot.entry_count, snapshot.provenance, fold_start_offset
-    )
-    return record, done.outcome
 
 
 def put_manifest(

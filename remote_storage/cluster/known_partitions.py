@@ -1,0 +1,97 @@
+"""What the records of a cluster say of partitions, for those who restore or delete remote segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
+from tiersnap.remote_storage.errors import UnknownToClusterError
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.restore.published import Published
+from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
+
+
+class ClusterRecords:
+    """What a cluster says of partitions: a KnownToCluster.
+
+    Raises:
+        MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topic = MetadataTopic.of(cluster)
+        self.cluster_id = cluster.cluster_id()
+
+    @contextmanager
+    def reading(self, partitions: Iterable[TopicIdPartition]) -> Iterator[Ask]:
+        """See KnownToCluster."""
+        with self._topic.read(each for each in partitions if each.topic_id is not None) as reader:
+            yield partial(self._ask, reader)
+
+    def _ask(
+        self, reader: MetadataReader, partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, KnownPartition]:
+        wanted = [each for each in partitions if each.topic_id is not None]
+        topics = self._cluster.topics({each.topic for each in wanted})
+        live = {
+            each: topics[each.topic].leaders[each.partition]
+            for each in wanted
+            if each.topic in topics
+            and topics[each.topic].topic_id == each.topic_id
+            and each.partition in topics[each.topic].leaders
+        }
+        led = ((each.topic, each.partition) for each, leader in live.items() if leader >= 0)
+        offsets = self._cluster.log_offsets(led)
+        cache = reader.read_to_end()
+        found = {}
+        for each in wanted:
+            start, _ = offsets.get((each.topic, each.partition), (0, 0))
+            found[each] = KnownPartition(
+                each,
+                self.cluster_id,
+                dict(cache.segments(each)),
+                frozenset(cache.doubtful),
+                reader.log_starts[self._topic.partition_of(each)],
+                start if each in live else None,
+                live.get(each, 0) >= 0,
+            )
+        return found
+
+
+def read_published(
+    cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
+) -> dict[TopicIdPartition, Published]:
+    """The newest state of every remote segment that the cluster knows of these partitions, by segment id.
+
+    Args:
+        unpublished: of a topic that the cluster does not have nothing is published, and that is no error.
+
+    Raises:
+        UnknownToClusterError: the cluster has no such topic, or another one of that name.
+        MetadataTopicAbsentError, BrokerUnavailableError: it cannot be asked.
+    """
+    wanted = list(partitions)
+    topics = cluster.topics({each.topic for each in wanted})
+    absent = set()
+    for each in wanted:
+        known = topics.get(each.topic)
+        if known is not None and known.topic_id == each.topic_id:
+            continue
+        if not unpublished:
+            there = "no such topic" if known is None else f"a topic of that name with the id {known.topic_id}"
+            raise UnknownToClusterError(
+                f"{each} with the topic id {each.topic_id}: {cluster.bootstrap_server} has {there}",
+                hint="it was deleted there, or comes from another cluster; --unpublished restores it all the same",
+            )
+        absent.add(each)
+    found: dict[TopicIdPartition, Published] = {each: {} for each in absent}
+    left = [each for each in wanted if each not in absent]
+    if left:
+        with MetadataTopic.of(cluster).read(left) as reader:
+            cache = reader.read_to_end()
+            found |= {each: dict(cache.segments(each)) for each in left}
+    return found
