@@ -262,7 +262,7 @@ def _refusals(plans: Sequence[PartitionPlan]) -> Iterator[str]:
 
 
 def _next_steps(plans: Sequence[PartitionPlan], *, apply: bool) -> Iterator[str]:
-    from tiersnap.remote_storage.cluster.topic_checks import COPY_DISABLE
+    from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 
     topics = sorted({plan.partition.topic for plan in plans if plan.is_open})
     if not topics:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError, ObjectExistsError
+from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.trust import Provenance
 
@@ -113,29 +113,6 @@ def _record(row: dict[str, object]) -> SnapshotRecord:
     if not (start is None or isinstance(start, int)):
         raise TypeError(start)
     return SnapshotRecord(offset, size, int(str(row["crc32c"]), 16), entries, Provenance(str(row["provenance"])), start)
-
-
-def put_manifest(
-    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
-) -> SnapshotManifest:
-    """Say what this run wrote; a run that is resumed adds to what it said before.
-
-    Raises:
-        ObjectExistsError: the run's manifest says otherwise of the same offset.
-    """
-    manifest = SnapshotManifest(partition, run_id, TOOL, tuple(records))
-    key = keys.snapshot_manifest(partition, run_id)
-    try:
-        store.put_if_absent(key, manifest.encode())
-    except ObjectExistsError:
-        before = SnapshotManifest.decode(store.get(key), name=store.uri + key)
-        rows = {row.offset: row for row in before.snapshots}
-        if any(rows.get(row.offset, row) != row for row in manifest.snapshots):
-            raise
-        rows |= {row.offset: row for row in manifest.snapshots}
-        manifest = SnapshotManifest(partition, run_id, TOOL, tuple(rows[offset] for offset in sorted(rows)))
-        store.replace(key, manifest.encode())
-    return manifest
 
 
 def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:

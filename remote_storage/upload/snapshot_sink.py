@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord, list_manifests, put_manifest
+from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord, list_manifests
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
@@ -270,3 +271,26 @@ def put_snapshot(
         snapshot.offset, done.size, done.crc32c, snapshot.entry_count, snapshot.provenance, fold_start_offset
     )
     return record, done.outcome
+
+
+def put_manifest(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
+) -> SnapshotManifest:
+    """Say what this run wrote; a run that is resumed adds to what it said before.
+
+    Raises:
+        ObjectExistsError: the run's manifest says otherwise of the same offset.
+    """
+    manifest = SnapshotManifest(partition, run_id, TOOL, tuple(records))
+    key = keys.snapshot_manifest(partition, run_id)
+    try:
+        store.put_if_absent(key, manifest.encode())
+    except ObjectExistsError:
+        before = SnapshotManifest.decode(store.get(key), name=store.uri + key)
+        rows = {row.offset: row for row in before.snapshots}
+        if any(rows.get(row.offset, row) != row for row in manifest.snapshots):
+            raise
+        rows |= {row.offset: row for row in manifest.snapshots}
+        manifest = SnapshotManifest(partition, run_id, TOOL, tuple(rows[offset] for offset in sorted(rows)))
+        store.replace(key, manifest.encode())
+    return manifest

@@ -17,10 +17,9 @@ from tests.s3.conftest import settings_for
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import put_manifest
 from tiersnap.remote_storage.stores.s3_settings import Checksums
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.snapshot_sink import put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.replay.trust import Provenance
 

@@ -13,9 +13,8 @@ from tests.reference.command import tiersnap
 from tests.reference.kill_steps import content
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.snapshot_objects import put_manifest
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.upload.snapshot_sink import put_snapshot
+from tiersnap.remote_storage.upload.snapshot_sink import put_manifest, put_snapshot
 from tiersnap.remote_storage.upload.trusted_snapshot import TrustedSnapshot
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.trust import Provenance
