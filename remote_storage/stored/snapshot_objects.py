@@ -21,7 +21,6 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +34,6 @@ from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.trust import Provenance
-
-_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them

@@ -11,7 +11,7 @@ import numpy as np
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.snapshot_objects import SnapshotRecord, list_manifests
+from tiersnap.remote_storage.stored.snapshot_objects import TOOL, SnapshotManifest, SnapshotRecord, list_manifests
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutOutcome
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
 from tiersnap.remote_storage.upload.snapshot_source import LARGEST_SNAPSHOT
