@@ -18,7 +18,6 @@ COMMANDS = {
     "verify": "Compare the snapshots that are there with the log.",
     "collect": "Ship the decodes of one host to where a fleet's run reads them; no Java.",
     "simulate": "What producers would meet if a replica became leader now.",
-    "risk": "What the ways that KIP-952 rejected would cost the logs that are there.",
     "run": "Decode, snapshot, tier and report: the main job.",
     "tier": "One host's READY segments into remote storage; no Spark, no tables.",
     "publish": "Tell a cluster's brokers of the segments that tiersnap has tiered.",

@@ -11,10 +11,13 @@ CONTRACTS: dict[str, Contract] = {
     "repair": Contract([log_dir.PlannedRepair]),
     "collect": Contract([log_dir.CollectedPartition], log_dir.CollectSummary),
     "simulate": Contract(
-        [records.SimulatedWrite, records.SimulatedProducer, exactly_once.SimulatedFleetWrite], records.SimulateSummary
+        [
+            *(records.SimulatedWrite, records.SimulatedProducer, exactly_once.SimulatedFleetWrite),
+            *(exactly_once.PartitionRisk, exactly_once.BoundaryRisk),
+        ],
+        exactly_once.SimulateSummary,
     ),
     "audit": Contract([exactly_once.AuditFinding], exactly_once.AuditSummary),
-    "risk": Contract([exactly_once.PartitionRisk, exactly_once.BoundaryRisk], exactly_once.RiskSummary),
     "run": Contract([warehouse.VerdictCount], warehouse.RunSummary),
     "tier": Contract([remote.TieredPartition], remote.TierSummary),
     "unblock": Contract([remote.FreedPartition], remote.UnblockSummary),

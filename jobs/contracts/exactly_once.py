@@ -1,4 +1,4 @@
-"""JSON of audit, risk, simulate over a warehouse, and report diff; most rows follow an Arrow schema."""
+"""JSON of audit, simulate over a warehouse and with --risk, and report diff; most rows follow an Arrow schema."""
 
 from __future__ import annotations
 
@@ -64,9 +64,11 @@ class ReplicaDisagreement(TypedDict):
     log_start_goes_back: bool
 
 
-class RiskSummary(TypedDict):
-    """A sentence for each of KIP-952's rejected ways, or one where nothing lacks a snapshot."""
+class SimulateSummary(TypedDict):
+    """All rows in a sentence; with --risk one for each of KIP-952's rejected ways, or `risk` if none applies."""
 
+    summary: NotRequired[str]
+    not_compared: NotRequired[Annotated[int, "partitions of LOGDIR whose logs begin in remote storage, unknown how"]]
     risk: NotRequired[str]
     empty_snapshots: NotRequired[str]
     waiting: NotRequired[str]

@@ -6,7 +6,7 @@ Durations are named `…_ms`. -1 stands for what is not there, as in Kafka.
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, TypedDict
 
 from tiersnap.jobs.contracts.envelope import ErrorObject, FindingObject
 from tiersnap.snapshot.dump.files import FileKind
@@ -66,13 +66,6 @@ class SimulatedProducer(_Replica):
     leader_answer: Answer
     replica_answer: Answer
     doubles: bool
-
-
-class SimulateSummary(TypedDict):
-    """All rows in a sentence."""
-
-    summary: str
-    not_compared: NotRequired[Annotated[int, "partitions of LOGDIR whose logs begin in remote storage, unknown how"]]
 
 
 class ListedTransaction(TypedDict):

@@ -1,15 +1,13 @@
-"""Options of `tiersnap risk`: what the numbers are reckoned with."""
+"""Options of `tiersnap simulate --risk`: what the numbers are reckoned with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+from dataclasses import dataclass
 
 import click
 
 from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.release import BrokerRelease
-from tiersnap.jobs.old_options.together import with_options
+from tiersnap.jobs.old_options.together import as_one
 from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS, BrokerEra
 from tiersnap.snapshot.exactly_once.risk.partition_risk import DEFAULT_READ_RATE, RiskSettings
 from tiersnap.snapshot.exactly_once.risk.waiting import Retention
@@ -17,37 +15,48 @@ from tiersnap.snapshot.exactly_once.risk.waiting import Retention
 _MB = 1_000_000
 
 
-def risk_options(command: Callable[..., object]) -> Callable[..., object]:
-    """They are given to the command as `settings: RiskSettings`."""
+@dataclass(frozen=True, slots=True)
+class RiskRequest:
+    """What was asked for; times in ms, `read_rate` in MB/s."""
 
-    @wraps(command)
-    def with_settings(
-        *args: object,
-        retention: int | None,
-        retention_bytes: int | None,
-        delivery_timeout: int | None,
-        read_rate: int,
-        tiering_enabled: bool,
-        broker: BrokerEra | None,
-        producer_expiration: int | None,
-        now: int,
-        **kwargs: object,
-    ) -> object:
-        settings = RiskSettings(
+    is_asked: bool
+    boundaries: bool
+    replicas: tuple[str, ...]
+    limit: int
+    retention: int | None
+    retention_bytes: int | None
+    tiering_enabled: bool
+    delivery_timeout: int | None
+    read_rate: int
+
+    def settings(self, now: int, producer_expiration: int | None, broker: BrokerEra | None) -> RiskSettings:
+        """Return the settings, with the times in ms and the brokers that all of `simulate` has."""
+        return RiskSettings(
             now,
             producer_expiration,
-            Retention(retention, retention_bytes),
-            delivery_timeout or 0,
-            read_rate * _MB,
-            tiering_enabled,
+            Retention(self.retention, self.retention_bytes),
+            self.delivery_timeout or 0,
+            self.read_rate * _MB,
+            self.tiering_enabled,
             BROKER_ERAS[-1] if broker is None else broker,
         )
-        return command(*args, settings=settings, **kwargs)
-
-    return with_options(with_settings, _OPTIONS)
 
 
-_OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] = (
+# Given to the command as `risk: RiskRequest`.
+risk_options = as_one(
+    "risk",
+    RiskRequest,
+    click.option(
+        "--risk",
+        "is_asked",
+        is_flag=True,
+        help="Instead, what the ways that KIP-952 rejected would cost the logs; the options below are for this.",
+    ),
+    click.option("--boundaries", is_flag=True, help="A row a segment's end instead of a row a partition."),
+    click.option("--replica", "replicas", multiple=True, metavar="DIR", help="A log directory of another replica."),
+    click.option(
+        "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown of a warehouse."
+    ),
     click.option(
         "--retention",
         type=params.Duration(),
@@ -74,9 +83,4 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
         metavar="MB/S",
         help="Million bytes a second at which a log is replayed.",
     ),
-    click.option(
-        "--broker", type=BrokerRelease(), help="Brokers of this release append again, as 3.9.  [default: the newest]"
-    ),
-    params.producer_expiration_option,
-    params.now_option,
 )

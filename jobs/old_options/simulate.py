@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import click
@@ -22,11 +21,7 @@ from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 @dataclass(frozen=True, slots=True)
 class SimulateRequest:
-    """What was asked for; times in ms.
-
-    Raises:
-        UsageError: --expiration and --producer-expiration exclude each other.
-    """
+    """What was asked for; times in ms."""
 
     start_from: str | None
     at: int | None
@@ -35,20 +30,17 @@ class SimulateRequest:
     transaction_version: int
     everything: bool
     producers: bool
-    topic: re.Pattern[str] | None
     check_crc: bool
     expiration: int | None
     producer_expiration: int | None
     now: int
-
-    def __post_init__(self) -> None:
-        params.expiry(self.expiration, None, self.now, self.producer_expiration)
 
     def of_host(self, beginnings: Beginnings) -> HostSimulation:
         """For the log directory of this host.
 
         Raises:
             SourceNotFoundError: --from is no directory.
+            UsageError: --expiration and --producer-expiration exclude each other.
         """
         return HostSimulation(
             ReplicaSnapshot.of(self.start_from or str(Origin.BROKER), self.at),
@@ -67,7 +59,8 @@ class SimulateRequest:
         """For the tables, which hold the state that is computed, and no entries of files.
 
         Raises:
-            UsageError: what is asked for only the files of a host can tell.
+            UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
+                exclude each other.
         """
         if self.at is not None or self.producers:
             raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
@@ -131,7 +124,6 @@ simulate_options = as_one(
     click.option(
         "--producers", is_flag=True, help="A row a producer and write instead, for the newest brokers or --broker."
     ),
-    params.topic_option,
     params.crc_option,
     params.expiration_option,
     params.producer_expiration_option,

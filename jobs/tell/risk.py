@@ -1,4 +1,4 @@
-"""What `risk` shows: a row a partition or a boundary, the worst first, and what replicas say otherwise."""
+"""What `simulate --risk` shows: a row a partition or a boundary, the worst first, and what replicas say otherwise."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _rows(
     where = {"log_dir": "log dir"} if several else {}
     columns = {**where, **(BOUNDARY_COLUMNS if boundaries else PARTITION_COLUMNS)}
     shown = [told(row) for row in sorted(rows, key=severity)]
-    output.row_dicts("risk", shown, columns=columns, summary=summary, findings=findings)
+    output.row_dicts("simulate", shown, columns=columns, summary=summary, findings=findings)
 
 
 def _tell_sentences(output: Output, sentences: Mapping[str, str]) -> None:

@@ -53,8 +53,8 @@ def test_a_warehouse_says_of_the_bundled_logs_what_the_log_directories_say(
 ) -> None:
     fill(spark, warehouse, tmp_path)
     words = ("--topic", TOPICS, "--boundaries", *AT)
-    of_logs = tiersnap("risk", *LOGS, *words)
-    of_tables = tiersnap("risk", "--warehouse", warehouse, "--limit", "12", *words)
+    of_logs = tiersnap("simulate", "--risk", *LOGS, *words)
+    of_tables = tiersnap("simulate", "--risk", "--warehouse", warehouse, "--limit", "12", *words)
 
     assert_said(of_tables, 0, "these are the worst 12")
     results = [json.loads(ran.out)["result"] for ran in (of_tables, of_logs)]
@@ -79,6 +79,11 @@ def answer(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_a_warehouse_without_tables_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
-    assert_said(tiersnap("risk", "--warehouse", tmp_path, *AT), 2, "no partition was carried", "tiersnap run --source")
+    assert_said(
+        tiersnap("simulate", "--risk", "--warehouse", tmp_path, *AT),
+        2,
+        "no partition was carried",
+        "tiersnap run --source",
+    )
     said = tiersnap("simulate", "--warehouse", tmp_path, "--from", "broker", *AT)
     assert_said(said, 2, "--from broker needs a LOGDIR")

@@ -12,7 +12,7 @@ from tests.reference.small_log import write_small_log
 pytestmark = pytest.mark.unit
 
 META = "version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id=1\n"
-COMMANDS = ("scan", "doctor", "verify", "repair", "producers", "simulate", "risk", "tier", "collect")
+COMMANDS = ("scan", "doctor", "verify", "repair", "producers", "simulate", "tier", "collect")
 
 
 def words(command: str, *log_dirs: Path) -> list[str | Path]:
@@ -41,7 +41,7 @@ def test_command_ends_with_2_when_a_disk_may_not_be_mounted(tmp_path: Path, comm
     assert_said(tiersnap(*words(command, tmp_path / "disk")), 2, "is its disk mounted?")
 
 
-@pytest.mark.parametrize("command", ["scan", "doctor", "verify", "repair", "producers", "risk"])
+@pytest.mark.parametrize("command", ["scan", "doctor", "verify", "repair", "producers"])
 def test_command_reads_the_other_disks_when_one_is_empty(tmp_path: Path, command: str) -> None:
     full = disk(tmp_path / "full")
     write_small_log(full)

@@ -62,7 +62,7 @@ COMMANDS: dict[str, Words] = {
     "transactions list": _words("transactions list", *NOW),
     "find-hanging": _words("transactions find-hanging", "--now", "2026-11-23T12:45:00Z"),
     "simulate": _words("simulate", *NOW),
-    "risk": _words("risk", *NOW),
+    "simulate --risk": _words("simulate", "--risk", *NOW),
     "repair": _words("repair", *NOW),
     "repair -r": _words("repair", *NOW, remote=True),
     "tier": _words("tier", *NOW, remote=True),

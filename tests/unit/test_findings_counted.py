@@ -29,7 +29,7 @@ NAMES = (
     "collect --apply",
     "simulate",
 )
-MORE = ("producers", "risk", "transactions list", "transactions find-hanging")
+MORE = ("producers", "simulate --risk", "transactions list", "transactions find-hanging")
 
 
 def words(command: str, log_dir: Path, to: Path) -> list[str]:

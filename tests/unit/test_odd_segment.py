@@ -214,7 +214,7 @@ def test_collect_is_not_stopped_by_what_is_odd_below_the_log_start(put: Put, tmp
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("command", ["doctor", "simulate", "risk", "producers", "install", "transactions"])
+@pytest.mark.parametrize("command", ["doctor", "simulate", "producers", "install", "transactions"])
 def test_no_other_command_dies_of_it(
     put: Put, whole: dict[int, bytes], tmp_path: Path, command: str, base: int, odd: Odd
 ) -> None:

@@ -46,7 +46,7 @@ def test_the_last_entry_is_compared_with_the_log(tmp_path: Path, entries, verdic
         ("scan", "{}"),
         ("repair", "{}"),
         ("tier", "{}", "--remote", "{}-remote"),
-        ("risk", "{}"),
+        ("simulate", "--risk", "{}"),
         ("simulate", "{}"),
         ("producers", "{}"),
         ("transactions", "find-hanging", "{}"),

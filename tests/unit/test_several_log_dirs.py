@@ -190,7 +190,7 @@ def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tm
         assert os.getxattr(snapshot, "security.selinux") == context
 
 
-ALL_DISKS = {"tier": ("--remote",), "collect": ("--to",), "simulate": (), "producers": (), "risk": ()}
+ALL_DISKS = {"tier": ("--remote",), "collect": ("--to",), "simulate": (), "producers": ()}
 
 
 @pytest.mark.parametrize("way", ["words", "commas", "a glob"])

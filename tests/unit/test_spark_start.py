@@ -105,7 +105,7 @@ def test_spark_commands_refuse_a_missing_source(command: str, tmp_path: Path) ->
 
 
 @before_spark
-@pytest.mark.parametrize("command", ["simulate", "risk", "audit"])
+@pytest.mark.parametrize("command", ["simulate", "audit"])
 def test_spark_commands_refuse_a_warehouse_without_tables(command: str, tmp_path: Path) -> None:
     ran = tiersnap(command, "--warehouse", tmp_path / "nowhere")
     assert_said(ran, ExitCode.USAGE, "nowhere: no", "in this warehouse")

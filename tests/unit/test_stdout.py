@@ -53,7 +53,7 @@ def test_a_full_disk_below_stdout_is_said_in_a_sentence(words: list[str]) -> Non
     assert "Traceback" not in said
 
 
-READS = ("scan", "doctor", "verify", "repair", "simulate", "producers", "risk", "dump", "tier", "collect")
+READS = ("scan", "doctor", "verify", "repair", "simulate", "producers", "dump", "tier", "collect")
 
 
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])

@@ -242,7 +242,7 @@ def test_reading_takes_as_long_as_the_rate_says_and_a_segment_without_a_time_is_
 def test_an_empty_log_has_no_boundary_and_no_cost(tmp_path: Path) -> None:
     lb.write_partition(tmp_path, "bare", 0, {0: []}, high_watermark=0)
 
-    ran = tiersnap("risk", tmp_path, "--now", str(NOW))
+    ran = tiersnap("simulate", "--risk", tmp_path, "--now", str(NOW))
 
     (row,) = ran.rows
     assert (row["alive"], row["at"], row["wait"], row["full_bytes"]) == (0, None, "NOTHING_TO_WAIT_FOR", None)
@@ -254,7 +254,7 @@ def test_a_damaged_log_says_what_can_be_said_and_no_more(tmp_path: Path) -> None
     path = folder / f"{200:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
 
-    ran = tiersnap("risk", tmp_path, "--now", str(KIP_NOW))
+    ran = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW))
 
     assert_said(ran, 5, "BAD_CRC")
     (row,) = ran.rows
@@ -270,13 +270,13 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     (there / "kip952-0" / snapshot_file.file_name(400)).write_bytes(b"no snapshot")
     (here / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 50}))
 
-    ran = tiersnap("risk", here, "--replica", str(there), "--now", str(KIP_NOW))
+    ran = tiersnap("simulate", "--risk", here, "--replica", str(there), "--now", str(KIP_NOW))
 
     (row,) = json.loads(ran.out)["result"]["replicas"]
     assert (row["compared"], row["offset"]) == (3, 300)
     assert (row["only_here"], row["only_there"], row["differing"]) == (3, 0, 0)
     assert row["log_start_goes_back"]
-    lines = tiersnap("risk", here, "--replica", str(there), "--now", str(KIP_NOW), output="table")
+    lines = tiersnap("simulate", "--risk", here, "--replica", str(there), "--now", str(KIP_NOW), output="table")
     assert_said(lines, 0, "3 snapshots compared; at 300 it lacks 3 producers", "its log starts at 0, below 50 here")
 
 
@@ -288,7 +288,7 @@ def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
     (here / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 50}))
     (there / "log-start-offset-checkpoint").write_text(lb.offsets_text({("kip952", 0): 60}))
 
-    ran = tiersnap("risk", here, "--replica", str(there), "--now", str(KIP_NOW))
+    ran = tiersnap("simulate", "--risk", here, "--replica", str(there), "--now", str(KIP_NOW))
 
     (row,) = json.loads(ran.out)["result"]["replicas"]
     assert {name: row[name] for name in row if name not in ("log_dir", "replica", "partition")} == {
@@ -311,19 +311,24 @@ def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
         (("LOGS", "--partition", "kip952-9"), "no partition kip952-9"),
         (("LOGS", "--replica", "nowhere"), "nowhere"),
         (("--warehouse", "w", "--replica", "nowhere"), "--replica needs a LOGDIR"),
+        (("LOGS", "--from", "empty"), "--from and --risk exclude each other"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     write_kip952_log(tmp_path)
 
-    assert_said(tiersnap("risk", *(str(tmp_path) if word == "LOGS" else word for word in words)), 2, said)
+    assert_said(tiersnap("simulate", "--risk", *(str(tmp_path) if word == "LOGS" else word for word in words)), 2, said)
+
+
+def test_boundaries_need_risk(tmp_path: Path) -> None:
+    assert_said(tiersnap("simulate", tmp_path, "--boundaries"), 2, "--boundaries needs --risk")
 
 
 def test_the_command_line_wins_over_a_warehouse_in_the_environment(tmp_path: Path, monkeypatch) -> None:
     write_kip952_log(tmp_path)
     monkeypatch.setenv("TIERSNAP_WAREHOUSE", str(tmp_path / "warehouse"))
 
-    assert tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()["lost"] == 4
+    assert tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)).row()["lost"] == 4
 
 
 def test_partitions_come_worst_first_and_those_that_are_never_tiered_not_at_all(tmp_path: Path) -> None:
@@ -331,7 +336,7 @@ def test_partitions_come_worst_first_and_those_that_are_never_tiered_not_at_all(
     lb.write_partition(tmp_path, "calm", 0, {0: [lb.data_batch(0, 1)], 1: []}, high_watermark=1)
     lb.write_partition(tmp_path, "__consumer_offsets", 0, {0: [lb.data_batch(0, 1)], 1: []}, high_watermark=1)
 
-    ran = tiersnap("risk", tmp_path, "--now", str(KIP_NOW), output="jsonl")
+    ran = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW), output="jsonl")
 
     *rows, summary = map(json.loads, ran.out.splitlines())
     assert [row["partition"] for row in rows] == ["kip952-0", "calm-0"]
@@ -345,7 +350,7 @@ def test_a_producer_whose_records_retention_removed_outlives_the_log(tmp_path: P
     for path in (tmp_path / "kip952-0").glob(f"{0:020d}.*"):
         path.unlink()
 
-    row = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+    row = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)).row()
 
     # The snapshots that are left know all four; producer 1 wrote into the first segment alone.
     assert (row["alive"], row["outlived"], row["causes"]) == (4, 1, {})
@@ -360,7 +365,7 @@ def test_the_kips_arithmetic_is_done_for_the_log_that_is_there(tmp_path: Path) -
     lb.write_partition(tmp_path, "steady", 0, segments, high_watermark=40)
     size = len(segments[0][0])
 
-    row = tiersnap("risk", tmp_path, "--now", str(lb.TIMESTAMP + 9 + 300 * second)).row()
+    row = tiersnap("simulate", "--risk", tmp_path, "--now", str(lb.TIMESTAMP + 9 + 300 * second)).row()
 
     # Three segments in 300 s, between the newest records of the first and of the last one.
     assert (row["bytes_per_second"], row["segment_ms"]) == (round(size / 100), 100 * second)
@@ -455,9 +460,9 @@ def test_boundary_behind_which_nothing_was_read_is_no_worse_than_one_that_expose
 
 def test_cost_is_of_the_newest_boundary_where_all_snapshots_are_right(tmp_path: Path) -> None:
     write_kip952_log(tmp_path)
-    missing = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+    missing = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)).row()
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
-    row = tiersnap("risk", tmp_path, "--now", str(KIP_NOW)).row()
+    row = tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)).row()
     assert (row["causes"], row["full_bytes"]) == ({}, missing["full_bytes"])
 
 
@@ -467,11 +472,11 @@ def test_time_of_a_producer_that_never_goes_is_not_added_up(tmp_path: Path) -> N
         2: [lb.data_batch(2, 1)],
     }
     lb.write_partition(tmp_path, "open", 0, segments, high_watermark=3)
-    row = tiersnap("risk", tmp_path, "--now", str(lb.TIMESTAMP + DAY - 5)).row()
+    row = tiersnap("simulate", "--risk", tmp_path, "--now", str(lb.TIMESTAMP + DAY - 5)).row()
     assert (row["lost"], row["producer_ms"]) == (2, 5)
 
 
 def test_damage_of_a_log_directory_is_said_beside_its_partitions(tmp_path: Path) -> None:
     write_kip952_log(tmp_path)
     (tmp_path / "log-start-offset-checkpoint").write_text("no checkpoint")
-    assert_said(tiersnap("risk", tmp_path, "--now", str(KIP_NOW)), 5, "log-start-offset-checkpoint")
+    assert_said(tiersnap("simulate", "--risk", tmp_path, "--now", str(KIP_NOW)), 5, "log-start-offset-checkpoint")

@@ -41,12 +41,12 @@ def scenario(number: str) -> Callable[[Scenario], Scenario]:
 
 
 def risk(log_dir: Path, *words: str, now: int = NOW) -> dict[str, Any]:
-    (row,) = tiersnap("risk", log_dir, "--now", str(now), *words).rows
+    (row,) = tiersnap("simulate", "--risk", log_dir, "--now", str(now), *words).rows
     return row
 
 
 def at(log_dir: Path, offset: int, *words: str, now: int = NOW) -> dict[str, Any]:
-    return tiersnap("risk", log_dir, "--boundaries", "--now", str(now), *words).row(offset=offset)
+    return tiersnap("simulate", "--risk", log_dir, "--boundaries", "--now", str(now), *words).row(offset=offset)
 
 
 def write_example(log_dir: Path, **more: Any) -> Path:

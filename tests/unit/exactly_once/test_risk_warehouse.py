@@ -60,7 +60,17 @@ def by_name(row: Row) -> Row:
 @pytest.mark.parametrize("boundaries", [False, True], ids=["partitions", "boundaries"])
 def test_the_tables_say_of_the_bundled_logs_what_a_pass_over_them_says(carried, headers, boundaries) -> None:
     told = [by_name(row) for row in rows_of(carried, RiskPartition(RiskSettings(NOW), boundaries), headers)]
-    words = ["risk", LOGS, LEDGER, "--topic", TOPICS, "--now", str(NOW), *(["--boundaries"] if boundaries else [])]
+    words = [
+        "simulate",
+        "--risk",
+        LOGS,
+        LEDGER,
+        "--topic",
+        TOPICS,
+        "--now",
+        str(NOW),
+        *(["--boundaries"] if boundaries else []),
+    ]
     said = []
     for row in tiersnap(*words).rows:
         kept = {name: row[name] for name in told[0]}
