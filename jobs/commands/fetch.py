@@ -13,7 +13,7 @@ from tiersnap.jobs.old_options.paths import LocalPath
 from tiersnap.jobs.old_options.remote import s3_options
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.tell.fetch import show_copies, show_file, write_to_stdout
-from tiersnap.remote_storage.restore.remote_copies import read_copies
+from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.restore.remote_file import RemoteFile, copies_with, latest
 from tiersnap.remote_storage.restore.topic import find_in_layout
 from tiersnap.remote_storage.stores.open_store import open_store

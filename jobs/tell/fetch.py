@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiersnap.jobs.output import Output
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.remote_file import RemoteFile
 from tiersnap.snapshot.atomic_file import cannot_write
@@ -15,7 +15,7 @@ from tiersnap.snapshot.atomic_file import cannot_write
 _ABOUT = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id")
 
 
-def show_copies(output: Output, copies: Sequence[RemoteCopy], chosen: RemoteCopy) -> None:
+def show_copies(output: Output, copies: Sequence[RemoteSegment], chosen: RemoteSegment) -> None:
     """What there is; nothing was fetched."""
     output.row_dicts("fetch", [_row(copy, chosen) for copy in copies], columns=(*_ABOUT, "taken", "key"))
     output.talk("nothing was fetched: give --out FILE --apply, or --out - for stdout")
@@ -53,7 +53,7 @@ def show_file(output: Output, file: RemoteFile, path: Path, *, written: bool) ->
     output.talk(checked if written else f"the same content was there already; {checked}")
 
 
-def _row(copy: RemoteCopy, chosen: RemoteCopy) -> dict[str, object]:
+def _row(copy: RemoteSegment, chosen: RemoteSegment) -> dict[str, object]:
     metadata = copy.metadata
     return {
         "partition": str(metadata.id.topic_id_partition),

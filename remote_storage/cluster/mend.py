@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -48,8 +48,8 @@ class Mending:
     missing: MissingSegment
     action: MendAction
     outcome: MendOutcome
-    attempt: AttemptObjects | None = None
-    copy: RemoteCopy | None = None
+    attempt: SegmentObjects | None = None
+    copy: RemoteSegment | None = None
     error: TiersnapError | None = None
 
     @property
@@ -67,20 +67,20 @@ def plan_mending(
     """
     local = isinstance(source_layout, LocalTieredStorageLayout)
     action = MendAction.COPY if source_layout.name == layout.name else MendAction.REBUILD
-    attempts: dict[str, AttemptObjects] = {}
+    attempts: dict[str, SegmentObjects] = {}
     for partition in dict.fromkeys(each.metadata.id.topic_id_partition for each in missing):
-        listed = group(_KEYS, source.list(_KEYS.partition_segments(partition, local=local)), local=local)
-        attempts.update((each.segment_id, each) for each in listed.get(partition, ()))
+        listed = list_segments(source, _KEYS, partition, local=local)
+        attempts.update((each.segment_id, each) for each in listed)
     return [_planned(source, each, attempts.get(each.metadata.id.segment_id), action) for each in missing]
 
 
 def _planned(
-    source: ObjectStore, missing: MissingSegment, attempt: AttemptObjects | None, action: MendAction
+    source: ObjectStore, missing: MissingSegment, attempt: SegmentObjects | None, action: MendAction
 ) -> Mending:
     metadata = missing.metadata
-    found = None if attempt is None else read_copy(source, metadata.id.topic_id_partition, attempt)
+    found = None if attempt is None else read_segment(source, attempt)
     why = _why_not(metadata, found, action)
-    if isinstance(found, RemoteCopy) and not why:
+    if isinstance(found, RemoteSegment) and not why:
         return Mending(missing, action, MendOutcome.PLANNED, attempt, found)
     error = CorruptDataError(
         f"{metadata.id}: offsets {metadata.start_offset} to {metadata.end_offset} are not mended: {source.uri}: {why}",
@@ -89,11 +89,13 @@ def _planned(
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
 
 
-def _why_not(metadata: RemoteLogSegmentMetadata, found: RemoteCopy | UnusableCopy | None, action: MendAction) -> str:
+def _why_not(
+    metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None, action: MendAction
+) -> str:
     """Why what was found does not bring a segment back, "" if it does."""
     if found is None:
         return "no object of it"
-    if isinstance(found, UnusableCopy):
+    if isinstance(found, IncompleteSegment):
         return found.problem
     if action is MendAction.REBUILD and found.is_encrypted:
         return "it is encrypted, and tiersnap has no key: only the same layout will do"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group, mandatory
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments, mandatory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import CopyState, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -153,10 +153,9 @@ def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
 
 def _listed(
     store: ObjectStore, partitions: Iterable[TopicIdPartition], *, local: bool
-) -> Mapping[TopicIdPartition, Mapping[str, AttemptObjects]]:
-    def of_one(partition: TopicIdPartition) -> dict[str, AttemptObjects]:
-        listed = store.list(_KEYS.partition_segments(partition, local=local))
-        return {each.segment_id: each for each in group(_KEYS, listed, local=local).get(partition, ())}
+) -> Mapping[TopicIdPartition, Mapping[str, SegmentObjects]]:
+    def of_one(partition: TopicIdPartition) -> dict[str, SegmentObjects]:
+        return {each.segment_id: each for each in list_segments(store, _KEYS, partition, local=local)}
 
     wanted = list(partitions)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -165,7 +164,7 @@ def _listed(
 
 def _missing(
     known: Known,
-    listed: Mapping[TopicIdPartition, Mapping[str, AttemptObjects]],
+    listed: Mapping[TopicIdPartition, Mapping[str, SegmentObjects]],
     *,
     local: bool,
 ) -> Iterable[tuple[RemoteLogSegmentMetadata, tuple[str, ...]]]:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects
 from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
@@ -80,7 +80,7 @@ class PutBack:
             self._delete(made)
             raise
 
-    def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: AttemptObjects, made: list[str]) -> None:
+    def _copy_all(self, metadata: RemoteLogSegmentMetadata, attempt: SegmentObjects, made: list[str]) -> None:
         sizes = {info.key: info.size for info in attempt.objects.values()}
         last, *others = attempt.keys  # what makes it visible comes first there
         for key in reversed(others):
@@ -123,7 +123,7 @@ class PutBack:
         for failure in self.target.delete(reversed(keys)):
             _log.warning("could not delete %s%s: %s", self.target.uri, failure.key, failure.reason)
 
-    def _rebuild(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, made: list[str]) -> None:
+    def _rebuild(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, made: list[str]) -> None:
         """Upload a segment again in the brokers' layout, which takes back what it made where it fails."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
@@ -136,7 +136,7 @@ class PutBack:
             )
         made += [each.key for each in done.objects if each.outcome.is_ours]
 
-    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteCopy, folder: Path) -> SegmentBundle:
+    def _fetched(self, metadata: RemoteLogSegmentMetadata, copy: RemoteSegment, folder: Path) -> SegmentBundle:
         """Fetch a segment's files; the upload checks every batch and makes the indexes right by them."""
         with (folder / "log").open("wb") as log:
             fetch_log(self.source, copy, log)

@@ -1,13 +1,16 @@
-"""Which copies of a partition are whole now, whatever claims say of them: what brokers can read."""
+"""Find a partition's complete remote segments, in either layout; claims are ignored, and shared by both layouts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from tiersnap.remote_storage.inventory.attempts import group
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, read_copy
+from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import list_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
+from tiersnap.remote_storage.layouts.open_layout import LAYOUTS
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -19,9 +22,40 @@ def complete_segments(
     Args:
         local: whether they lie as LocalTieredStorage lays them; else as Aiven's plugin does.
     """
-    attempts = group(keys, store.list(keys.partition_segments(partition, local=local)), local=local)
     return frozenset(
         each.segment_id
-        for each in attempts.get(partition, ())
-        if each.segment_id in segment_ids and isinstance(read_copy(store, partition, each), RemoteCopy)
+        for each in list_segments(store, keys, partition, local=local)
+        if each.segment_id in segment_ids and isinstance(read_segment(store, each), RemoteSegment)
     )
+
+
+def complete_in_other_layout(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segment_ids: Collection[str], *, local: bool
+) -> frozenset[str]:
+    """Those of these attempts whose copy lies whole in the other layout; no request where there are none, else a
+    listing and what `read_copy` asks.
+
+    Args:
+        local: the layout that is asked for, and whose copies are not these: LocalTieredStorage's, or Aiven's.
+    """
+    if not segment_ids:
+        return frozenset()
+    return complete_segments(store, keys, partition, segment_ids, local=not local)
+
+
+def check_layout(store: ObjectStore, keys: ObjectKeys, claimed: Claim, name: str, *, local: bool) -> None:
+    """See that the copy that a claim says is finished does not lie in the other layout.
+
+    Args:
+        name: of the layout that is asked for.
+
+    Raises:
+        OtherLayoutError: it does, whole.
+    """
+    finished = {claimed.finished} if claimed.finished is not None else set()
+    if complete_in_other_layout(store, keys, claimed.segment.partition, finished, local=local):
+        (other,) = LAYOUTS.keys() - {name}
+        raise OtherLayoutError(
+            f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",
+            hint=f"--layout {other}; or for {name} another --remote, where nothing is tiered yet",
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.partition import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind, ObjectKeys
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
@@ -38,10 +38,10 @@ PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
 
 def shown_by_partition(found: RemoteInventory) -> Shown:
     """Return what the manifests of an inventory show; no request."""
-    encrypted = next((copy for copy in reversed(found.copies) if copy.is_encrypted), None)
+    encrypted = next((copy for copy in reversed(found.segments) if copy.is_encrypted), None)
     if encrypted is not None:
         return Shown(Encryption.ENCRYPTED, encrypted.keys[0])
-    return PLAIN if found.copies else UNKNOWN
+    return PLAIN if found.segments else UNKNOWN
 
 
 def shown_by_topic(store: ObjectStore, keys: ObjectKeys, topic: str) -> Shown:

@@ -9,26 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
-from tiersnap.remote_storage.inventory.partition import (
-    REQUESTS_AT_ONCE,
-    FoundCopy,
-    RemoteInventory,
-    list_remote_partition,
-)
+from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
+from tiersnap.remote_storage.inventory.remote_inventory import REQUESTS_AT_ONCE, RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import (
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
-    SegmentState,
     TopicIdPartition,
 )
-from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import CorruptDataError
@@ -91,20 +85,21 @@ def finished_of(store: ObjectStore, layout: Layout, partition: TopicIdPartition)
             "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
         )
 
-    def finished(copy: FoundCopy) -> RemoteLogSegmentMetadata | None:
+    def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
         if copy.segment_id in gone or not _is_settled(store, keys, inventory, copy, local=local):
             return None
-        return _metadata(store, partition, copy)
+        moment = largest_timestamp(store, copy)
+        return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
 
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return [found for found in pool.map(finished, inventory.copies) if found is not None]
+        return [found for found in pool.map(finished, inventory.segments) if found is not None]
 
 
 def _is_settled(
-    store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: FoundCopy, *, local: bool
+    store: ObjectStore, keys: ObjectKeys, inventory: RemoteInventory, copy: RemoteSegment, *, local: bool
 ) -> bool:
     """Whether the claim of the segment, if there is one, leaves the copy in peace."""
-    segment = ClaimedSegment(inventory.partition, copy.start_offset, copy.leader_epochs[-1][0])
+    segment = copy.claimed_as
     if segment not in inventory.claimed:
         return True
     try:
@@ -122,33 +117,13 @@ def _is_settled(
     return False
 
 
-def _metadata(store: ObjectStore, partition: TopicIdPartition, copy: FoundCopy) -> RemoteLogSegmentMetadata:
-    return RemoteLogSegmentMetadata(
-        id=RemoteLogSegmentId(partition.topic, partition.topic_id or "", partition.partition, copy.segment_id),
-        start_offset=copy.start_offset,
-        end_offset=copy.end_offset - 1,
-        broker_id=-1,
-        max_timestamp=largest_timestamp(store, copy.max_timestamp, copy.start_offset, copy.keys, copy.written_at),
-        event_timestamp=copy.written_at,
-        segment_leader_epochs=copy.leader_epochs,
-        segment_size=copy.size,
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
-
-
-def largest_timestamp(store: ObjectStore, told: int, start_offset: int, keys: Iterable[str], written_at: int) -> int:
-    """The largest timestamp of a copy in ms, never -1: as its manifest told, of its time index, or when it was written.
-
-    Args:
-        told: what the manifest says; -1 where there is none or it does not know.
-        keys: of the copy's objects.
-    """
-    for key in keys if told < 0 else ():
-        if key.endswith(KeyKind.LOCAL_TIME_INDEX.suffix):
-            try:
-                data = store.get(key, limit=_LARGEST_INDEX)
-                entries = decode_time_index(data, base_offset=start_offset, name=store.uri + key)
-            except (CorruptDataError, ObjectNotFoundError):
-                break
+def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:
+    """The largest timestamp in ms, never -1: as the manifest tells, of the time index, or when it was written."""
+    told = segment.metadata.max_timestamp
+    index = segment.objects.objects.get(KeyKind.LOCAL_TIME_INDEX)
+    if told < 0 and index is not None:
+        with suppress(CorruptDataError, ObjectNotFoundError):
+            data = store.get(index.key, limit=_LARGEST_INDEX)
+            entries = decode_time_index(data, base_offset=segment.start_offset, name=store.uri + index.key)
             told = int(entries["timestamp"][-1]) if entries.size else -1
-    return told if told >= 0 else written_at
+    return told if told >= 0 else segment.written_at

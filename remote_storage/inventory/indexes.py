@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
@@ -13,7 +13,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epo
 from tiersnap.snapshot.units import count_of
 
 
-def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes | None]:
+def read_indexes(store: ObjectStore, copy: RemoteSegment) -> dict[IndexType, bytes | None]:
     """All indexes of a copy; None for a transaction index that it never had.
 
     Raises:
@@ -33,7 +33,7 @@ def read_indexes(store: ObjectStore, copy: RemoteCopy) -> dict[IndexType, bytes 
     return indexes
 
 
-def read_lineage(store: ObjectStore, copy: RemoteCopy) -> LeaderEpochs:
+def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
     """The leader epochs of the partition as they were when the copy was made, all that began below its end.
 
     Of a copy that the plugin encrypted its manifest alone can be read, so these are the epochs of its segment.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, RemoteInventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,9 @@ class ExpiredOffsets:
 NOTHING_EXPIRED = ExpiredOffsets()
 
 
-def leftovers_of(found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED) -> list[FoundCopy | Leftover]:
+def leftovers_of(
+    found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED
+) -> list[RemoteSegment | IncompleteSegment]:
     """Return what of a partition is ours and needed by nobody, once it is old; no request.
 
     That are remote segments that another attempt has finished without, and objects that are no complete remote segment:
@@ -33,7 +36,7 @@ def leftovers_of(found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIR
     return [*found.superseded, *(each for each in left if each not in found.superseded)]
 
 
-def _is_over(left: Leftover, expired: ExpiredOffsets) -> bool:
+def _is_over(left: IncompleteSegment, expired: ExpiredOffsets) -> bool:
     if left.claim is None:
         return False
     has_expired = left.start_offset < expired.log_start_offset or left.written_at <= expired.written_before

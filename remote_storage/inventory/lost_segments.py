@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tiersnap.remote_storage.inventory.other_layout import complete_in_other_layout
-from tiersnap.remote_storage.inventory.partition import RemoteInventory
+from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
@@ -54,8 +54,8 @@ def find_lost(
             cluster was asked.
         local: the layout is that of LocalTieredStorage.
     """
-    whole = {copy.segment_id for copy in found.copies}
-    whole_from = {copy.start_offset for copy in found.copies}
+    whole = {copy.segment_id for copy in found.segments}
+    whole_from = {copy.start_offset for copy in found.segments}
     left = {each.segment_id for each in found.leftovers}
     held = list(_in_log(found, lineage))
     first, reached = min((start for start, _ in held), default=0), max((end for _, end in held), default=0)
@@ -81,5 +81,5 @@ def find_lost(
 
 def _in_log(found: RemoteInventory, lineage: LeaderEpochs) -> Iterator[Interval]:
     """Offsets of the log that whole copies hold."""
-    for copy in found.copies:
+    for copy in found.segments:
         yield from agreed_intervals(copy.leader_epochs, copy.end_offset, lineage)

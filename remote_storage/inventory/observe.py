@@ -15,8 +15,9 @@ from tiersnap.remote_storage.inventory.encryption import (
 )
 from tiersnap.remote_storage.inventory.leftovers import leftovers_of
 from tiersnap.remote_storage.inventory.lost_segments import find_lost
-from tiersnap.remote_storage.inventory.partition import FoundCopy, RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.inventory.remote_log import name_of
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.starts import find_start, read_start, state_at
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -54,7 +55,7 @@ class Observe:
         lost = find_lost(self.store, keys, found, segments, partition.leader_epochs or (), known, local=local)
         # Of ours that nobody finished, that another attempt has the claim of, or that is lost: it is not done, and no
         # copier is at it; who tiers it finishes it or makes it again.
-        rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.copies]
+        rows = [_row(copy, is_done=not copy.is_unfinished) for copy in found.segments]
         rows += [_row(copy, is_done=False) for copy in found.uncounted]
         rows += [_begun(each.segment_id, each.start_offset, each.end_offset - 1, 0, is_ours=True) for each in lost]
         in_flight = found.in_flight()
@@ -100,15 +101,15 @@ class Observe:
         return state_at(self.store, self.layout, partition, offset, now=now, producer_expiration=expiration)
 
 
-def _row(copy: FoundCopy, *, is_done: bool) -> dict[str, Any]:
+def _row(copy: RemoteSegment, *, is_done: bool) -> dict[str, Any]:
     """A row of listed.COPY."""
     state = SegmentState.COPY_SEGMENT_FINISHED if is_done else SegmentState.COPY_SEGMENT_STARTED
     return {
         "segment_id": copy.segment_id,
         "start_offset": copy.start_offset,
         "end_offset": copy.end_offset - 1,
-        "segment_size_bytes": copy.size,
-        "max_timestamp": copy.max_timestamp,
+        "segment_size_bytes": copy.metadata.segment_size,
+        "max_timestamp": copy.metadata.max_timestamp,
         "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in copy.leader_epochs],
         "state": state.name,
         "event_timestamp": copy.written_at,

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from tiersnap.remote_storage.errors import EncryptedSegmentError, ObjectNotFoundError
-from tiersnap.remote_storage.inventory.attempts import group
-from tiersnap.remote_storage.inventory.partition import FoundCopy, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, read_copy
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
+from tiersnap.remote_storage.inventory.segment_objects import group
 from tiersnap.remote_storage.inventory.verified_claims import claimed_segment, names, vouched_snapshot
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType, Layout
@@ -57,7 +57,7 @@ class RemoteLog:
     layout: Layout
     partition: Partition
     offset: int
-    copies: dict[str, FoundCopy]
+    copies: dict[str, RemoteSegment]
     claimed: frozenset[ClaimedSegment]
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class RemoteLog:
             store, _KEYS, name_of(partition), local=local, local_start=local_start, since=since
         )
         superseded = {each.segment_id for each in found.superseded}
-        copies = (copy for copy in found.copies if not copy.is_unfinished and copy.segment_id not in superseded)
+        copies = (copy for copy in found.segments if not copy.is_unfinished and copy.segment_id not in superseded)
         own = (copy for copy in copies if copy.start_offset < offset and _is_of_lineage(copy, partition))
         return cls(store, layout, partition, offset, {copy.segment_id: copy for copy in own}, found.claimed)
 
@@ -99,7 +99,7 @@ class RemoteLog:
             provenance = None
         return Vouching(is_ours=True, provenance=provenance)
 
-    def _claim(self, copy: FoundCopy) -> Claim | None:
+    def _claim(self, copy: RemoteSegment) -> Claim | None:
         if copy.segment_id not in self._claims:
             of = claimed_segment(name_of(self.partition), copy.start_offset, copy.leader_epochs)
             known = copy.claim or (read_claim(self.store, _KEYS, of) if of in self.claimed else None)
@@ -130,7 +130,7 @@ class RemoteLog:
             self._folded[start, end] = fold.deltas()
         return self._folded[start, end]
 
-    def _pieces(self, start: int, end: int) -> Iterator[tuple[FoundCopy, int, int]]:
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[RemoteSegment, int, int]]:
         """Copies with the offsets [first, exclusive last) that are taken of each, end to end."""
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
@@ -141,7 +141,7 @@ class RemoteLog:
             yield copy, start, min(end, copy.end_offset)
             start = copy.end_offset
 
-    def _fold(self, found: FoundCopy, first: int, last: int) -> np.ndarray:
+    def _fold(self, found: RemoteSegment, first: int, last: int) -> np.ndarray:
         copy = self._copy(found)
         fold = ProducerFold()
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
@@ -163,7 +163,7 @@ class RemoteLog:
                 fold.combine(run.deltas)
         return fold.deltas()
 
-    def _copy(self, found: FoundCopy) -> RemoteCopy:
+    def _copy(self, found: RemoteSegment) -> RemoteSegment:
         """The copy with what reading its log takes.
 
         Raises:
@@ -173,15 +173,15 @@ class RemoteLog:
         local = isinstance(self.layout, LocalTieredStorageLayout)
         listed = group(_KEYS, self.store.list(_KEYS.segment_stem(metadata, local=local)), local=local)
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
-            copy = read_copy(self.store, metadata.id.topic_id_partition, attempt)
-            if isinstance(copy, UnusableCopy):
+            copy = read_segment(self.store, attempt)
+            if isinstance(copy, IncompleteSegment):
                 raise CorruptDataError(f"remote segment {copy.segment_id}: {copy.problem}")
             if copy.is_encrypted:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
         raise CorruptDataError(f"remote segment {found.segment_id} is gone")
 
-    def _metadata(self, copy: FoundCopy) -> RemoteLogSegmentMetadata:
+    def _metadata(self, copy: RemoteSegment) -> RemoteLogSegmentMetadata:
         return metadata_of(name_of(self.partition), copy.segment_id, copy.start_offset, copy.end_offset)
 
 
@@ -207,6 +207,6 @@ def metadata_of(
     )
 
 
-def _is_of_lineage(copy: FoundCopy, partition: Partition) -> bool:
+def _is_of_lineage(copy: RemoteSegment, partition: Partition) -> bool:
     remote = coverage_of([copy.facts], partition.leader_epochs or (), ENDLESS)
     return remote.covers(copy.start_offset, copy.end_offset)

@@ -1,4 +1,4 @@
-"""One attempt's objects -> the copy of a segment that they are, if they are all there in the sizes they must have.
+"""The remote segment that one attempt's objects are, if they are all there in the sizes they must have.
 
 With the Aiven layout the rsm-manifest says what they hold. LocalTieredStorage has no manifest: there the end offset is
 read from the end of the log, and the leader epochs from their file.
@@ -14,7 +14,7 @@ from tiersnap.remote_storage.errors import (
     InvalidKeyError,
     ObjectNotFoundError,
 )
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.chunk_index import ChunkIndex
@@ -28,11 +28,13 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     SegmentState,
     TopicIdPartition,
 )
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.strict_json import MANIFEST_BYTES
 from tiersnap.snapshot.errors import CorruptDataError, CorruptIndexError, TiersnapError
-from tiersnap.snapshot.formats.checkpoints import parse_leader_epochs
+from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, parse_leader_epochs
 from tiersnap.snapshot.formats.indexes import decode_offset_index, position_of
+from tiersnap.snapshot.readiness.coverage import CopyFacts
 from tiersnap.snapshot.units import count_of
 
 _KEYS = ObjectKeys()
@@ -44,21 +46,28 @@ _HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset 
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteCopy:
-    """A complete copy of a segment.
+class RemoteSegment:
+    """A complete remote segment; offsets are inclusive for the start, exclusive for the end.
 
     Attributes:
+        objects: as they were listed.
         metadata: broker_id and max_timestamp are -1, and event_timestamp is when the last object was written, where
             there is no manifest to say it.
         places: where each index is in the indexes object; None where each is an object of its own.
-        chunks: of a copy that the plugin compressed; None where the log object is the segment file.
+        chunks: of a segment that the plugin compressed; None where the log object is the segment file.
         is_encrypted: only the plugin can read it.
+        claim: of ours that names the attempt; None where nobody looked, see list_remote_partition.
+        is_brokers: no claim of ours is there for its segment, or one that was read and does not name it; and its
+            manifest names a broker, if it has one.
     """
 
+    objects: SegmentObjects
     metadata: RemoteLogSegmentMetadata
     places: Mapping[IndexType, tuple[int, int] | None] | None
     chunks: ChunkIndex | None = None
     is_encrypted: bool = False
+    claim: Claim | None = None
+    is_brokers: bool = False
 
     @property
     def segment_id(self) -> str:
@@ -76,9 +85,44 @@ class RemoteCopy:
         return self.metadata.end_offset + 1
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """First offset and the exclusive end."""
+        return self.start_offset, self.end_offset
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """(epoch, first offset in this segment), ascending."""
+        return self.metadata.segment_leader_epochs
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of its objects, what makes it visible first."""
+        return self.objects.keys
+
+    @property
+    def written_at(self) -> int:
+        """When its last object was written: ms, by the store's clock."""
+        return self.objects.modified
+
+    @property
+    def claimed_as(self) -> ClaimedSegment:
+        """What a claim of it is of."""
+        return ClaimedSegment(self.metadata.id.topic_id_partition, self.start_offset, self.leader_epochs[-1][0])
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is ours and its claim does not say that it counts: it does not, until somebody finishes it."""
+        return self.claim is not None and self.claim.finished is None
+
+    @property
     def attempt(self) -> tuple[int, str]:
         """What orders attempts: the time (ms) of the newest event, and the segment id."""
         return self.metadata.event_timestamp, self.segment_id
+
+    @property
+    def facts(self) -> CopyFacts:
+        """What the gate takes."""
+        return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
 
     @property
     def layout(self) -> Layout:
@@ -87,24 +131,55 @@ class RemoteCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class UnusableCopy:
-    """Objects of a segment id that are no copy, and why."""
+class IncompleteSegment:
+    """Objects of one segment id that are no complete remote segment, or do not count as one.
+
+    Attributes:
+        problem: why.
+        objects: as they were listed; None where there is none, and only a record tells of it.
+        claim: of ours that names the attempt; None where none does, or nobody looked.
+    """
 
     segment_id: str
     start_offset: int
     problem: str
+    objects: SegmentObjects | None = None
+    claim: Claim | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of its objects, what makes it visible first."""
+        return () if self.objects is None else self.objects.keys
+
+    @property
+    def written_at(self) -> int:
+        """When its last object was written: ms, by the store's clock."""
+        return 0 if self.objects is None else self.objects.modified
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether what readers look for is there; so this was damaged, or is being deleted."""
+        return self.objects is not None and self.objects.is_visible
+
+    @property
+    def is_somebodys(self) -> bool:
+        """Whether somebody else may be copying a segment here; its age decides."""
+        return self.claim is None and not self.is_visible
 
 
-def read_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy | UnusableCopy:
-    """The copy that an attempt's objects are, or why they are none; one request, for LocalTieredStorage three."""
+def read_segment(store: ObjectStore, objects: SegmentObjects) -> RemoteSegment | IncompleteSegment:
+    """Return the remote segment that listed objects are, or why they are none.
+
+    One request, for LocalTieredStorage three; none where a mandatory object is missing.
+    """
     try:
-        _check_all_there(attempt)
-        return (_local_copy if attempt.is_local else _aiven_copy)(store, partition, attempt)
+        _check_all_there(objects)
+        return (_local_segment if objects.is_local else _aiven_segment)(store, objects)
     except (CorruptDataError, ObjectNotFoundError, InvalidKeyError) as error:
-        return UnusableCopy(attempt.segment_id, attempt.start_offset, error.message)
+        return IncompleteSegment(objects.segment_id, objects.start_offset, error.message, objects)
 
 
-def _aiven_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
+def _aiven_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment:
     objects = attempt.objects
     key = objects[KeyKind.RSM_MANIFEST].key
     manifest = rsm_manifest.decode(store.get(key, limit=MANIFEST_BYTES), name=store.uri + key)
@@ -114,14 +189,14 @@ def _aiven_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
                 f"{objects[kind].key} has {count_of(objects[kind].size, 'byte')}, its manifest says {size}"
             )
     metadata = manifest.metadata
-    expected = _segment_id(partition, attempt.segment_id)
+    expected = _segment_id(attempt.partition, attempt.segment_id)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(f"{store.uri}{key}: tells of {metadata.id} from offset {metadata.start_offset}")
     chunks = manifest.chunks if manifest.is_compressed else None
-    return RemoteCopy(metadata, manifest.indexes, chunks, manifest.is_encrypted)
+    return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
 
 
-def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: AttemptObjects) -> RemoteCopy:
+def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment:
     objects, start_offset = attempt.objects, attempt.start_offset
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
@@ -130,7 +205,7 @@ def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
     metadata = RemoteLogSegmentMetadata(
-        id=_segment_id(partition, attempt.segment_id),
+        id=_segment_id(attempt.partition, attempt.segment_id),
         start_offset=start_offset,
         end_offset=end_offset - 1,
         broker_id=-1,
@@ -140,7 +215,7 @@ def _local_copy(store: ObjectStore, partition: TopicIdPartition, attempt: Attemp
         segment_size=log.size,
         state=SegmentState.COPY_SEGMENT_FINISHED,
     )
-    return RemoteCopy(metadata, None)
+    return RemoteSegment(attempt, metadata, None)
 
 
 def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
@@ -167,7 +242,7 @@ def _last_offset(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], star
     return int(last_offset)
 
 
-def _check_all_there(attempt: AttemptObjects) -> None:
+def _check_all_there(attempt: SegmentObjects) -> None:
     if attempt.missing:
         missing = " and no ".join(attempt.missing)
         raise CorruptDataError(f"no {missing}: a copy that was not finished, or lost an object")
@@ -179,6 +254,6 @@ def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmen
     return RemoteLogSegmentId(partition.topic, partition.topic_id, partition.partition, segment_id)
 
 
-def newest(copies: Sequence[RemoteCopy]) -> RemoteCopy:
+def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
     """The copy whose leader epochs are the lineage: of the highest epoch, then the highest end, then the latest."""
     return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *copy.attempt))

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts import chunk_index
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
@@ -41,7 +41,7 @@ def fetch_segment(
         start += len(data)
 
 
-def fetch_log(store: ObjectStore, copy: RemoteCopy, file: BinaryIO, stop: Event | None = None) -> None:
+def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Event | None = None) -> None:
     """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
 
     Raises:
@@ -66,7 +66,7 @@ def fetch_log(store: ObjectStore, copy: RemoteCopy, file: BinaryIO, stop: Event 
         )
 
 
-def _pieces(store: ObjectStore, copy: RemoteCopy) -> Iterator[tuple[bytes, bytes]]:
+def _pieces(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, bytes]]:
     """(bytes as stored, bytes of the segment file), in order."""
     if copy.chunks is None:
         for data in fetch_segment(store, copy.layout, copy.metadata):

@@ -15,8 +15,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.install_plan import (
     InstallOutcome,
     InstallPlanner,
+    PartitionSnapshots,
     PlannedInstall,
-    StoredPartition,
     without_folding,
 )
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -89,7 +89,7 @@ class Installation:
             if not partition.segments:
                 continue
             at = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
-            stored = StoredPartition(self.store, at)
+            stored = PartitionSnapshots(self.store, at)
             if not stored.offsets:
                 _log.debug("no run stored a snapshot of %s", at)
                 self._look_for_other_ids(at)
@@ -118,7 +118,7 @@ class Installation:
         waits = waits or bool(self.undone or self.other_ids)
         return exit_code_of_all(self.findings, (), ExitCode.GATE_REFUSED if waits else ExitCode.OK)
 
-    def _fold(self, partition: Partition, stored: StoredPartition, planner: InstallPlanner) -> str:
+    def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
         """Give the planner the partition's boundaries; why some were not reached."""
         if not self.compares:
             read_here = snapshot_reader(self.log_dir.filesystem, partition)

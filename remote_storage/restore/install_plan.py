@@ -93,7 +93,7 @@ class Vouched:
     record: SnapshotRecord
 
 
-class StoredPartition:
+class PartitionSnapshots:
     """The snapshots that runs stored of one partition, and what their manifests say of them."""
 
     def __init__(self, store: ObjectStore, partition: TopicIdPartition) -> None:
@@ -134,7 +134,7 @@ class InstallPlanner:
     def __init__(
         self,
         partition: Partition,
-        stored: StoredPartition,
+        stored: PartitionSnapshots,
         options: PlanOptions,
         read_here: ReadSnapshot,
         write: Write | None = None,
@@ -226,7 +226,7 @@ class InstallPlanner:
         self.planned.append(PlannedInstall(offset, outcome, reason, run_id, entry_count, provenance))
 
 
-def without_folding(partition: Partition, stored: StoredPartition, read_here: ReadSnapshot) -> list[Boundary]:
+def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
     """Boundaries for a planner that does not compare: each judged by whether a file is there and can be read."""
     here = sorted((stored.offsets & {segment.base_offset for segment in partition.segments}) | set(partition.snapshots))
     return [

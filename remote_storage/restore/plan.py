@@ -19,13 +19,21 @@ from tiersnap.remote_storage.errors import (
     UnpublishedError,
 )
 from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.remote_segment import UnusableCopy, newest
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects, list_topic
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, newest
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.folder import FolderPlan, find_unfinished, folder_differs
-from tiersnap.remote_storage.restore.published import Published, as_claimed, as_published
-from tiersnap.remote_storage.restore.remote_copies import ListedPartition, RemotePartition, list_partitions, read_copies
+from tiersnap.remote_storage.restore.published import (
+    Published,
+    as_claimed,
+    as_published,
+    read_copies,
+    refusing,
+    taking_all,
+)
 from tiersnap.remote_storage.restore.segment_chain import Chain, Piece, plan_chain
 from tiersnap.remote_storage.restore.target import Destination, Target
 from tiersnap.remote_storage.stored.deletion_record import read_record, read_records
@@ -68,7 +76,7 @@ class RestorePlan:
 
 def find_partitions(
     store: ObjectStore, topic: str, *, topic_id: str | None, partitions: Collection[int], local: bool | None
-) -> list[ListedPartition]:
+) -> list[PartitionObjects]:
     """What remote storage has of the topic: one topic id, one layout.
 
     Raises:
@@ -77,9 +85,9 @@ def find_partitions(
         CorruptDataError, NewerFormatError: nothing, and what `expire` recorded cannot be read.
     """
     only = next(iter(partitions)) if len(partitions) == 1 else None
-    listed = list_partitions(store, topic, topic_id=topic_id, partition=only, local=local)
+    listed = list_topic(store, topic, topic_id=topic_id, partition=only, local=local)
     listed = tuple(each for each in listed if not partitions or each.partition.partition in partitions)
-    by_id: dict[str | None, list[ListedPartition]] = defaultdict(list)
+    by_id: dict[str | None, list[PartitionObjects]] = defaultdict(list)
     for each in listed:
         by_id[each.partition.topic_id].append(each)
     missing = set(partitions) - {each.partition.partition for each in listed}
@@ -118,7 +126,7 @@ def _none_found(store: ObjectStore, topic: str, topic_id: str | None, partition:
 
 def plan_pieces(
     store: ObjectStore,
-    listed: ListedPartition,
+    listed: PartitionObjects,
     *,
     without: Collection[str] = (),
     log_start_offset: int | None = None,
@@ -149,16 +157,16 @@ def plan_pieces(
         remote = as_published(remote, published, unpublished=unpublished)
     chain_of = partial(_chain, store, without, log_start_offset, until, known_log_start)
     if unpublished or not remote.unpublished:
-        return chain_of(remote.taking_all())
+        return chain_of(taking_all(remote))
     try:
-        return chain_of(remote.refusing())
+        return chain_of(refusing(remote))
     except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
         # What is wrong beside it is said first.
-        pieces = chain_of(remote.taking_all()).pieces
+        pieces = chain_of(taking_all(remote)).pieces
         raise _unpublished(remote, pieces, is_asked=published is not None) from error
 
 
-def _unpublished(remote: RemotePartition, pieces: Iterable[Piece], *, is_asked: bool) -> UnpublishedError:
+def _unpublished(remote: RemoteInventory, pieces: Iterable[Piece], *, is_asked: bool) -> UnpublishedError:
     ids = {copy.segment_id for copy in remote.unpublished}
     needed = [piece.copy for piece in pieces if piece.copy.segment_id in ids]
     named = _named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
@@ -177,11 +185,11 @@ def _chain(
     log_start_offset: int | None,
     until: int | None,
     known_log_start: int,
-    remote: RemotePartition,
+    remote: RemoteInventory,
 ) -> Chain:
-    copies = [copy for copy in remote.copies if copy.segment_id not in without]
+    copies = [copy for copy in remote.segments if copy.segment_id not in without]
     if not copies:
-        problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.unusable)
+        problems = _named(f"segment {each.start_offset}: {each.problem}" for each in remote.leftovers)
         raise ObjectNotFoundError(
             f"{store.uri}: no complete copy of any segment of {remote.partition}"
             + (f": {problems}" if problems else ""),
@@ -193,7 +201,7 @@ def _chain(
     except CorruptDataError as error:
         error.hint = f"the newest copy tells the leader epochs of all; without it: --without {head.segment_id}"
         raise
-    unusable = [each for each in remote.unusable if each.segment_id not in without]
+    unusable = [each for each in remote.leftovers if each.segment_id not in without]
     is_of_disk = log_start_offset is None and known_log_start > lineage[0][1]
     wanted = known_log_start if is_of_disk else log_start_offset
     try:
@@ -215,7 +223,7 @@ def _chain(
         raise
 
 
-def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[UnusableCopy], bool]:
+def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[IncompleteSegment], bool]:
     """Whether `tiersnap expire` took an attempt; what it recorded is read when that is asked."""
     record = cache(partial(read_record, store, ObjectKeys(), partition))
     return lambda attempt: record().has_taken(attempt.segment_id, attempt.start_offset)
@@ -224,7 +232,7 @@ def _expired(store: ObjectStore, partition: TopicIdPartition) -> Callable[[Unusa
 def plan_restore(
     store: ObjectStore,
     target: Target,
-    listed: ListedPartition,
+    listed: PartitionObjects,
     chain: Chain,
     destination: Destination,
     *,
@@ -263,7 +271,7 @@ def plan_restore(
     )
 
 
-def known_log_start(target: Target, listed: ListedPartition, *, is_same_cluster: bool) -> int:
+def known_log_start(target: Target, listed: PartitionObjects, *, is_same_cluster: bool) -> int:
     """The log start offset that the target's checkpoint still has of the partition, or 0."""
     at = (listed.partition.topic, listed.partition.partition)
     return target.offsets(LOG_START_OFFSETS).get(at, 0) if is_same_cluster else 0

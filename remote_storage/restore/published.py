@@ -11,15 +11,18 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from tiersnap.remote_storage.errors import DeletedByClusterError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claimed_segments, read_claim
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -29,9 +32,10 @@ from tiersnap.snapshot.units import count_of
 Published = Mapping[str, RemoteLogSegmentMetadata]
 _DELETED = (SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED)
 _REQUESTS_AT_ONCE = 8
+_S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
-def as_published(remote: RemotePartition, published: Published, *, unpublished: bool = False) -> RemotePartition:
+def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
     """The copies that the cluster has published and not deleted, and apart those that it never heard of.
 
     What it has published beyond them is unusable.
@@ -43,8 +47,8 @@ def as_published(remote: RemotePartition, published: Published, *, unpublished: 
         DeletedByClusterError: all that it has published is deleted.
     """
     gone = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
-    there = {copy.segment_id for copy in remote.copies} | {each.segment_id for each in remote.unusable}
-    apart = [copy for copy in remote.copies if copy.segment_id not in published]
+    there = {copy.segment_id for copy in remote.segments} | {each.segment_id for each in remote.leftovers}
+    apart = [copy for copy in remote.segments if copy.segment_id not in published]
     known_here = published.keys() & there
     if known_here and known_here <= gone and not (apart and unpublished):
         more = f"; --unpublished restores {count_of(len(apart), 'segment')} that it never heard of" if apart else ""
@@ -53,18 +57,18 @@ def as_published(remote: RemotePartition, published: Published, *, unpublished: 
             hint=f"the topic was deleted, or retention took all of it{more}",
         )
     lost = [
-        UnusableCopy(segment_id, known.start_offset, "published as finished, and not in the store")
+        IncompleteSegment(segment_id, known.start_offset, "published as finished, and not in the store")
         for segment_id, known in published.items()
         if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in there
     ]
-    left = tuple(each for each in remote.unusable if each.segment_id not in gone)
+    left = tuple(each for each in remote.leftovers if each.segment_id not in gone)
     return replace(
         _apart(remote, {copy.segment_id for copy in apart}, "never published", without=gone),
-        unusable=tuple(sorted((*left, *lost), key=lambda each: (each.start_offset, each.segment_id))),
+        leftovers=_sorted((*left, *lost)),
     )
 
 
-def as_claimed(store: ObjectStore, remote: RemotePartition) -> RemotePartition:
+def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
     """The copies that brokers made, and apart those that tiersnap made: without a cluster nobody says what it knows.
 
     A broker publishes what it copies. A copy is of tiersnap if a claim names it, or if the claim on its segment cannot
@@ -75,21 +79,21 @@ def as_claimed(store: ObjectStore, remote: RemotePartition) -> RemotePartition:
 
 
 def _apart(
-    remote: RemotePartition, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
-) -> RemotePartition:
-    left = [copy for copy in remote.copies if copy.segment_id not in without]
+    remote: RemoteInventory, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
+) -> RemoteInventory:
+    left = [copy for copy in remote.segments if copy.segment_id not in without]
     apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
     return replace(
         remote,
-        copies=tuple(copy for copy in left if copy.segment_id not in segment_ids),
+        segments=tuple(copy for copy in left if copy.segment_id not in segment_ids),
         unpublished=apart,
         why_unpublished=why if apart else "",
     )
 
 
-def _claimed(store: ObjectStore, remote: RemotePartition) -> frozenset[str]:
-    by_offset: dict[int, list[RemoteCopy]] = {}
-    for copy in remote.copies:
+def _claimed(store: ObjectStore, remote: RemoteInventory) -> frozenset[str]:
+    by_offset: dict[int, list[RemoteSegment]] = {}
+    for copy in remote.segments:
         by_offset.setdefault(copy.start_offset, []).append(copy)
     claims = [each for each in claimed_segments(store, ObjectKeys(), remote.partition) if each.base_offset in by_offset]
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
@@ -97,9 +101,48 @@ def _claimed(store: ObjectStore, remote: RemotePartition) -> frozenset[str]:
     return frozenset(segment_id for each in named for segment_id in each)
 
 
-def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteCopy]], segment: ClaimedSegment) -> set[str]:
+def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]], segment: ClaimedSegment) -> set[str]:
     try:
         found = read_claim(store, ObjectKeys(), segment)
     except CorruptDataError:
         return {copy.segment_id for copy in by_offset[segment.base_offset]}
     return set() if found is None else {attempt.segment_id for attempt in found.attempts}
+
+
+def taking_all(remote: RemoteInventory) -> RemoteInventory:
+    """Return it with the unpublished segments among the others."""
+    return replace(remote, segments=_sorted((*remote.segments, *remote.unpublished)), unpublished=())
+
+
+def refusing(remote: RemoteInventory) -> RemoteInventory:
+    """Return it with the unpublished segments among those that are incomplete."""
+    refused = (
+        IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished) for each in remote.unpublished
+    )
+    return replace(remote, leftovers=_sorted((*remote.leftovers, *refused)), unpublished=())
+
+
+def _sorted(segments: Iterable[_S]) -> tuple[_S, ...]:
+    return tuple(sorted(segments, key=lambda each: (each.start_offset, each.segment_id)))
+
+
+def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory:
+    """Look into what was listed: which copies are complete, and what offsets they hold.
+
+    A copy that the plugin compressed is read, one that it encrypted is unusable.
+    """
+
+    def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:
+        found = read_segment(store, attempt)
+        if isinstance(found, RemoteSegment) and found.is_encrypted:
+            problem = "the segment is encrypted by the plugin; a broker that has its key reads it"
+            return IncompleteSegment(attempt.segment_id, attempt.start_offset, problem)
+        return found
+
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        results = list(pool.map(read, listed.attempts))
+    return RemoteInventory(
+        listed.partition,
+        tuple(each for each in results if isinstance(each, RemoteSegment)),
+        tuple(each for each in results if isinstance(each, IncompleteSegment)),
+    )

@@ -16,11 +16,11 @@ from typing import BinaryIO
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.indexes import read_indexes, read_lineage
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.inventory.segment_bytes import fetch_log
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.restore.own_folder import PART
-from tiersnap.remote_storage.restore.remote_copies import RemotePartition
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.atomic_file import cannot_write, sync_directory, write_atomically
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, UsageError
@@ -32,18 +32,18 @@ _log = logging.getLogger(__name__)
 
 
 def copies_with(
-    store: ObjectStore, remote: RemotePartition, offset: int, segment_id: str | None = None
-) -> list[RemoteCopy]:
+    store: ObjectStore, remote: RemoteInventory, offset: int, segment_id: str | None = None
+) -> list[RemoteSegment]:
     """The complete copies that hold an offset, at least one; only `segment_id` where one is given.
 
     Raises:
         ObjectNotFoundError: there is none.
     """
-    copies = [copy for copy in remote.copies if copy.start_offset <= offset < copy.end_offset]
+    copies = [copy for copy in remote.segments if copy.start_offset <= offset < copy.end_offset]
     copies = [copy for copy in copies if segment_id in (None, copy.segment_id)]
     if copies:
         return copies
-    near = [each.problem for each in remote.unusable if each.start_offset <= offset][-1:]
+    near = [each.problem for each in remote.leftovers if each.start_offset <= offset][-1:]
     raise ObjectNotFoundError(
         f"{store.uri}: no complete segment of {remote.partition} holds offset {offset}"
         + "".join(f": {x}" for x in near),
@@ -51,12 +51,12 @@ def copies_with(
     )
 
 
-def latest(copies: Iterable[RemoteCopy]) -> RemoteCopy:
+def latest(copies: Iterable[RemoteSegment]) -> RemoteSegment:
     """The copy of the newest leader epoch, then the newest event."""
     return max(copies, key=_attempt)
 
 
-def _attempt(copy: RemoteCopy) -> tuple[int, int, str]:
+def _attempt(copy: RemoteSegment) -> tuple[int, int, str]:
     metadata = copy.metadata
     return metadata.segment_leader_epochs[-1][0], metadata.event_timestamp, copy.segment_id
 
@@ -66,7 +66,7 @@ class RemoteFile:
     """A segment's log where `index` is None, else that index."""
 
     store: ObjectStore
-    copy: RemoteCopy
+    copy: RemoteSegment
     index: IndexType | None
 
     def to_stream(self, stream: BinaryIO) -> None:
@@ -156,7 +156,7 @@ def _there(path: Path) -> ObjectExistsError:
     return ObjectExistsError(f"{path} is there with other content", hint="give another name, or --replace")
 
 
-def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
+def _fetch_verified(store: ObjectStore, copy: RemoteSegment, path: Path) -> None:
     with path.open("xb") as file:
         fetch_log(store, copy, file)
         file.flush()
@@ -180,7 +180,7 @@ def _fetch_verified(store: ObjectStore, copy: RemoteCopy, path: Path) -> None:
         )
 
 
-def verified_index(store: ObjectStore, copy: RemoteCopy, index: IndexType) -> bytes:
+def verified_index(store: ObjectStore, copy: RemoteSegment, index: IndexType) -> bytes:
     """Bytes of one index of a copy, in the form that they must have.
 
     Raises:

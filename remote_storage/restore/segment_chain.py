@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import MissingHeadError, MissingTailError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -33,7 +33,7 @@ _MOST_GAPS_NAMED = 10
 class Piece:
     """Offsets [start_offset, end_offset) of a copy, which become one local segment."""
 
-    copy: RemoteCopy
+    copy: RemoteSegment
     start_offset: int
     end_offset: int
 
@@ -88,11 +88,11 @@ class Chain:
 
 
 def plan_chain(
-    copies: Sequence[RemoteCopy],
+    copies: Sequence[RemoteSegment],
     lineage: LeaderEpochs,
     *,
-    unusable: Sequence[UnusableCopy] = (),
-    is_expired: Callable[[UnusableCopy], bool] = lambda _: False,
+    unusable: Sequence[IncompleteSegment] = (),
+    is_expired: Callable[[IncompleteSegment], bool] = lambda _: False,
     log_start_offset: int | None = None,
     until: int | None = None,
 ) -> Chain:
@@ -148,7 +148,7 @@ def plan_chain(
     )
 
 
-def _agreed(copy: RemoteCopy, lineage: LeaderEpochs) -> list[Piece]:
+def _agreed(copy: RemoteSegment, lineage: LeaderEpochs) -> list[Piece]:
     """The offsets of a copy that belong to the lineage, as one piece a stretch.
 
     Epochs that begin inside the copy say that the log start had moved there: what lies before is in the copy all the
@@ -169,7 +169,7 @@ def _up_to(until: int | None, intervals: Sequence[Piece]) -> list[Piece]:
     ]
 
 
-def _check_head(of: TopicIdPartition, first: int, older: Sequence[UnusableCopy]) -> None:
+def _check_head(of: TopicIdPartition, first: int, older: Sequence[IncompleteSegment]) -> None:
     """Retention leaves nothing of a segment; what is left of one says that it was lost, or never finished."""
     if older:
         raise MissingHeadError(
@@ -180,7 +180,9 @@ def _check_head(of: TopicIdPartition, first: int, older: Sequence[UnusableCopy])
         )
 
 
-def _check_tail(of: TopicIdPartition, end_offset: int, unusable: Sequence[UnusableCopy], until: int | None) -> None:
+def _check_tail(
+    of: TopicIdPartition, end_offset: int, unusable: Sequence[IncompleteSegment], until: int | None
+) -> None:
     if until is not None:
         if end_offset < until:
             raise MissingTailError(
@@ -198,7 +200,7 @@ def _check_tail(of: TopicIdPartition, end_offset: int, unusable: Sequence[Unusab
         )
 
 
-def _named(attempts: Sequence[UnusableCopy]) -> str:
+def _named(attempts: Sequence[IncompleteSegment]) -> str:
     return "; ".join(
         f"segment {each.segment_id} from offset {each.start_offset}: {each.problem}"
         for each in sorted(attempts, key=lambda each: each.start_offset)[:_MOST_GAPS_NAMED]
@@ -225,10 +227,10 @@ def _leader_epochs(pieces: Sequence[Piece], lineage: LeaderEpochs) -> LeaderEpoc
 
 
 def _left_out(
-    copies: Sequence[RemoteCopy],
+    copies: Sequence[RemoteSegment],
     intervals: Sequence[Piece],
     pieces: Sequence[Piece],
-    unusable: Iterable[UnusableCopy],
+    unusable: Iterable[IncompleteSegment],
     until: int | None,
 ) -> Iterable[LeftOut]:
     used = {piece.copy.segment_id for piece in pieces}
@@ -253,7 +255,7 @@ def _left_out(
 
 
 def _gap_error(
-    of: TopicIdPartition, gaps: Sequence[tuple[int, int]], unusable: Iterable[UnusableCopy]
+    of: TopicIdPartition, gaps: Sequence[tuple[int, int]], unusable: Iterable[IncompleteSegment]
 ) -> RemoteGapError:
     named = ", ".join(f"{start} to {end - 1}" for start, end in gaps[:_MOST_GAPS_NAMED])
     more = f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more" if len(gaps) > _MOST_GAPS_NAMED else ""

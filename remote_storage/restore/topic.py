@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.restore.plan import (
@@ -15,7 +16,6 @@ from tiersnap.remote_storage.restore.plan import (
     plan_restore,
 )
 from tiersnap.remote_storage.restore.published import Published
-from tiersnap.remote_storage.restore.remote_copies import ListedPartition
 from tiersnap.remote_storage.restore.request import RestoreRequest
 from tiersnap.remote_storage.restore.target import Target, choose_destination
 from tiersnap.remote_storage.stored.cluster_record import read_cluster_id
@@ -30,7 +30,7 @@ _MOST_NAMED = 5
 class FoundPartition:
     """A partition in remote storage; `cluster_id` wrote it, None where nobody says."""
 
-    listed: ListedPartition
+    listed: PartitionObjects
     cluster_id: str | None
 
 
@@ -46,7 +46,7 @@ def find_topic(store: ObjectStore, asked: RestoreRequest) -> list[FoundPartition
     return [FoundPartition(each, _source_cluster(store, each, asked.cluster_id)) for each in listed]
 
 
-def _check_offsets(listed: Sequence[ListedPartition], asked: RestoreRequest) -> None:
+def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) -> None:
     """An offset means something in one partition only."""
     for option, offset in (("--log-start", asked.log_start), ("--until", asked.until)):
         if offset is not None and len(listed) > 1:
@@ -59,7 +59,7 @@ def _check_offsets(listed: Sequence[ListedPartition], asked: RestoreRequest) -> 
 
 def find_in_layout(
     store: ObjectStore, topic: str, topic_id: str | None, partitions: Iterable[int], layout: str | None
-) -> list[ListedPartition]:
+) -> list[PartitionObjects]:
     """Partitions of one topic id and one layout, which need not be named where there is one; see `find_partitions`."""
     local = None if layout is None else layout == "local-tiered-storage"
     return find_partitions(store, topic, topic_id=topic_id, partitions=tuple(partitions), local=local)
@@ -118,7 +118,7 @@ def _plan(
     )
 
 
-def _source_cluster(store: ObjectStore, listed: ListedPartition, given: str | None) -> str | None:
+def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | None) -> str | None:
     recorded = read_cluster_id(store, ObjectKeys(), listed.partition)
     if recorded is not None and given not in (None, recorded):
         raise UsageError(

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects, read_manifests
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan, ExpiringSegment
@@ -24,7 +25,6 @@ from tiersnap.remote_storage.retire.orphans import Aged, Fate, judge_snapshots
 from tiersnap.remote_storage.retire.orphans_find import is_ours
 from tiersnap.remote_storage.retire.orphans_remove import remove
 from tiersnap.remote_storage.retire.retention import Breach
-from tiersnap.remote_storage.retire.stored_partition import list_stored, read_manifests
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, write_record
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
@@ -72,7 +72,7 @@ def delete_expired(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan) -> It
 def _record(store: ObjectStore, keys: ObjectKeys, plan: ExpirePlan, started: ExpireRecord) -> ExpireRecord:
     """Record what goes; taken back where somebody came to work at the partition since it was planned."""
     record = write_record(store, keys, plan.partition, started)
-    stored = list_stored(store, keys, plan.partition)
+    stored = list_partition_objects(store, keys, plan.partition)
     somebody = in_use(store, keys, stored, {each.segment_id for each in record.deleting}, store.now())
     if somebody:
         before = replace(record, log_start_offset=plan.record.log_start_offset, deleting=plan.record.deleting)
@@ -101,7 +101,7 @@ def _remove_rest(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartiti
     """Claims and our snapshots below the log start; what cannot be deleted is left to the next run."""
     if log_start_offset == 0:
         return
-    stored = list_stored(store, keys, partition)
+    stored = list_partition_objects(store, keys, partition)
     old = Aged(store.now(), STALE_AFTER_MS)
     left = {each.start_offset for each in stored.attempts}
     store.delete(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
+from tiersnap.remote_storage.inventory.partition_objects import list_all, list_partition_objects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.expire_plan import ExpirePlan, plan_partition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownToCluster
 from tiersnap.remote_storage.retire.manager import manager_of
 from tiersnap.remote_storage.retire.retention import Retention
-from tiersnap.remote_storage.retire.stored_partition import list_all, list_stored
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 _PARTITIONS_AT_ONCE = 64
@@ -44,7 +44,7 @@ def find_expired(
     unblocking = {(each.topic, each.topic_id) for each in records}
     with nullcontext() if cluster is None else cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
-            some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            some = [list_partition_objects(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
             some = [each for each in some if each.attempts or each.expire]
             known = {} if ask is None else ask(each.partition for each in some)
             for stored in some:

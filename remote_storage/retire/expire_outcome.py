@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.retire.expire_delete import Deleted, delete_expired
 from tiersnap.remote_storage.retire.expire_plan import ExpireAction, ExpirePlan

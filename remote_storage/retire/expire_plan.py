@@ -7,20 +7,21 @@ from collections.abc import Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects
 from tiersnap.remote_storage.inventory.finished import largest_timestamp
 from tiersnap.remote_storage.inventory.indexes import read_lineage
 from tiersnap.remote_storage.inventory.leftovers import NOTHING_EXPIRED, ExpiredOffsets
-from tiersnap.remote_storage.inventory.partition import REQUESTS_AT_ONCE, list_remote_partition
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, newest, read_copy
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
+from tiersnap.remote_storage.inventory.remote_inventory import REQUESTS_AT_ONCE, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment, newest, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.retire.in_use import in_use
 from tiersnap.remote_storage.retire.leftovers import old_leftovers
 from tiersnap.remote_storage.retire.manager import Managed, Manager
 from tiersnap.remote_storage.retire.retention import Breach, Retention, expired
-from tiersnap.remote_storage.retire.stored_partition import StoredPartition
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord, read_record
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -95,7 +96,7 @@ class ExpirePlan:
 
 
 def plan_partition(
-    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, managed: Managed, retention: Retention
+    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, managed: Managed, retention: Retention
 ) -> ExpirePlan:
     """The plan for a partition that was listed before its manager was asked for."""
     if managed.manager is not Manager.NOBODY:
@@ -128,7 +129,7 @@ def plan_partition(
     )
 
 
-def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, gone: ExpiredOffsets) -> tuple[str, ...]:
+def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, gone: ExpiredOffsets) -> tuple[str, ...]:
     """Keys of what ended attempts left; no request where each object is one of a complete remote segment."""
     starts = Counter((each.is_local, each.start_offset) for each in stored.attempts)
     doubtful = {
@@ -143,55 +144,48 @@ def _leftovers(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, go
 
 
 def _expiring(
-    store: ObjectStore, stored: StoredPartition, begun: Container[str], retention: Retention
+    store: ObjectStore, stored: PartitionObjects, begun: Container[str], retention: Retention
 ) -> list[ExpiringSegment]:
     """Segments that retention has passed and whose deletion has not begun."""
     left = [each for each in stored.attempts if each.segment_id not in begun and not each.missing]
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        read = list(pool.map(lambda each: read_copy(store, stored.partition, each), left))
-    found = [(each, copy) for each, copy in zip(left, read, strict=True) if isinstance(copy, RemoteCopy)]
+        found = [each for each in pool.map(partial(read_segment, store), left) if isinstance(each, RemoteSegment)]
     if not found:
         return []
-    lineage = read_lineage(store, newest([copy for _, copy in found]))
-    attempts = {each.segment_id: each for each, _ in found}
-    gone = expired([_dated(store, *each) for each in found], lineage, retention)
-    return [_segment(each.metadata, attempts[each.metadata.id.segment_id], each.breach) for each in gone]
+    lineage = read_lineage(store, newest(found))
+    segments = {each.segment_id: each for each in found}
+    gone = expired([_dated(store, each) for each in found], lineage, retention)
+    return [_segment(each.metadata, segments[each.metadata.id.segment_id], each.breach) for each in gone]
 
 
-def _dated(store: ObjectStore, attempt: AttemptObjects, copy: RemoteCopy) -> RemoteLogSegmentMetadata:
-    told = copy.metadata
-    moment = largest_timestamp(store, told.max_timestamp, told.start_offset, attempt.keys, attempt.modified)
-    return replace(told, max_timestamp=moment)
+def _dated(store: ObjectStore, segment: RemoteSegment) -> RemoteLogSegmentMetadata:
+    return replace(segment.metadata, max_timestamp=largest_timestamp(store, segment))
 
 
-def _segment(metadata: RemoteLogSegmentMetadata, attempt: AttemptObjects, breach: Breach) -> ExpiringSegment:
+def _segment(metadata: RemoteLogSegmentMetadata, segment: RemoteSegment, breach: Breach) -> ExpiringSegment:
     return ExpiringSegment(
-        attempt.segment_id,
-        metadata.start_offset,
-        metadata.end_offset + 1,
+        segment.segment_id,
+        segment.start_offset,
+        segment.end_offset,
         metadata.max_timestamp,
-        attempt.keys,
-        _size(attempt),
+        segment.keys,
+        segment.objects.stored,
         breach,
         ExpireAction.DELETE,
     )
 
 
-def _begun_segment(said: Deleting, attempt: AttemptObjects | None) -> ExpiringSegment:
+def _begun_segment(said: Deleting, attempt: SegmentObjects | None) -> ExpiringSegment:
     return ExpiringSegment(
         said.segment_id,
         said.start_offset,
         said.end_offset,
         None,
         () if attempt is None else attempt.keys,
-        0 if attempt is None else _size(attempt),
+        0 if attempt is None else attempt.stored,
         Breach.BEGUN,
         ExpireAction.DELETE,
     )
-
-
-def _size(attempt: AttemptObjects) -> int:
-    return sum(info.size for info in attempt.objects.values())
 
 
 def _up_to_the_first_lock(store: ObjectStore, segments: Sequence[ExpiringSegment]) -> tuple[ExpiringSegment, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 
-from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, REQUESTS_AT_ONCE
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
+from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, REQUESTS_AT_ONCE
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
-from tiersnap.remote_storage.retire.stored_partition import StoredPartition
 from tiersnap.remote_storage.stored.claim import ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, read_claim
 from tiersnap.remote_storage.stored.process import is_gone
@@ -23,7 +23,7 @@ class PartitionInUseError(TransientError):
     """Somebody is copying segments of the partition."""
 
 
-def in_use(store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, begun: Container[str], now: int) -> str:
+def in_use(store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, begun: Container[str], now: int) -> str:
     """Who may be copying segments of the partition, in words for a person; "" if nobody.
 
     Args:

@@ -14,7 +14,8 @@ import logging
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.inventory.leftovers import NOTHING_EXPIRED, ExpiredOffsets, leftovers_of
-from tiersnap.remote_storage.inventory.partition import FoundCopy, Leftover, RemoteInventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
@@ -53,7 +54,7 @@ class Swept:
 
 def old_leftovers(
     store: ObjectStore, found: RemoteInventory, expired: ExpiredOffsets = NOTHING_EXPIRED, *, older_than: int = GRACE_MS
-) -> list[FoundCopy | Leftover]:
+) -> list[RemoteSegment | IncompleteSegment]:
     """Return those of `leftovers_of` that are older than so many ms by the store's clock; at most one request.
 
     What another attempt has finished without counts as old.
@@ -83,7 +84,7 @@ def sweep_partition(
     return done
 
 
-def _is_ended(store: ObjectStore, keys: ObjectKeys, left: FoundCopy | Leftover, older_than: int) -> bool:
+def _is_ended(store: ObjectStore, keys: ObjectKeys, left: RemoteSegment | IncompleteSegment, older_than: int) -> bool:
     """Whether the attempt is over; one that holds its claim unfinished, and is stale, is ended now."""
     assert left.claim is not None
     if not _is_held(left.claim, left.segment_id):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.inventory.partition_objects import StoredRecord
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 from tiersnap.remote_storage.retire.orphans import (
@@ -17,7 +18,6 @@ from tiersnap.remote_storage.retire.orphans import (
     Orphan,
     OrphanKind,
 )
-from tiersnap.remote_storage.retire.stored_partition import StoredRecord
 from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import get_small

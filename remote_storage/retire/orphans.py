@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy
+from tiersnap.remote_storage.inventory.partition_objects import PartitionObjects
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
-from tiersnap.remote_storage.retire.stored_partition import StoredPartition
 from tiersnap.remote_storage.stored.claim import Claim
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, UnfinishedUpload
@@ -92,11 +92,11 @@ class Aged:
 
 
 def judge_attempts(
-    stored: StoredPartition,
+    stored: PartitionObjects,
     known: KnownPartition,
     aged: Aged,
     claims: dict[str, Claim],
-    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy],
+    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment],
 ) -> Iterator[Orphan]:
     """Orphans among the copies and attempts of a partition.
 
@@ -109,21 +109,19 @@ def judge_attempts(
         claim = claims.get(attempt.segment_id)
         is_whole = not attempt.missing
         action, reason = _fate(attempt, claim, others) if claim else (Fate.LEAVE, "no claim of ours names it")
-        size = sum(info.size for info in attempt.objects.values())
         kind = OrphanKind.COPY if is_whole else OrphanKind.ATTEMPT
-        yield Orphan(kind, action, reason, attempt.keys, size, stored.partition, attempt.segment_id)
+        yield Orphan(kind, action, reason, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
 
 
 def judge_young(
-    stored: StoredPartition, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
+    stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
     """What of a partition may go once it is old, as far as that is known without a look into remote segments."""
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
-            size = sum(info.size for info in attempt.objects.values())
             kind = OrphanKind.ATTEMPT if attempt.missing else OrphanKind.COPY
             why = "the cluster knows no such segment" if known.is_live else TOPIC_DELETED
-            orphan = Orphan(kind, Fate.WAIT, why, attempt.keys, size, stored.partition, attempt.segment_id)
+            orphan = Orphan(kind, Fate.WAIT, why, attempt.keys, attempt.stored, stored.partition, attempt.segment_id)
             yield aged.waiting(orphan, attempt.modified)
     for offset, info in stored.snapshots.items():
         reason = _of_no_segment(offset, known)
@@ -132,7 +130,7 @@ def judge_young(
             yield aged.waiting(orphan, info.modified)
 
 
-def young_candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
     """Attempts that are not old enough, and that no record tells of; not those that may yet be published."""
     return [
         each
@@ -143,12 +141,12 @@ def young_candidates(stored: StoredPartition, known: KnownPartition, aged: Aged)
     ]
 
 
-def candidates(stored: StoredPartition, known: KnownPartition, aged: Aged) -> list[AttemptObjects]:
+def candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
     """Attempts that are old enough and that no record, or only DELETE_SEGMENT_FINISHED, tells of."""
     return [each for each in stored.attempts if aged.is_old(each.modified) and known.is_gone(each.segment_id)]
 
 
-def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
+def _fate(attempt: SegmentObjects, claim: Claim, others: _Others) -> tuple[Fate, str]:
     known = others.known
     if attempt.segment_id in known.records:
         return Fate.REMOVE, "the cluster has deleted it"
@@ -157,7 +155,7 @@ def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate,
         finished = None
     superseded = f"another attempt finished: {finished}"
     copy = None if attempt.missing else others.look(attempt)
-    if not isinstance(copy, RemoteCopy):
+    if not isinstance(copy, RemoteSegment):
         return Fate.REMOVE, superseded if finished else "it was never finished, or lost an object"
     if not known.is_live:
         return Fate.REMOVE, superseded if finished else TOPIC_DELETED
@@ -178,15 +176,15 @@ def _fate(attempt: AttemptObjects, claim: Claim, others: _Others) -> tuple[Fate,
 class _Others:
     """What else is there of a partition; the attempts in ascending start offset."""
 
-    attempts: Sequence[AttemptObjects]
+    attempts: Sequence[SegmentObjects]
     known: KnownPartition
-    look: Callable[[AttemptObjects], RemoteCopy | UnusableCopy]
+    look: Callable[[SegmentObjects], RemoteSegment | IncompleteSegment]
 
-    def lies_elsewhere(self, segment_id: str, attempt: AttemptObjects) -> bool:
+    def lies_elsewhere(self, segment_id: str, attempt: SegmentObjects) -> bool:
         """Whether what there is of `segment_id` lies in another layout than `attempt`, which it cannot supersede."""
         return any(each.segment_id == segment_id and each.is_local is not attempt.is_local for each in self.attempts)
 
-    def hold(self, copy: RemoteCopy, finished: str | None) -> bool:
+    def hold(self, copy: RemoteSegment, finished: str | None) -> bool:
         """Whether whole copies hold its offsets above the log start: `finished`, or what the cluster says is there."""
         reached = max(copy.start_offset, self.known.log_start or 0)
         epoch = copy.metadata.segment_leader_epochs[-1][0]
@@ -196,7 +194,7 @@ class _Others:
             counts = attempt.segment_id == finished or self.known.finished_end(attempt.segment_id, epoch) > reached
             if counts and not attempt.missing:
                 other = self.look(attempt)
-                reached = max(reached, other.end_offset) if isinstance(other, RemoteCopy) else reached
+                reached = max(reached, other.end_offset) if isinstance(other, RemoteSegment) else reached
         return reached >= copy.end_offset
 
 
@@ -204,7 +202,7 @@ TOPIC_DELETED = "the topic was deleted"
 
 
 def judge_snapshots(
-    stored: StoredPartition,
+    stored: PartitionObjects,
     known: KnownPartition,
     aged: Aged,
     manifests: list[tuple[ObjectInfo, SnapshotManifest]],
@@ -240,7 +238,7 @@ def _of_no_segment(offset: int, known: KnownPartition) -> str:
     return f"the log starts at {known.log_start}" if offset < known.log_start else ""
 
 
-def judge_rest(stored: StoredPartition, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
+def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:
     """Claims and `cluster.json` of a topic that is gone, once nothing of ours is left that they are to tell of.
 
     Args:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from tiersnap.remote_storage.inventory.remote_segment import read_copy
+from tiersnap.remote_storage.inventory.partition_objects import (
+    PartitionObjects,
+    list_all,
+    list_partition_objects,
+    read_claims,
+    read_manifests,
+)
+from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
@@ -21,13 +28,6 @@ from tiersnap.remote_storage.retire.orphans import (
     judge_snapshots,
     judge_young,
     young_candidates,
-)
-from tiersnap.remote_storage.retire.stored_partition import (
-    StoredPartition,
-    list_all,
-    list_stored,
-    read_claims,
-    read_manifests,
 )
 from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
@@ -50,7 +50,7 @@ def find_orphans(
     wanted, records = list_all(store, keys, is_wanted)
     with cluster.reading(wanted) as ask:
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
-            some = [list_stored(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
+            some = [list_partition_objects(store, keys, each) for each in wanted[start : start + _PARTITIONS_AT_ONCE]]
             known = ask(each.partition for each in some)
             for stored in some:
                 nothing = KnownPartition(stored.partition, cluster.cluster_id)
@@ -66,13 +66,13 @@ def find_orphans(
 
 
 def orphans_of(
-    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, known: KnownPartition, aged: Aged
+    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, known: KnownPartition, aged: Aged
 ) -> Iterator[Orphan]:
     """Orphans of one partition; one row for all of them where the partition is refused."""
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, keys, stored, offsets)
-    look = partial(read_copy, store, stored.partition)
+    look = partial(read_segment, store)
     found = list(judge_attempts(stored, known, aged, claims, look))
     refusal = known.refusal(stored.cluster_id)
     if refusal:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 
-from tiersnap.remote_storage.inventory.partition import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
@@ -26,7 +26,7 @@ def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
     """Whether copies of the lineage hold all of a segment."""
     bounds = (segment.base_offset, segment.next_base_offset)
     # What nobody finished can be finished only by who has the same segment.
-    counts = (each for each in inventory.copies if not each.is_unfinished or each.bounds == bounds)
+    counts = (each for each in inventory.segments if not each.is_unfinished or each.bounds == bounds)
     facts = (copy.facts for copy in counts)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
     return coverage.covers(segment.base_offset, segment.next_base_offset)
@@ -38,7 +38,7 @@ def row_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInven
     None where that may not be: its attempt may be at work, or it has another snapshot than is right now.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
-    same = {copy.segment_id: copy for copy in inventory.copies if copy.bounds == bounds}
+    same = {copy.segment_id: copy for copy in inventory.segments if copy.bounds == bounds}
     newest = next(reversed(same), None)
     claimed_segment = job.claimed_segment(segment)
     if newest is None or claimed_segment not in inventory.claimed:
@@ -54,7 +54,7 @@ def row_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInven
     holder = found[0].holder
     row = job.row(segment, segment_id=holder.segment_id, state=SegmentState.COPY_SEGMENT_FINISHED)
     # A task that is begun again counts what it sent before: those rows were lost with its worker.
-    return {**row, "bytes": same[holder.segment_id].stored} if holder.run_id == job.tierer.run_id else row
+    return {**row, "bytes": same[holder.segment_id].objects.stored} if holder.run_id == job.tierer.run_id else row
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: Claim, age: int) -> bool:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.errors import ClaimedError, ClaimLostError, ExpiredError, ObjectChangedError
-from tiersnap.remote_storage.inventory.other_layout import check_layout
-from tiersnap.remote_storage.inventory.partition import RemoteInventory
+from tiersnap.remote_storage.inventory.complete import check_layout
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Claim
@@ -76,7 +76,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> Claim | None:
         return None
     # Whatever was tiered and expired since the first look is claimed still: expire leaves young claims.
     check_not_expired(segment, inventory)
-    is_whole = claimed.finished in {copy.segment_id for copy in inventory.copies}
+    is_whole = claimed.finished in {copy.segment_id for copy in inventory.segments}
     if not is_whole:
         check_layout(job.store, job.keys, claimed, job.layout.name, local=job.is_local)
     return claims.reopen(job.store, job.keys, claimed, new, is_whole=is_whole)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout

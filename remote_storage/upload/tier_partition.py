@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from tiersnap.remote_storage.errors import CopyInFlightError
-from tiersnap.remote_storage.inventory.partition import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition

@@ -22,11 +22,11 @@ from tests.broker.harness.writing import write_segments
 from tests.reference.command import Ran, tiersnap
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.known_partitions import read_published
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.partition_objects import list_topic
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.published import as_published
-from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies
+from tiersnap.remote_storage.restore.published import as_published, read_copies
 from tiersnap.remote_storage.stored.saved_configs import Begun, Records
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
@@ -77,14 +77,14 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         store, cluster = DirectoryStore(tier.directory), Cluster(broker.bootstrap)
         published = read_published(cluster, [partition])[partition]
         inventory = list_remote_partition(store, ObjectKeys(), partition, local=True)
-        assert tuple(copy.start_offset for copy in inventory.copies) == closed
-        assert {copy.segment_id for copy in inventory.copies} == published.keys()
+        assert tuple(copy.start_offset for copy in inventory.segments) == closed
+        assert {copy.segment_id for copy in inventory.segments} == published.keys()
         assert {each.state for each in published.values()} == {SegmentState.COPY_SEGMENT_FINISHED}
-        for copy in inventory.copies:
+        for copy in inventory.segments:
             record = published[copy.segment_id]
             assert (record.start_offset, record.end_offset + 1) == (copy.start_offset, copy.end_offset)
             assert record.segment_leader_epochs == copy.leader_epochs
-        (listed,) = list_partitions(store, TOPIC, local=True)
+        (listed,) = list_topic(store, TOPIC, local=True)
         as_listed = read_copies(store, listed)
         assert as_published(as_listed, published) == as_listed
 

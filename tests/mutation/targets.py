@@ -163,7 +163,7 @@ TARGETS = (
     Target("remote_storage/upload/trusted_snapshot.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
     Target("remote_storage/inventory/complete.py", ("test_whole_copies.py",)),
-    Target("remote_storage/inventory/other_layout.py", ("test_whole_copies.py",)),
+    Target("remote_storage/inventory/complete.py", ("test_whole_copies.py",)),
     Target("remote_storage/inventory/finished.py", ("test_finished_segments.py", "test_orphans.py")),
     Target("remote_storage/inventory/starts.py", ("test_claimed_starts.py",)),
     Target("remote_storage/retire/retention.py", ("test_expire_retention.py", "test_expire.py")),

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age
 from tiersnap.remote_storage.inventory.finished import finished_of
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -17,7 +18,6 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.retire.orphans import Aged, Fate, Orphan
 from tiersnap.remote_storage.retire.orphans_find import orphans_of
-from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.snapshot_sink import StoredSnapshots
@@ -73,7 +73,7 @@ def known(*records: RemoteLogSegmentMetadata, log_start: int | None = 0, **chang
 
 def orphans(store: ObjectStore, told: KnownPartition, *, older_than: int = DAY) -> list[Orphan]:
     """All that is found of the partition."""
-    stored = list_stored(store, KEYS, PARTITION)
+    stored = list_partition_objects(store, KEYS, PARTITION)
     return list(orphans_of(store, KEYS, stored, told, Aged(store.now(), older_than)))
 
 

@@ -13,8 +13,8 @@ from tests.reference.left_over import KEYS, finished, tier_ours
 from tests.reference.planned import PARTITION
 from tests.s3.conftest import settings_for
 from tests.s3.test_s3_faults import is_put
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
-from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.stores.s3_client import client_of
 from tiersnap.remote_storage.stores.s3_store import S3Store
 
@@ -56,7 +56,7 @@ def test_what_may_not_be_deleted_is_a_row_and_ends_with_6(proxy, bucket, tmp_pat
     ran = expire(proxy.url, bucket, "--apply")
     assert_said(ran, 6, "still there")
     assert "s3:DeleteObject" in ran.row(base_offset=0)["reason"]
-    left = list_stored(store, KEYS, PARTITION).attempts
+    left = list_partition_objects(store, KEYS, PARTITION).attempts
     assert [(each.start_offset, each.missing) for each in left] == [(0, ()), (5, ()), (10, ())]
     proxy.rules.clear()
     assert_said(expire(proxy.url, bucket, "--apply"), 0)

@@ -18,7 +18,7 @@ from tests.s3.conftest import settings_for
 from tests.s3.test_orphans import begin_upload
 from tests.s3.test_s3_faults import is_put
 from tests.s3.test_upload_to_s3 import PAYLOAD
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
@@ -75,6 +75,6 @@ def test_tier_cleans_up_when_it_is_terminated(proxy, bucket, tmp_path):
     assert "Traceback" not in said
     store = S3Store(bucket, "", settings_for(proxy.url))
     found = list_remote_partition(store, KEYS, PARTITION, local=False)
-    assert (found.copies, found.leftovers) == ((), ())
+    assert (found.segments, found.leftovers) == ((), ())
     (claim,) = claims.list_claims(store, KEYS, PARTITION)
     assert claim.holder.ended, "the next run on any host need not wait"

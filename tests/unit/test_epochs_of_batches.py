@@ -19,7 +19,7 @@ from tests.reference.planned import PARTITION, TOPIC_ID, planned
 from tests.reference.recovered import DATA
 from tests.s3.segments import attempt
 from tiersnap.remote_storage.errors import CorruptSegmentError, SegmentChangedError, WrongLeaderEpochsError
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -64,7 +64,7 @@ def tiered(folder: Path, remote: Path, name: str) -> tuple[list[dict], list[int]
     found = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven")
     assert found.leftovers == ()
     assert list(store.unfinished_uploads()) == []
-    return rows, [copy.start_offset for copy in found.copies]
+    return rows, [copy.start_offset for copy in found.segments]
 
 
 # Epochs of the batches at 0, 5 | 10, 15 | 20, 25 of three closed segments; the checkpoint; the first contradiction.
@@ -102,7 +102,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     for words in (f"offset {offset} ", f"under leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
     assert "leader-epoch-checkpoint of the replica whose log this is" in last["hint"]
-    copies = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven").copies
+    copies = list_remote_partition(store, KEYS, PARTITION, local=name != "aiven").segments
     assert [copy.start_offset for copy in copies] == list(range(checkpoint[0][1], base, 10))
     assert not [info.key for info in store.list() if f"{base:020d}-" in info.key and "claims/" not in info.key]
     assert list(store.unfinished_uploads()) == []
@@ -213,7 +213,7 @@ def test_once_the_right_checkpoint_is_there_the_rest_is_tiered_under_its_epochs(
     assert ran.exit_code == 0, ran.err
     found = list_remote_partition(
         DirectoryStore(tmp_path / "remote"), ObjectKeys(), PARTITION, local_start=0, local=False
-    ).copies
+    ).segments
     assert [copy.leader_epochs for copy in found] == [((0, 0),), ((3, 10),), ((3, 20),)]
 
 

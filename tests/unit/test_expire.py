@@ -16,7 +16,8 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, write_partition
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import ObjectChangedError
-from tiersnap.remote_storage.inventory.partition import COPY_GRACE_MS, list_remote_partition
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
+from tiersnap.remote_storage.inventory.remote_inventory import COPY_GRACE_MS, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
@@ -27,7 +28,6 @@ from tiersnap.remote_storage.retire.expire_plan import ExpireAction, plan_partit
 from tiersnap.remote_storage.retire.in_use import PartitionInUseError, in_use
 from tiersnap.remote_storage.retire.manager import Managed, Manager, manager_of
 from tiersnap.remote_storage.retire.retention import Breach, Retention
-from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.stored.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS, claim
 from tiersnap.remote_storage.stored.deletion_record import (
@@ -70,7 +70,9 @@ def archive(store, layout, tmp_path):
 
 
 def plan(store, managed: Managed = NOBODY, **limits: int):
-    return plan_partition(store, KEYS, list_stored(store, KEYS, PARTITION), managed, Retention(store.now(), **limits))
+    return plan_partition(
+        store, KEYS, list_partition_objects(store, KEYS, PARTITION), managed, Retention(store.now(), **limits)
+    )
 
 
 def left_of(store, layout) -> list[int]:
@@ -90,8 +92,8 @@ def test_what_retention_has_passed_goes_with_its_claims_and_snapshots_and_the_re
     assert left_of(archive, layout) == [10]
     (left,) = finished(archive, layout)
     assert copies(archive) == {left.id.segment_id}, "no object of the others"
-    assert list(list_stored(archive, KEYS, PARTITION).claims) == [ClaimedSegment(PARTITION, 10, 0)]
-    assert sorted(list_stored(archive, KEYS, PARTITION).snapshots) == [10, 15]
+    assert list(list_partition_objects(archive, KEYS, PARTITION).claims) == [ClaimedSegment(PARTITION, 10, 0)]
+    assert sorted(list_partition_objects(archive, KEYS, PARTITION).snapshots) == [10, 15]
     assert read_record(archive, KEYS, PARTITION) == ExpireRecord(log_start_offset=10)
     assert plan(archive, log_start_offset=10).segments == ()
 
@@ -122,13 +124,15 @@ def test_killed_at_any_change_the_same_command_ends_it(archive, layout, fault, l
             break
         # Whatever lacks an object is recorded, so that the next run knows it, and the segment that stays is whole.
         begun = {each.segment_id for each in read_record(store, KEYS, PARTITION).deleting}
-        assert {each.segment_id for each in list_stored(store, KEYS, PARTITION).attempts if each.missing} <= begun
+        assert {
+            each.segment_id for each in list_partition_objects(store, KEYS, PARTITION).attempts if each.missing
+        } <= begun
         assert set(staying) <= set(left_of(store, layout))
         ended = expire(store, "--log-start", str(log_start), "--unmanaged", "--apply")
         assert ended.exit_code == 0, ended.err
         assert left_of(store, layout) == staying
         assert read_record(store, KEYS, PARTITION) == ExpireRecord(log_start_offset=log_start)
-        left = list_stored(store, KEYS, PARTITION)
+        left = list_partition_objects(store, KEYS, PARTITION)
         assert [each.missing for each in left.attempts] == [()] * len(staying)
         assert [each.base_offset for each in left.claims] == staying
         assert sorted(left.snapshots) == [each for each in (5, 10, 15) if each >= log_start]
@@ -161,7 +165,7 @@ def test_an_object_that_may_not_be_deleted_ends_it_there_and_nothing_half_is_vis
     flaky = FlakyStore(archive, {1: Fault.FAIL_BEFORE}, counted={"delete"})
     done = list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
     assert [each.state for each in done] == [SegmentState.DELETE_SEGMENT_STARTED]
-    left = list_stored(archive, KEYS, PARTITION)
+    left = list_partition_objects(archive, KEYS, PARTITION)
     assert [(each.start_offset, each.missing) for each in left.attempts] == [(0, ()), (5, ()), (10, ())]
     assert (sorted(left.snapshots), len(left.claims)) == ([5, 10, 15], 3), "of segments that are whole"
     assert len(read_record(archive, KEYS, PARTITION).deleting) == 2
@@ -274,9 +278,9 @@ def test_a_copy_whose_deletion_has_begun_is_none_while_its_objects_are_all_there
     flaky = FlakyStore(archive, {1: Fault.CRASH_BEFORE}, counted={"delete"})
     with pytest.raises(Crash):
         list(delete_expired(flaky, KEYS, plan(archive, log_start_offset=10)))
-    assert [each.missing for each in list_stored(archive, KEYS, PARTITION).attempts] == [()] * 3
+    assert [each.missing for each in list_partition_objects(archive, KEYS, PARTITION).attempts] == [()] * 3
     found = list_remote_partition(archive, KEYS, PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
-    assert [copy.start_offset for copy in found.copies] == [10]
+    assert [copy.start_offset for copy in found.segments] == [10]
     assert (found.leftovers, found.expired_to) == ((), 10)
 
 
@@ -329,7 +333,7 @@ def test_a_copy_under_way_that_nobody_claimed_keeps_the_partition(archive, layou
 def test_a_claim_and_a_copy_under_way_keep_it_to_the_last_millisecond_that_they_may_take(archive, layout):
     claimed, mine = ClaimedSegment(PARTITION, 15, 0), new_segment_id()
     claim(archive, KEYS, claimed, Attempt(mine, "run-2", process=ELSEWHERE))
-    stored = list_stored(archive, KEYS, PARTITION)
+    stored = list_partition_objects(archive, KEYS, PARTITION)
     last = stored.claims[claimed].modified + STALE_AFTER_MS
     assert "run-2" in in_use(archive, KEYS, stored, set(), last)
     assert in_use(archive, KEYS, stored, set(), last + 1) == ""
@@ -338,7 +342,7 @@ def test_a_claim_and_a_copy_under_way_keep_it_to_the_last_millisecond_that_they_
     assert in_use(archive, KEYS, stored, set(), last) == "", "who had claimed it has gone meanwhile"
     folder = KEYS.partition_segments(PARTITION, local=isinstance(layout, LocalTieredStorageLayout))
     archive.put_if_absent(f"{folder}{15:020d}-{mine}.log", b"half")
-    stored = list_stored(archive, KEYS, PARTITION)
+    stored = list_partition_objects(archive, KEYS, PARTITION)
     (copy,) = (each for each in stored.attempts if each.segment_id == mine)
     assert mine in in_use(archive, KEYS, stored, set(), copy.modified + COPY_GRACE_MS)
     assert in_use(archive, KEYS, stored, {mine}, copy.modified + COPY_GRACE_MS) == "", "expire has begun with it"
@@ -378,7 +382,7 @@ def test_copies_that_the_plugin_encrypted_go_by_what_their_manifests_tell(store,
         Breach.TIME
     ] * 3
     list(delete_expired(store, KEYS, going))
-    assert [each.start_offset for each in list_stored(store, KEYS, PARTITION).attempts] == [10]
+    assert [each.start_offset for each in list_partition_objects(store, KEYS, PARTITION).attempts] == [10]
 
 
 def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):

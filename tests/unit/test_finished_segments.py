@@ -18,6 +18,7 @@ from tiersnap.remote_storage.cluster.publish import exit_code_of
 from tiersnap.remote_storage.cluster.publish_plan import PartitionPlan
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.inventory.finished import finished_of, finished_segments, largest_timestamp
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.layout import Layout
@@ -178,8 +179,14 @@ def test_a_manifest_of_somebody_that_says_no_timestamp_is_not_believed(store, fo
     assert [each.max_timestamp for each in published(store, layout)] == [WRITTEN]
 
 
-def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store):
-    assert [largest_timestamp(store, told, 0, (), WRITTEN) for told in (-1, 0, 1)] == [WRITTEN, 0, 1]
+def test_a_largest_timestamp_of_the_first_millisecond_of_all_is_believed(store, layout, folder):
+    tier(folder, store, layout=layout, bases={5})
+    local = layout.name != "aiven"
+    (found,) = list_remote_partition(store, KEYS, PARTITION, local=local).segments
+    logs = {kind: info for kind, info in found.objects.objects.items() if kind.suffix == ".log"}
+    bare = replace(found.objects, objects=logs)
+    told = [replace(found, objects=bare, metadata=replace(found.metadata, max_timestamp=told)) for told in (-1, 0, 1)]
+    assert [largest_timestamp(store, each) for each in told] == [bare.modified, 0, 1]
 
 
 def test_what_another_attempt_has_finished_without_is_left_out(store, layout, folder, caplog):

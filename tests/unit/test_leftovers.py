@@ -17,7 +17,8 @@ from tests.reference.lying_store import LyingStore
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.tiered import age
 from tests.unit.test_whole_but_not_counted import NOW, ORDERS, SEGMENTS
-from tiersnap.remote_storage.inventory.partition import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory.partition_objects import list_partition_objects
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.metadata.segment_metadata import new_segment_id
 from tiersnap.remote_storage.retire.expire_outcome import carry_out
@@ -26,7 +27,6 @@ from tiersnap.remote_storage.retire.leftovers import sweep_partition
 from tiersnap.remote_storage.retire.manager import Managed, Manager
 from tiersnap.remote_storage.retire.retention import Retention
 from tiersnap.remote_storage.retire.store_leftovers import SweptStore, sweep_store
-from tiersnap.remote_storage.retire.stored_partition import list_stored
 from tiersnap.remote_storage.retire.sweep_task import LEFT, SweepTask
 from tiersnap.remote_storage.stored import claims
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
@@ -70,7 +70,7 @@ def present(store: ObjectStore) -> RemoteInventory:
 
 def expire(store: ObjectStore, manager: Manager = Manager.NOBODY, **limits: int) -> int:
     """Plan and carry out; objects that ended attempts had left."""
-    stored = list_stored(store, KEYS, PARTITION)
+    stored = list_partition_objects(store, KEYS, PARTITION)
     plan = plan_partition(store, KEYS, stored, Managed(manager, ""), Retention(store.now(), **limits))
     done = carry_out(store, KEYS, plan)
     assert done.error is None
@@ -95,7 +95,11 @@ def test_tier_removes_a_late_object_of_an_ended_attempt(store: DirectoryStore, s
     done = run(store, source, "run-3")
     assert (done.errors, done.leftovers_removed, done.tiered) == ([], 1, [])
     assert store.head(key) is None
-    assert [copy.start_offset for copy in list_remote_partition(store, KEYS, ORDERS, local=False).copies] == [0, 10, 20]
+    assert [copy.start_offset for copy in list_remote_partition(store, KEYS, ORDERS, local=False).segments] == [
+        0,
+        10,
+        20,
+    ]
 
 
 def test_tier_partition_removes_a_late_object_before_it_tiers(store: DirectoryStore, tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ def test_expire_removes_a_late_object_of_an_ended_attempt(
         age(store, info.key, 2 * DAY)
     assert expire(store, manager, milliseconds=100 * 365 * DAY) == 1
     assert store.head(key) is None
-    assert len(list_remote_partition(store, KEYS, ORDERS, local=False).copies) == 3
+    assert len(list_remote_partition(store, KEYS, ORDERS, local=False).segments) == 3
 
 
 @pytest.mark.parametrize("number", [0, 2])
@@ -140,7 +144,7 @@ def test_expire_removes_what_is_left_of_a_segment_that_lost_an_object(
     store: DirectoryStore, tmp_path: Path, number: int, limit: dict[str, int]
 ) -> None:
     tier_ours(store, LAYOUT, tmp_path / "logs")
-    lost = present(store).copies[number]
+    lost = present(store).segments[number]
     store.delete([key for key in lost.keys if key.endswith(".rsm-manifest")])
     make_old(store)
     assert expire(store, milliseconds=100 * 365 * DAY) == 0, "its retention has not passed"

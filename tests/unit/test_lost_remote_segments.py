@@ -12,7 +12,7 @@ from tests.reference.log_builder import write_partition
 from tests.reference.pipeline import Runner
 from tests.reference.tiered import age, tier
 from tests.unit.test_whole_but_not_counted import KEYS, NOW, ORDERS, SEGMENTS, publishable
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
@@ -81,7 +81,7 @@ def test_tier_uploads_a_segment_of_ours_again_when_it_lost_an_object(
     done = run(store, source, "run-2", layout)
     assert (done.errors, Counter(verdicts(done).values())["ALREADY_TIERED"]) == ([], 3)
     found = list_remote_partition(store, KEYS, ORDERS, local=name != "aiven")
-    assert ([copy.start_offset for copy in found.copies], found.leftovers) == ([0, 10, 20], ())
+    assert ([copy.start_offset for copy in found.segments], found.leftovers) == ([0, 10, 20], ())
     assert run(store, source, "run-3", layout).tiered == []
 
 

@@ -19,14 +19,15 @@ from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcom
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment, find_missing, worst_first
 from tiersnap.remote_storage.cluster.put_back import PutBack
 from tiersnap.remote_storage.inventory.indexes import read_indexes
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy
+from tiersnap.remote_storage.inventory.partition_objects import list_topic
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import CopyState, IndexType, Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.remote_copies import list_partitions, read_copies
+from tiersnap.remote_storage.restore.published import read_copies
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import PutResult
 from tiersnap.snapshot.errors import CorruptDataError, ExitCode, TransientError
@@ -122,9 +123,9 @@ def test_mend_makes_the_objects_that_an_upload_there_would_have_made(lies_as, la
 def contents(store: DirectoryStore) -> list[tuple[int, bytes, dict[IndexType, bytes | None]]]:
     """Of each segment its log and indexes, whatever the layout."""
     found = []
-    for listed in list_partitions(store, PARTITION.topic):
-        for copy in read_copies(store, listed).copies:
-            assert isinstance(copy, RemoteCopy)
+    for listed in list_topic(store, PARTITION.topic):
+        for copy in read_copies(store, listed).segments:
+            assert isinstance(copy, RemoteSegment)
             found.append((copy.start_offset, store.get(copy.layout.log_key(copy.metadata)), read_indexes(store, copy)))
     return found
 

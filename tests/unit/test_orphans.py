@@ -23,13 +23,13 @@ from tests.reference.left_over import (
 )
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import age, tier
+from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
 from tiersnap.remote_storage.retire.orphan_configs import judge_begun
 from tiersnap.remote_storage.retire.orphans import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans_remove import remove
-from tiersnap.remote_storage.retire.stored_partition import list_all
 from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish

@@ -11,7 +11,7 @@ from tests.reference import log_builder as lb
 from tests.reference.planned import PARTITION, planned, write_log
 from tests.reference.plugin_compressed import packed_sizes
 from tests.reference.tiered import age, tier
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts import rsm_manifest
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
@@ -77,11 +77,11 @@ def test_complete_copies_are_told_with_all_that_the_gate_needs(store, layout, fo
     tiered = tier(folder, store, layout=layout)
     found = look_at(store, layout)
     assert found.leftovers == ()
-    for copy, metadata in zip(found.copies, tiered, strict=True):
+    for copy, metadata in zip(found.segments, tiered, strict=True):
         assert copy.segment_id == metadata.id.segment_id
         assert copy.facts == CopyFacts(metadata.start_offset, metadata.end_offset + 1, ((0, metadata.start_offset),))
-        assert copy.size == metadata.segment_size
-    assert coverage_of([copy.facts for copy in found.copies], ((0, 0),), 20).covered == ((0, 15),)
+        assert copy.metadata.segment_size == metadata.segment_size
+    assert coverage_of([copy.facts for copy in found.segments], ((0, 0),), 20).covered == ((0, 15),)
 
 
 def test_a_copy_that_lacks_any_object_is_none(store, layout, folder):
@@ -92,13 +92,13 @@ def test_a_copy_that_lacks_any_object_is_none(store, layout, folder):
         data = store.get(key)
         store.delete([key])
         found = look_at(store, layout)
-        assert found.copies == ()
+        assert found.segments == ()
         (left,) = found.leftovers
         assert left.segment_id == metadata.id.segment_id
         assert left.claim is None
         assert key not in left.keys
         store.put_if_absent(key, data)
-    assert len(look_at(store, layout).copies) == 1
+    assert len(look_at(store, layout).segments) == 1
 
 
 def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
@@ -123,9 +123,9 @@ def test_two_listings_and_no_manifest_of_what_lies_far_below_the_log(store, tmp_
     read = sorted(int(key.rpartition("/")[2][:20]) for key in counted.named("get"))
     assert len(read) == len(set(read)) <= 16
     assert read[-1] == 195
-    assert {copy.start_offset for copy in found.copies} >= {180, 185, 190, 195}
+    assert {copy.start_offset for copy in found.segments} >= {180, 185, 190, 195}
     everything = list_remote_partition(Counted(store), KEYS, PARTITION, local=False)
-    assert len(everything.copies) == 40
+    assert len(everything.segments) == 40
 
 
 def test_what_a_claim_names_is_ours_and_what_none_names_is_somebodys(store, layout):
@@ -197,11 +197,11 @@ def test_the_whole_copy_of_an_earlier_attempt_stays_where_that_of_the_one_that_f
     finish(store, KEYS, claim(store, KEYS, segment, Attempt(second.id.segment_id, "run")))
     store.delete([layout.object_keys(second)[0]])
     found = look_at(store, layout)
-    assert (found.copies, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
+    assert (found.segments, found.superseded) == ((), ()), "the segment is to be tiered again, and nothing goes before"
     assert {each.segment_id for each in found.leftovers} == {first.id.segment_id, second.id.segment_id}
     rows = list(tier_partition(store, layout, KEYS, PARTITION, planned(folder), Tierer("run-2", 0, wait=0)))
     assert [row["error"] for row in rows] == [None] * len(rows)
-    (again,) = [copy for copy in look_at(store, layout).copies if copy.start_offset == 5]
+    (again,) = [copy for copy in look_at(store, layout).segments if copy.start_offset == 5]
     assert again.segment_id not in {first.id.segment_id, second.id.segment_id}
 
 
@@ -211,7 +211,7 @@ def test_a_claim_that_cannot_be_read_is_told_and_everything_else_goes_on(store, 
     store.put_if_absent(f"{base}{5:020d}-{new_segment_id()}.log", b"half")
     store.put_if_absent(KEYS.claim(PARTITION, 5, 0), b"{")
     found = look_at(store, layout)
-    assert len(found.problems) == len(found.copies) == len(found.leftovers) == 1
+    assert len(found.problems) == len(found.segments) == len(found.leftovers) == 1
 
 
 # --- manifests of strangers
@@ -277,7 +277,7 @@ def test_a_manifest_with_a_number_that_cannot_be_is_a_finding_for_that_copy_alon
     tier(folder, store, layout=AivenLayout(KEYS), bases={0})
     store.replace(key, changed(manifest, path, value))
     found = look_at(store, AivenLayout(KEYS))
-    assert [copy.start_offset for copy in found.copies] == [0]
+    assert [copy.start_offset for copy in found.segments] == [0]
     (left,) = found.leftovers
     assert left.start_offset == 5
     assert left.problem
@@ -304,8 +304,8 @@ def test_a_manifest_of_a_segment_that_the_plugin_compressed_or_encrypted_stands_
     chunks = {"type": "variable", "originalChunkSize": 500, "originalFileSize": 999, "transformedChunks": sizes}
     compressed = manifest | {"compression": True, "chunkIndex": chunks}
     store.replace(key, json.dumps(compressed).encode())
-    (copy,) = look_at(store, layout).copies
-    assert copy.size == 999
+    (copy,) = look_at(store, layout).segments
+    assert copy.metadata.segment_size == 999
     fixed = {
         "type": "fixed", "originalChunkSize": 100, "originalFileSize": 250,
         "transformedChunkSize": 128, "finalTransformedChunkSize": 78,

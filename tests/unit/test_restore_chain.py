@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.s3.segments import TOPIC_ID
 from tiersnap.remote_storage.errors import MissingHeadError, ObjectNotFoundError, RemoteGapError
-from tiersnap.remote_storage.inventory.remote_segment import RemoteCopy, UnusableCopy, newest
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, newest
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects
 from tiersnap.remote_storage.metadata.leader_epochs import epochs_in_range
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentId,
@@ -25,11 +26,13 @@ pytestmark = pytest.mark.unit
 
 def copy_of(
     start: int, end: int, *, epochs=((0, 0),), at: int = 0, segment_id: str | None = None, size: int = 100
-) -> RemoteCopy:
+) -> RemoteSegment:
     """A copy of [start, end) made at time `at`, of a log with this lineage."""
-    return RemoteCopy(
+    written = RemoteLogSegmentId("t", TOPIC_ID, 0, segment_id or new_segment_id())
+    return RemoteSegment(
+        SegmentObjects(written.topic_id_partition, start, written.segment_id, {}),
         RemoteLogSegmentMetadata(
-            id=RemoteLogSegmentId("t", TOPIC_ID, 0, segment_id or new_segment_id()),
+            id=written,
             start_offset=start,
             end_offset=end - 1,
             broker_id=1,
@@ -73,7 +76,7 @@ def test_of_several_copies_of_a_base_the_longest_then_the_latest_is_taken_and_th
 
 def test_a_gap_is_refused_with_its_offsets_and_the_copy_that_would_fill_it():
     copies = [copy_of(0, 10), copy_of(25, 30), copy_of(42, 50)]
-    broken = UnusableCopy("brokenbrokenbrokenbrok", 10, "no .rsm-manifest")
+    broken = IncompleteSegment("brokenbrokenbrokenbrok", 10, "no .rsm-manifest")
     with pytest.raises(RemoteGapError, match=r"10 to 24, 30 to 41 .*brokenbroken.* no \.rsm-manifest") as raised:
         plan_chain(copies, ((0, 0),), unusable=[broken])
     assert raised.value.exit_code == 4
@@ -93,7 +96,7 @@ def test_what_retention_took_from_the_beginning_is_no_gap_unless_it_was_asked_fo
 
 def test_a_head_that_is_not_usable_is_no_retention_unless_it_is_being_deleted():
     copies = [copy_of(100, 110), copy_of(110, 120)]
-    broken = [UnusableCopy("brokenbrokenbrokenbrok", 40, "no .log")]
+    broken = [IncompleteSegment("brokenbrokenbrokenbrok", 40, "no .log")]
     said = r"t-0: the log would begin at offset 100, and 1 older segment is not usable: .*brokenbroken.* 40: no \.log"
     with pytest.raises(MissingHeadError, match=said) as raised:
         plan_chain(copies, ((0, 0),), unusable=broken)

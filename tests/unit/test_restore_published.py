@@ -14,22 +14,23 @@ from tests.s3.segments import TOPIC_ID
 from tests.unit.test_restore_chain import copy_of
 from tiersnap.remote_storage.errors import DeletedByClusterError, MissingTailError
 from tiersnap.remote_storage.inventory.finished import finished_segments
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory
+from tiersnap.remote_storage.inventory.remote_segment import RemoteSegment
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.restore.published import as_published
-from tiersnap.remote_storage.restore.remote_copies import RemoteCopy, RemotePartition
+from tiersnap.remote_storage.restore.published import as_published, refusing, taking_all
 from tiersnap.remote_storage.restore.segment_chain import plan_chain
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = pytest.mark.unit
 
 COPIES = [copy_of(start, start + 10) for start in (0, 10, 20)]
-REMOTE = RemotePartition(TopicIdPartition("t", TOPIC_ID, 0), tuple(COPIES), ())
+REMOTE = RemoteInventory(TopicIdPartition("t", TOPIC_ID, 0), tuple(COPIES), ())
 FINISHED, GONE = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_FINISHED
 
 
-def records(*known: tuple[RemoteCopy, SegmentState]) -> dict:
+def records(*known: tuple[RemoteSegment, SegmentState]) -> dict:
     return {copy.segment_id: replace(copy.metadata, state=state) for copy, state in known}
 
 
@@ -45,27 +46,28 @@ def test_copies_of_ours_beside_the_deleted_ones_of_the_broker_do_not_bring_it_ba
 
 
 def test_what_the_cluster_never_heard_of_is_set_apart():
-    assert as_published(REMOTE, {}).unpublished == REMOTE.copies
+    assert as_published(REMOTE, {}).unpublished == REMOTE.segments
     apart = as_published(REMOTE, records((COPIES[0], FINISHED)))
-    assert (apart.copies, apart.unpublished) == (REMOTE.copies[:1], REMOTE.copies[1:])
-    assert apart.taking_all() == REMOTE
-    assert as_published(REMOTE, records((COPIES[0], GONE)), unpublished=True).unpublished == REMOTE.copies[1:]
+    assert (apart.segments, apart.unpublished) == (REMOTE.segments[:1], REMOTE.segments[1:])
+    assert taking_all(apart).segments == REMOTE.segments
+    assert [each.problem for each in refusing(apart).leftovers] == ["never published"] * 2
+    assert as_published(REMOTE, records((COPIES[0], GONE)), unpublished=True).unpublished == REMOTE.segments[1:]
 
 
 def test_what_retention_has_deleted_is_left_out():
     left = as_published(REMOTE, records((COPIES[0], GONE), (COPIES[1], FINISHED), (COPIES[2], FINISHED)))
-    assert [copy.start_offset for copy in left.copies] == [10, 20]
-    assert plan_chain(left.copies, ((0, 0),), unusable=left.unusable).end_offset == 30
+    assert [copy.start_offset for copy in left.segments] == [10, 20]
+    assert plan_chain(left.segments, ((0, 0),), unusable=left.leftovers).end_offset == 30
 
 
 def test_a_published_segment_of_which_no_object_is_left_is_a_missing_tail():
     lost = copy_of(30, 40)
     left = as_published(REMOTE, records(*((copy, FINISHED) for copy in COPIES), (lost, FINISHED)))
     with pytest.raises(MissingTailError, match=lost.segment_id):
-        plan_chain(left.copies, ((0, 0),), unusable=left.unusable)
-    assert plan_chain(left.copies, ((0, 0),), unusable=left.unusable, until=30).end_offset == 30
+        plan_chain(left.segments, ((0, 0),), unusable=left.leftovers)
+    assert plan_chain(left.segments, ((0, 0),), unusable=left.leftovers, until=30).end_offset == 30
     started = as_published(REMOTE, records((COPIES[0], FINISHED), (lost, SegmentState.COPY_SEGMENT_STARTED)))
-    assert started.unusable == ()
+    assert started.leftovers == ()
 
 
 def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from tests.reference.pipeline import Clock, KillableStore, KilledError
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
 from tiersnap.remote_storage.inventory.finished import finished_segments
-from tiersnap.remote_storage.inventory.partition import list_remote_partition
+from tiersnap.remote_storage.inventory.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import open_layout

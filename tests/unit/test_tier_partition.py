@@ -26,8 +26,8 @@ from tests.reference.planned import (
 )
 from tests.reference.tiered import age, tier
 from tiersnap.remote_storage.errors import ObjectNotFoundError
-from tiersnap.remote_storage.inventory import partition as presence_module
-from tiersnap.remote_storage.inventory.partition import RemoteInventory, list_remote_partition
+from tiersnap.remote_storage.inventory import remote_inventory
+from tiersnap.remote_storage.inventory.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.layout import IndexType
@@ -89,10 +89,10 @@ def present(store: ObjectStore, layout) -> RemoteInventory:
 def assert_tiered_once(store: DirectoryStore, layout, name: str, bases=CLOSED) -> None:
     """One complete copy of each segment, its claim finished, and nothing else."""
     found = present(store, layout)
-    assert [copy.start_offset for copy in found.copies] == list(bases)
+    assert [copy.start_offset for copy in found.segments] == list(bases)
     assert found.leftovers == found.problems == ()
     assert [claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)] == [
-        copy.segment_id for copy in found.copies
+        copy.segment_id for copy in found.segments
     ]
     kept = [info.key for info in store.list() if "/claims/" not in info.key and not info.key.startswith("p/claims/")]
     transactions = sum(key.endswith(".txnindex") for key in kept)
@@ -109,7 +109,7 @@ def test_every_ready_segment_is_copied_once_and_says_so(store, layout, name, seg
     assert {row["error"] for row in rows} == {None}
     assert len({row["segment_id"] for row in rows}) == 3
     found = present(store, layout)
-    for copy, row in zip(found.copies, rows[1::2], strict=True):
+    for copy, row in zip(found.segments, rows[1::2], strict=True):
         assert (copy.segment_id, copy.start_offset, copy.end_offset - 1) == (
             row["segment_id"],
             row["start_offset"],
@@ -144,7 +144,9 @@ def test_a_second_run_writes_nothing(store, layout, name, segments):
 
 def sizes(store, layout) -> dict[int, int]:
     """Bytes of all objects of each copy, by its start offset."""
-    return {copy.start_offset: sum(store.head(key).size for key in copy.keys) for copy in present(store, layout).copies}
+    return {
+        copy.start_offset: sum(store.head(key).size for key in copy.keys) for copy in present(store, layout).segments
+    }
 
 
 def test_repeated_task_counts_what_its_lost_attempt_sent(store, layout, segments):
@@ -162,8 +164,8 @@ def test_killed_at_any_step_and_run_again_it_ends_as_a_fresh_run(tmp_path, layou
         store = DirectoryStore(tmp_path / f"killed-{step}")
         with pytest.raises(KilledError):
             run(KillableStore(store, Clock(step)), layout, segments)
-        assert [copy.start_offset for copy in present(store, layout).copies] == sorted(
-            {copy.start_offset for copy in present(store, layout).copies}
+        assert [copy.start_offset for copy in present(store, layout).segments] == sorted(
+            {copy.start_offset for copy in present(store, layout).segments}
         )
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
@@ -191,7 +193,7 @@ def test_whatever_call_fails_there_is_no_hole_and_the_next_run_makes_it_whole(tm
     for call in range(1, len(counting.calls) + 1):
         store = DirectoryStore(tmp_path / f"failed-{call}")
         rows = run(FlakyStore(store, {call: fault}), layout, segments)
-        starts = [copy.start_offset for copy in present(store, layout).copies]
+        starts = [copy.start_offset for copy in present(store, layout).segments]
         assert starts == list(CLOSED[: len(starts)])
         for row in rows[:-1]:
             assert row["error"] is None
@@ -206,7 +208,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     tmp_path_factory, monkeypatch, choices, killed
 ):
     """A speculative attempt beside the first; one of them may die at any call."""
-    monkeypatch.setattr(presence_module, "REQUESTS_AT_ONCE", 1)
+    monkeypatch.setattr(remote_inventory, "REQUESTS_AT_ONCE", 1)
     folder: Path = tmp_path_factory.mktemp("interleaved")
     store, layout = DirectoryStore(folder / "remote"), LAYOUTS["aiven"]
     segments = planned(write_log(folder / "logs"))[:2]
@@ -224,7 +226,7 @@ def test_two_attempts_of_one_task_leave_one_copy_however_they_interleave(
     results = turns.run(store)
     for rows in results.values():
         assert isinstance(rows, Killed) or all(row["is_transient"] for row in rows if row["error"])
-    counts = Counter(copy.start_offset for copy in present(store, layout).copies)
+    counts = Counter(copy.start_offset for copy in present(store, layout).segments)
     if killed is None:
         assert max(counts.values()) == 1
         assert any(
@@ -249,7 +251,7 @@ def test_after_a_failure_the_rest_of_the_partition_waits(store, layout, name, se
     assert not rows[-1]["is_transient"]
     assert "segment 5" in rows[-1]["error"]
     assert rows[-1]["hint"]
-    assert [copy.start_offset for copy in present(store, layout).copies] == [0]
+    assert [copy.start_offset for copy in present(store, layout).segments] == [0]
     assert present(store, layout).leftovers == ()
 
 
@@ -280,7 +282,7 @@ def test_a_segment_that_another_process_holds_waits_for_its_copy(store, layout, 
     (row,) = run(store, layout, segments, replace(ME, wait=10, pause=paused.append))
     assert row["error_type"] == "ClaimedError"
     assert row["is_transient"]
-    assert present(store, layout).copies == ()
+    assert present(store, layout).segments == ()
     assert sum(paused) == 10, "waited for once"
 
     paused.clear()
@@ -392,7 +394,7 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
     assert (longer[0].base_offset, longer[0].next_base_offset) == (0, 10)
     before = DirectoryStore(tmp_path / "before")
     run(before, layout, segments[:1])
-    (first,) = (replace(copy, claim=None, is_brokers=False) for copy in present(before, layout).copies)
+    (first,) = (replace(copy, claim=None, is_brokers=False) for copy in present(before, layout).segments)
     for step in range(30):
         store = DirectoryStore(tmp_path / f"killed-{step}")
         shutil.copytree(before.root, store.root)
@@ -405,9 +407,9 @@ def test_a_whole_copy_of_a_replica_that_rolled_earlier_stays_whatever_happens_to
             rows = run(store, layout, again)
             assert [row["error"] for row in rows] == [None] * len(rows)
             found = present(store, layout)
-            assert first in [replace(copy, claim=None, is_brokers=False) for copy in found.copies]
+            assert first in [replace(copy, claim=None, is_brokers=False) for copy in found.segments]
         assert [
-            (copy.start_offset, copy.end_offset) for copy in found.copies if copy.segment_id != first.segment_id
+            (copy.start_offset, copy.end_offset) for copy in found.segments if copy.segment_id != first.segment_id
         ] == [
             (0, 10),
             (10, 15),
@@ -431,7 +433,7 @@ def test_a_replica_that_rolled_elsewhere_was_killed_anywhere_and_all_is_finished
         rows = run(store, layout, segments)
         assert [row["error"] for row in rows] == [None] * len(rows), step
         finished = {claim.finished for claim in claims.list_claims(store, KEYS, PARTITION)}
-        counts = [copy.facts for copy in present(store, layout).copies if copy.segment_id in finished]
+        counts = [copy.facts for copy in present(store, layout).segments if copy.segment_id in finished]
         assert coverage_of(counts, ((0, 0),), 15).covered == ((0, 15),), step
 
 

@@ -10,8 +10,7 @@ from tests.reference.flaky_store import FlakyStore
 from tests.reference.planned import PARTITION, write_log
 from tests.reference.tiered import tier
 from tiersnap.remote_storage.errors import OtherLayoutError
-from tiersnap.remote_storage.inventory.complete import complete_segments
-from tiersnap.remote_storage.inventory.other_layout import check_layout, complete_in_other_layout
+from tiersnap.remote_storage.inventory.complete import check_layout, complete_in_other_layout, complete_segments
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.open_layout import LAYOUTS, open_layout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 
 _AIVEN = (KeyKind.LOG, KeyKind.INDEXES, KeyKind.RSM_MANIFEST)
 _LOCAL = tuple(kind for kind in KeyKind if kind.is_local and kind is not KeyKind.LOCAL_TRANSACTION_INDEX)
@@ -19,9 +19,10 @@ def mandatory(*, local: bool) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptObjects:
+class SegmentObjects:
     """What there is of one attempt, as it was listed."""
 
+    partition: TopicIdPartition
     start_offset: int
     segment_id: str
     objects: Mapping[KeyKind, ObjectInfo]
@@ -58,9 +59,17 @@ class AttemptObjects:
         return tuple(self.objects[kind].key for kind in reversed(order))
 
 
+def list_segments(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, *, local: bool
+) -> tuple[SegmentObjects, ...]:
+    """List the segments of a partition in one layout, in ascending start offset, then segment id."""
+    listed = store.list(keys.partition_segments(partition, local=local))
+    return group(keys, listed, local=local).get(partition, ())
+
+
 def group(
     keys: ObjectKeys, listed: Iterable[ObjectInfo], *, local: bool
-) -> dict[TopicIdPartition, tuple[AttemptObjects, ...]]:
+) -> dict[TopicIdPartition, tuple[SegmentObjects, ...]]:
     """Attempts by partition, in ascending start offset, then segment id; what is no object of a segment is left out.
 
     Args:
@@ -73,6 +82,6 @@ def group(
             continue
         found.setdefault(key.partition, {}).setdefault((key.offset, key.segment_id), {})[key.kind] = info
     return {
-        partition: tuple(AttemptObjects(*attempt, objects) for attempt, objects in sorted(attempts.items()))
+        partition: tuple(SegmentObjects(partition, *attempt, objects) for attempt, objects in sorted(attempts.items()))
         for partition, attempts in found.items()
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from tiersnap.remote_storage.inventory.attempts import AttemptObjects, group
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, group, list_segments
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
@@ -20,7 +20,7 @@ _REQUESTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPartition:
+class PartitionObjects:
     """One partition.
 
     Attributes:
@@ -34,13 +34,18 @@ class StoredPartition:
     """
 
     partition: TopicIdPartition
-    attempts: tuple[AttemptObjects, ...] = ()
+    attempts: tuple[SegmentObjects, ...] = ()
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
     snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)
     manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)
     expire: ObjectInfo | None = None
     cluster: ObjectInfo | None = None
     cluster_id: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its first segment lies as LocalTieredStorage lays them."""
+        return bool(self.attempts) and self.attempts[0].is_local
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +77,14 @@ def _order(partition: TopicIdPartition) -> tuple[str, str, int]:
     return partition.topic, partition.topic_id or "", partition.partition
 
 
-def list_stored(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> StoredPartition:
+def list_partition_objects(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> PartitionObjects:
     """List one partition: at most four listings, and a request for `cluster.json`."""
     listed = list(store.list(keys.partition_snapshots(partition)))
-    attempts: list[AttemptObjects] = []
+    attempts: list[SegmentObjects] = []
     claims: dict[ClaimedSegment, ObjectInfo] = {}
     if partition.topic_id is not None:
         for is_local in (False, True):
-            segments = store.list(keys.partition_segments(partition, local=is_local))
-            attempts += group(keys, segments, local=is_local).get(partition, ())
+            attempts += list_segments(store, keys, partition, local=is_local)
         listed += store.list(keys.partition_claims(partition))
     snapshots: dict[int, ObjectInfo] = {}
     manifests: dict[str, ObjectInfo] = {}
@@ -100,7 +104,7 @@ def list_stored(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
         elif key.kind is KeyKind.CLUSTER:
             cluster = info
     cluster_id = None if cluster is None else _cluster_id(store, keys, partition)
-    return StoredPartition(partition, tuple(attempts), claims, snapshots, manifests, expire, cluster, cluster_id)
+    return PartitionObjects(partition, tuple(attempts), claims, snapshots, manifests, expire, cluster, cluster_id)
 
 
 def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> str | None:
@@ -110,8 +114,40 @@ def _cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartitio
         return None
 
 
+def list_topic(
+    store: ObjectStore,
+    topic: str,
+    *,
+    topic_id: str | None = None,
+    partition: int | None = None,
+    local: bool | None = None,
+) -> tuple[PartitionObjects, ...]:
+    """Partitions of `topic` with any object of a segment, by topic id and number.
+
+    Args:
+        local: only LocalTieredStorage's objects, or only the others; None takes both.
+    """
+    listed = []
+    for is_local in (False, True) if local is None else (local,):
+        found = group(ObjectKeys(), store.list(_prefix(topic, topic_id, partition, local=is_local)), local=is_local)
+        for at, attempts in found.items():
+            if (at.topic, at.topic_id) == (topic, topic_id or at.topic_id) and partition in (None, at.partition):
+                listed.append(PartitionObjects(at, attempts))
+    return tuple(sorted(listed, key=_by_topic_id))
+
+
+def _by_topic_id(listed: PartitionObjects) -> tuple[str, int, bool]:
+    return listed.partition.topic_id or "", listed.partition.partition, listed.is_local
+
+
+def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: bool) -> str:
+    if topic_id is None or partition is None:
+        return ObjectKeys().topic(topic, local=local)
+    return ObjectKeys().partition_segments(TopicIdPartition(topic, topic_id, partition), local=local)
+
+
 def read_claims(
-    store: ObjectStore, keys: ObjectKeys, stored: StoredPartition, offsets: frozenset[int]
+    store: ObjectStore, keys: ObjectKeys, stored: PartitionObjects, offsets: frozenset[int]
 ) -> dict[str, Claim]:
     """Claims on segments at these base offsets, by the segment ids that they name; one that is none names nothing."""
 
@@ -127,7 +163,7 @@ def read_claims(
     return {attempt.segment_id: claim for claim in claims for attempt in claim.attempts}
 
 
-def read_manifests(store: ObjectStore, stored: StoredPartition) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
+def read_manifests(store: ObjectStore, stored: PartitionObjects) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
     """Snapshot manifests that can be read, with their objects."""
     for info in stored.manifests.values():
         try:

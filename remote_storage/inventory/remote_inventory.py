@@ -1,0 +1,250 @@
+"""What a store holds of one partition: complete copies, attempts that are none, and which of those are ours.
+
+Facts alone: which copies count for a log, and what that means for its segments, says readiness.coverage. At most
+two listings, and expire's record where they show one; one manifest a copy, newest first, and none of copies that lie
+wholly below the log that is asked for. Of the claims that of the newest copy is read, since who tiers finishes each
+before the next; and those that were last changed at another time than right behind their copy: somebody else may have
+been at them, or nobody has finished them, and another replica's host went on behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tiersnap.remote_storage.inventory.complete import complete_in_other_layout
+from tiersnap.remote_storage.inventory.remote_segment import IncompleteSegment, RemoteSegment, read_segment
+from tiersnap.remote_storage.inventory.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored.claim import Claim, ClaimedSegment
+from tiersnap.remote_storage.stored.claims import list_beside_claims, read_claim
+from tiersnap.remote_storage.stored.deletion_record import ExpireRecord, read_record
+from tiersnap.remote_storage.stores.object_store import ObjectStore
+from tiersnap.snapshot.errors import CorruptDataError
+
+REQUESTS_AT_ONCE = 8
+COPY_GRACE_MS = 900_000
+"""A broker writes a manifest right behind its log: a log that has had none for so long gets none."""
+_FINISHED_WITHIN_MS = 10_000
+"""Who has made a copy visible finishes its claim with the next request."""
+_ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
+_OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteInventory:
+    """A partition's remote objects and claims; segments and leftovers in ascending start offset.
+
+    Attributes:
+        problems: of claims that could not be read: their segments are nobody's until somebody looks.
+        looked_at: ms, by the store's clock; 0 where its age makes no difference to anything that was found.
+        expired_to: exclusive; copies below it `tiersnap expire` has deleted, or begun to delete; 0 where it never did.
+        uncounted: whole copies of ours among the leftovers: another attempt has their claim, and no copy.
+        unpublished: complete segments that are restored only if that is asked for; apart from `segments`.
+        why_unpublished: what is known of them.
+    """
+
+    partition: TopicIdPartition
+    segments: tuple[RemoteSegment, ...] = ()
+    leftovers: tuple[IncompleteSegment, ...] = ()
+    problems: tuple[str, ...] = ()
+    claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
+    looked_at: int = 0
+    expired_to: int = 0
+    uncounted: tuple[RemoteSegment, ...] = ()
+    unpublished: tuple[RemoteSegment, ...] = ()
+    why_unpublished: str = ""
+
+    @property
+    def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
+        """What attempts of ours left that another attempt has finished without, whose copy is whole: it may go."""
+        everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
+        whole = {copy.segment_id for copy in self.segments}
+        return tuple(each for each in everything if _finished_without(each) in whole)
+
+    def in_flight(self, grace: int = COPY_GRACE_MS) -> frozenset[int]:
+        """Start offsets of what somebody else is copying now: young objects that nobody reads and no claim names.
+
+        Args:
+            grace: ms, by the store's clock, which alone knows how old its objects are.
+        """
+        return frozenset(
+            each.start_offset
+            for each in self.leftovers
+            if each.is_somebodys and self.looked_at - each.written_at <= grace
+        )
+
+
+def list_remote_partition(
+    store: ObjectStore,
+    keys: ObjectKeys,
+    partition: TopicIdPartition,
+    *,
+    local: bool,
+    local_start: int = 0,
+    since: int | None = None,
+) -> RemoteInventory:
+    """What is there of a partition; nothing of a segment whose deletion `tiersnap expire` has begun.
+
+    Args:
+        local: LocalTieredStorage's files, or the objects of the Aiven plugin.
+        local_start: base offset of the first local segment; copies that end there or below are not all looked into.
+        since: ms; those that end there or below are, as far back as one may have a record as late as that.
+
+    Raises:
+        NewerFormatError, CorruptDataError: nobody can tell what `tiersnap expire` is deleting.
+    """
+    changed, beside = list_beside_claims(store, keys, partition)
+    record = read_record(store, keys, partition) if KeyKind.EXPIRE in beside else ExpireRecord()
+    going = {each.segment_id for each in record.deleting}
+    listed = [each for each in list_segments(store, keys, partition, local=local) if each.segment_id not in going]
+    found, incomplete = _read(store, [each for each in listed if not each.missing], local_start, since)
+    # What lacks an object needs no request.
+    lacking = (read_segment(store, each) for each in listed if each.missing)
+    incomplete += [each for each in lacking if isinstance(each, IncompleteSegment)]
+    claims = _Claims(store, keys, frozenset(changed))
+    claims.read_for(found, incomplete, changed)
+    segments = [claims.told(each) for each in found]
+    alone = _alone(store, keys, partition, segments, local=local)
+    incomplete += [
+        IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
+        for each in segments
+        if each.segment_id in alone
+    ]
+    leftovers = [replace(each, claim=claims.named.get(each.segment_id)) for each in incomplete]
+    return RemoteInventory(
+        partition,
+        tuple(sorted((each for each in segments if each.segment_id not in alone), key=_offset)),
+        tuple(sorted(leftovers, key=_offset)),
+        tuple(claims.problems.values()),
+        claims.claimed,
+        store.now() if any(each.is_somebodys for each in leftovers) else 0,
+        record.log_start_offset,
+        tuple(each for each in segments if each.segment_id in alone),
+    )
+
+
+def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
+    return segment.start_offset, segment.segment_id
+
+
+def _alone(
+    store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition, segments: Sequence[RemoteSegment], *, local: bool
+) -> dict[str, str]:
+    """Why complete segments of ours do not count, by segment id: another attempt has their claim, and no copy."""
+    whole = {each.segment_id for each in segments}
+    absent = {over for each in segments if (over := _finished_without(each)) and over not in whole}
+    absent -= complete_in_other_layout(store, keys, partition, absent, local=local)
+    alone = {each.segment_id: _ALONE for each in segments if _finished_without(each) in absent}
+    return alone | {each.segment_id: _OVERTAKEN for each in segments if _is_overtaken(each)}
+
+
+def _read(
+    store: ObjectStore, listed: Sequence[SegmentObjects], local_start: int, since: int | None
+) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
+    """Look into attempts that have all their objects, newest first, until they lie below the log."""
+    segments: list[RemoteSegment] = []
+    incomplete: list[IncompleteSegment] = []
+    newest_first = listed[::-1]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        for start in range(0, len(newest_first), REQUESTS_AT_ONCE):
+            wave = newest_first[start : start + REQUESTS_AT_ONCE]
+            found = list(pool.map(partial(read_segment, store), wave))
+            incomplete += [each for each in found if isinstance(each, IncompleteSegment)]
+            complete = [each for each in found if isinstance(each, RemoteSegment)]
+            segments += complete
+            # They lie end to end or overlap by one: if a whole wave lies below the log, the rest does, too.
+            if complete and all(each.end_offset <= local_start and _is_older(each, since) for each in complete):
+                break
+    return segments, incomplete
+
+
+def _is_older(copy: RemoteSegment, since: int | None) -> bool:
+    """Whether no record of it is as late as `since` (ms); so it is where nobody asks."""
+    return since is None or 0 <= copy.metadata.max_timestamp < since
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Claims that were read, each once: by the segment ids that they name, and what is wrong with others."""
+
+    store: ObjectStore
+    keys: ObjectKeys
+    claimed: frozenset[ClaimedSegment]
+    found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
+    named: dict[str, Claim] = field(default_factory=dict)
+    problems: dict[ClaimedSegment, str] = field(default_factory=dict)
+
+    def read_for(
+        self,
+        found: Sequence[RemoteSegment],
+        incomplete: Sequence[IncompleteSegment],
+        changed: Mapping[ClaimedSegment, int],
+    ) -> None:
+        """Read the claims that decide about something; `changed` is when each was last written (ms)."""
+        starts = Counter(each.start_offset for each in found)
+        doubtful = {offset for offset, count in starts.items() if count > 1} | {
+            each.start_offset for each in incomplete
+        }
+        for segment in self.claimed:
+            if segment.base_offset in doubtful:
+                self.read(segment)
+        written = {each.claimed_as: each.written_at for each in found}
+        self.read_unfinished(sorted(self.claimed & written.keys(), key=_age, reverse=True))
+        self.read_all(
+            segment
+            for segment in self.claimed & written.keys()
+            if not 0 <= changed[segment] - written[segment] <= _FINISHED_WITHIN_MS
+        )
+
+    def told(self, segment: RemoteSegment) -> RemoteSegment:
+        """Return the segment with what claims say of it."""
+        claim = self.named.get(segment.segment_id)
+        is_theirs = claim is None and (segment.claimed_as not in self.claimed or self.found.get(segment.claimed_as))
+        is_copied = segment.metadata.broker_id >= 0 or segment.objects.is_local
+        return replace(segment, claim=claim, is_brokers=bool(is_theirs) and is_copied)
+
+    def read(self, segment: ClaimedSegment) -> Claim | None:
+        if segment not in self.found:
+            try:
+                claim = read_claim(self.store, self.keys, segment)
+            except CorruptDataError as error:
+                claim = None
+                self.problems[segment] = error.message
+            self.found[segment] = claim
+            if claim is not None:
+                self.named.update({attempt.segment_id: claim for attempt in claim.attempts})
+        return self.found[segment]
+
+    def read_all(self, segments: Iterable[ClaimedSegment]) -> None:
+        """Read these claims, several at once."""
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            list(pool.map(self.read, segments))
+
+    def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
+        """Read claims up to one that is finished."""
+        for segment in newest_first:
+            claim = self.read(segment)
+            if claim is not None and claim.finished is not None:
+                return
+
+
+def _age(segment: ClaimedSegment) -> tuple[int, int]:
+    """Segments in the order in which a log has them; of lineages that parted the newer one is the later."""
+    return segment.leader_epoch, segment.base_offset
+
+
+def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
+    """The attempt that finished, by its claim, where `found` is of an earlier one."""
+    claim = found.claim
+    is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
+    return claim.finished if claim is not None and is_earlier else None
+
+
+def _is_overtaken(copy: RemoteSegment) -> bool:
+    """Whether an attempt that has finished nothing yet took over the claim of this copy, which goes when it copies."""
+    return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
