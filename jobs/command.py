@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import click
 
@@ -59,6 +60,9 @@ class Group(click.Group):
         return super().invoke(ctx)
 
 
+C = TypeVar("C", Command, Group)
+
+
 def _refuse_credentials(ctx: click.Context) -> None:
     for param in ctx.command.params:
         refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
@@ -69,14 +73,21 @@ def _set_format(ctx: click.Context, param: click.Parameter, value: str | None) -
         ctx.ensure_object(Output).format = Format(value)
 
 
+def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Return --output; `kafka` is the tool whose text it can be, too."""
+    forms = [each.value for each in Format if kafka or each is not Format.KAFKA]
+    of_kafka = f"kafka is the text of {kafka}, for diff. " if kafka else ""
+    return click.option(
+        "--output",
+        type=click.Choice(forms),
+        callback=_set_format,
+        expose_value=False,
+        help=f"Form of what goes to stdout; {of_kafka}table is the default.",
+    )
+
+
 # Accepted before and after the command's name, because people write it in either place.
-output_option = click.option(
-    "--output",
-    type=click.Choice([each.value for each in Format]),
-    callback=_set_format,
-    expose_value=False,
-    help="Form of what goes to stdout; table is the default.",
-)
+output_option = _output_option()
 
 
 def command(
@@ -85,17 +96,24 @@ def command(
     summary: object = None,
     result: object = None,
     lines: Sequence[object] = (),
-    cls: type[Command] = Command,
+    help: str | None = None,
+    cls: type[C] = Command,  # type: ignore[assignment]
     has_output: bool = True,
-) -> Callable[[Callable[..., object]], Command]:
+    kafka: str | None = None,
+    **attrs: object,
+) -> Callable[[Callable[..., object]], C]:
     """Return the decorator of a command, whose function is given the Output first; see `Prints`.
 
     Args:
         has_output: whether it takes --output, and prints JSON there.
+        kafka: a tool of Kafka's own whose text it prints with --output kafka.
+        attrs: of click.
     """
 
-    def decorate(function: Callable[..., object]) -> Command:
-        made = click.command(name, cls=cls)(click.pass_obj(output_option(function) if has_output else function))
+    def decorate(function: Callable[..., object]) -> C:
+        made = click.command(name, cls=cls, help=help, **attrs)(
+            click.pass_obj(_output_option(kafka)(function) if has_output else function)
+        )
         if has_output:
             made.params.append(made.params.pop(0))  # --output stands last in the help
         made.prints = Prints(rows, summary, result, lines) if has_output else None

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import click
 
-from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.commands import COMMANDS, MERGED
 from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.settings import leaves, options_of, variable_of
 from tiersnap.jobs.shown import refuse_credentials
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = get_close_matches(args[0], COMMANDS, n=3)
+            near = [MERGED[args[0]]] if args[0] in MERGED else get_close_matches(args[0], COMMANDS, n=3)
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error

@@ -40,6 +40,7 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+    KAFKA = "kafka"  # the text of a tool of Kafka's own, of commands that have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Output:
         *,
         columns: Columns | None = None,
         several: bool = False,
+        kafka: Mapping[str, str] | None = None,
         summary: object = None,
         findings: Sequence[Finding] = (),
         errors: Sequence[TiersnapError] = (),
@@ -87,6 +89,7 @@ class Output:
             kind: the type of the rows.
             columns: of the table; None for those of `kind`.
             several: whether rows are of several log directories, so that the table has a column `log_dir`.
+            kafka: names of fields and the headings that Kafka's own tool has over them.
             summary: an object, or a function that returns it when all rows have gone by: members of the result in
                 JSON, a last line `{"summary": …}` in JSON lines, and lines below the table otherwise, but for members
                 that its class variable NOT_TOLD names; numbers that are named as bytes are told in words there.
@@ -112,6 +115,12 @@ class Output:
         elif self.format is Format.TABLE:
             self._table(kind, list(rows), columns or kind.COLUMNS, several=several)  # type: ignore[attr-defined]
             self._tell_members(members, getattr(made, "NOT_TOLD", ()))
+        elif self.format is Format.KAFKA:
+            from tiersnap.snapshot.exactly_once.transactions.kafka_table import kafka_text
+
+            headings = kafka or {}
+            for text in kafka_text(headings, ({name: getattr(row, name) for name in headings} for row in rows)):
+                sys.stdout.write(text)
         elif members:
             self._line({"summary": members})
         self._tell_findings(findings)
@@ -180,7 +189,7 @@ class Output:
 
     def error_document(self, command: str, error: TiersnapError) -> None:
         """Emit the error as an object on stdout, in the JSON forms only."""
-        if self.format is not Format.TABLE:
+        if self.format in (Format.JSON, Format.JSONL):
             self.document(None, errors=[error], command=command)
 
     def _line(self, row: object) -> None:
@@ -194,7 +203,7 @@ class Output:
             rows = (rows if rank is None else sorted(rows, key=rank))[:MOST_ON_TERMINAL]
         headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
         headings = {"log_dir": "log dir", **headings} if several else headings
-        values = [[getattr(row, column) for column in headings] for row in rows]
+        values = [[getattr(row, column, None) for column in headings] for row in rows]
         is_right = [bool(values) and isinstance(value, int) for value in (values[0] if values else headings)]
         cells = [list(headings.values()), *([cell(value) for value in line] for line in values)]
         for text in lines_of_table(cells, is_right, shutil.get_terminal_size().columns if is_terminal else None):
@@ -229,6 +238,11 @@ def lines_of_table(cells: Sequence[Sequence[str]], is_right: Sequence[bool], wid
 def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
     """Return a result as dicts, lists, texts and numbers, its enums by value."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+
+
+def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Return a row as its type, whose fields are the keys of the row."""
+    return kind(**row)
 
 
 def cell(value: object) -> str:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -98,7 +98,8 @@ def document_schema(words: str, prints: Prints) -> Schema:
 def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, Schema]]:
     """Return the schema of each type, and by name those that they refer to; no object has members beside its own."""
     for kind in kinds:
-        _resolve(kind)
+        for each in (kind, *get_args(kind)):
+            _resolve(each)
     parts, defs = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for each in defs.values():
         each.pop("title", None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
@@ -14,7 +15,9 @@ from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.missing_objects import MissingSegment
     from tiersnap.remote_storage.retire.store_leftovers import SweptStore
+    from tiersnap.snapshot.readiness.judge import Verdict
     from tiersnap.snapshot.replay.beginnings import Beginnings
 
 # Types of fields.
@@ -26,6 +29,38 @@ Leftovers = Annotated[
     dict[str, int], Meta(description="removed `objects` of segments, `probes`, `files` and `uploads`, by kind")
 ]
 LeaderEpochs = Annotated[list[list[int]], Meta(description="pairs of leader epoch and start offset")]
+
+
+@dataclass(frozen=True)
+class MissingRemoteSegment:
+    """A segment that brokers know and whose objects are not all in remote storage."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    base_offset: int
+    next_base_offset: int
+    bytes: int
+    is_ours: Annotated[bool, Meta(description="whether tiersnap published it")]
+    lacking: Annotated[list[str], Meta(description="suffixes of the objects that are missing")]
+
+
+def fields_of_missing(missing: MissingSegment) -> dict[str, Any]:
+    """Return the fields of a MissingRemoteSegment."""
+    of = missing.metadata
+    return {
+        "topic": of.id.topic,
+        "topic_id": of.id.topic_id,
+        "partition": of.id.partition,
+        "segment_id": of.id.segment_id,
+        "base_offset": of.start_offset,
+        "next_base_offset": of.end_offset + 1,
+        "bytes": of.segment_size,
+        "is_ours": missing.is_ours,
+        "lacking": list(missing.lacking),
+    }
+
 
 REMOTE = "s3://bucket/prefix"
 _MOST_FAILURES = 20
@@ -64,9 +99,11 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
         )
 
 
-def tell_left_to_brokers(output: Output, verdicts: Mapping[str, int]) -> None:
+def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
     """Say how many segments are left to brokers, and why; nothing where none is."""
-    if count := verdicts.get("LEFT_TO_BROKER", 0):
+    from tiersnap.snapshot.readiness.judge import Verdict
+
+    if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
             f"left to brokers: {count_of(count, 'segment')}, since what is uploaded beside a copy task that works is "
             "copied a second time; where none works, --leave-to-broker none uploads them"

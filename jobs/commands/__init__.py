@@ -34,12 +34,12 @@ COMMANDS = {
     "explain": "What an error of producers means, by release of broker and client.",
     "maintain": "Remove what nobody needs: orphans in remote storage, superseded rows.",
     "report": "Write the readiness report of the last run.",
-    "runs": "The runs that a warehouse remembers: list, show.",
     "config": "Show every setting, its value and where it is from.",
-    "version": "Print the version.",
 }
 # Second words of the commands that are groups.
-SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff",), "runs": ("list", "show")}
+SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff", "runs", "run")}
+# Names that commands had, and where what they did is now.
+MERGED = {"runs": "report runs", "version": "--version"}
 
 
 def words_of_command(argv: Sequence[str]) -> str:

@@ -3,22 +3,84 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
+from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.remote import s3_options
-from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.session import LONG_WORK
-from tiersnap.jobs.tell.audit import show
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
+from tiersnap.jobs.options import (
+    SparkRequest,
+    crc_option,
+    producer_expiration_option,
+    s3_options,
+    spark_options,
+    topic_option,
+)
+from tiersnap.jobs.output import Output, of_row
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.places import located, places_of
+from tiersnap.snapshot.units import count_of, utc
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.audit.job import AuditOutcome
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """A finding of `audit`: a row of the table `audit_findings`, which docs/warehouse.md explains."""
+
+    COLUMNS: ClassVar = (
+        *("kind", "harm", "judgement", "confidence", "rule", "topic", "partition", "time", "producer_id"),
+        *("before_epoch", "producer_epoch", "transactional_id", "before_last_offset", "first_offset"),
+        *("before_last_sequence", "first_sequence", "distance", "batches", "segment_file", "position"),
+    )
+    log_dir: str
+    topic: str
+    partition: int
+    kind: str
+    rule: str
+    judgement: str
+    harm: str
+    producer_id: int | None
+    producer_epoch: int | None
+    before_epoch: int | None
+    before_first_offset: int | None
+    before_last_offset: int | None
+    first_offset: int | None
+    last_offset: int | None
+    before_first_sequence: int | None
+    before_last_sequence: int | None
+    first_sequence: int | None
+    last_sequence: int | None
+    distance: int | None
+    is_same: bool | None
+    batches: int
+    confidence: str | None
+    before_producer_id: int | None
+    transactional_id: str | None
+    segment_base_offset: int | None
+    position: int | None
+    timestamp: int | None
+    time: str | None
+    segment_file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSummary:
+    """Counts of all findings, shown or not; `findings` of the result is what is wrong with the log directories."""
+
+    findings_by_kind: dict[str, int]
+    findings_by_harm: dict[str, int]
+    damage_count: DamageCount | UnsetType = UNSET
+    legacy_count: LegacyCount | UnsetType = UNSET
+
+
+@command(AuditFinding, summary=AuditSummary)
 @click.option("--source", "sources", multiple=True, help="A log directory to decode now: path, file:, s3: or hdfs:.")
 @click.option(
     "--warehouse",
@@ -29,13 +91,11 @@ from tiersnap.snapshot.log.places import located, places_of
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Findings to print, the worst first."
 )
-@params.topic_option
-@params.crc_option
-@params.producer_expiration_option
+@topic_option
+@crc_option
+@producer_expiration_option
 @s3_options
 @spark_options
-@params.output_option
-@click.pass_obj
 def audit(
     output: Output,
     sources: tuple[str, ...],
@@ -57,6 +117,8 @@ def audit(
     """
     from tiersnap.jobs.pipeline.audit.job import AuditSettings
     from tiersnap.jobs.pipeline.audit.job import audit as audit_headers
+    from tiersnap.jobs.pipeline.session import LONG_WORK
+    from tiersnap.snapshot.log.places import located, places_of
 
     if sources and warehouse is not None:
         raise UsageError("--source and --warehouse are two inputs: give one", hint="--to says where findings go")
@@ -71,5 +133,37 @@ def audit(
         s3=s3,
     )
     done = audit_headers(partial(spark.session, java_options=LONG_WORK), settings)
-    show(output, done)
+    summary = AuditSummary(done.counts, done.harms, *damage_counts(done.damage))
+    output.rows(AuditFinding, map(_row, done.rows), summary=summary, findings=done.damage.findings)
+    for line in (*of_damage(done.damage), *_lines(done)):
+        output.talk(line)
     return done.exit_code
+
+
+def _row(finding: Mapping[str, Any]) -> AuditFinding:
+    """Return a finding with the path of its segment's file and its time in words."""
+    base = finding["segment_base_offset"]
+    folder = f"{finding['log_dir']}/{finding['topic']}-{finding['partition']}"
+    file = None if base is None else f"{folder}/{base:020d}.log"
+    return of_row(AuditFinding, {**finding, "time": utc(finding["timestamp"]), "segment_file": file})
+
+
+def _lines(done: AuditOutcome) -> Iterator[str]:
+    total, shown, unread, unknown = done.total, len(done.rows), done.unread, done.unknown_partitions
+    if not (total or done.damage.counts or done.cut_segments):
+        yield "no findings"
+    if total > shown:
+        yield f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI keeps them"
+    if unread:
+        lie = count_of(unread, "finding lies", "findings lie")
+        yield f"{lie} where nothing was decoded: tiersnap scan LOGDIR --segments says why"
+    if done.cut_segments:
+        were = count_of(done.cut_segments, "segment was", "segments were")
+        yield (
+            f"{were} decoded in part, nothing is known of what lies behind: tiersnap decode --source LOGDIR says why"
+        )
+    if unknown:
+        yield (
+            f"{count_of(unknown, 'partition is', 'partitions are')} taken as not compacted and whole, for no run has "
+            "carried them; tiersnap audit --source LOGDIR looks at the disk"
+        )

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.again import again
+from tiersnap.jobs.command import command
+from tiersnap.jobs.options import apply_option, log_dirs_argument, now_option, s3_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.collect import show
-from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
-from tiersnap.remote_storage.collect.totals import CollectTotals
-from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.probe_conditions import check_conditions
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders
+from tiersnap.snapshot.units import human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.collect.collect import Collected
 
 
-@click.command()
-@log_dirs_argument("LOGDIR")
+@dataclass(frozen=True, slots=True)
+class CollectedPartition:
+    """A partition of `collect`; numbers are null where it failed."""
+
+    COLUMNS: ClassVar = ("partition", "segments", "to_decode", "to_read", "snapshots", "gone", "error")
+    log_dir: str
+    partition: str
+    segments: int | None
+    to_decode: int | None
+    bytes_to_read: int | None
+    to_read: Annotated[str | None, Meta(description="bytes_to_read, for people")]
+    snapshots: int | None
+    gone: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectSummary:
+    """What was shipped with --apply, what would be without it."""
+
+    segments_decoded: int | UnsetType = UNSET
+    bytes_read: int | UnsetType = UNSET
+    snapshots_shipped: int | UnsetType = UNSET
+    segments_to_decode: int | UnsetType = UNSET
+    bytes_to_read: int | UnsetType = UNSET
+    snapshots_to_ship: int | UnsetType = UNSET
+
+
+@command(CollectedPartition, summary=CollectSummary)
+@log_dirs_argument()
 @click.option(
     "--to",
     required=True,
     help="Folder of shared storage: s3://… or a path; of several log directories each goes to a folder below it.",
 )
 @click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
-@params.topic_option
-@params.now_option
+@topic_option
+@now_option
 @s3_options
-@click.option("--apply", is_flag=True, help="Decode and ship; without it the plan is shown.")
-@params.output_option
-@click.pass_obj
+@apply_option("Decode and ship; without it the plan is shown.")
 def collect(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -52,6 +80,13 @@ def collect(
     or has changed is read, with the CRC of every batch, and what is gone is no longer listed. Reading is safe while the
     broker runs.
     """
+    from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one
+    from tiersnap.remote_storage.collect.totals import CollectTotals
+    from tiersnap.remote_storage.stores.open_store import open_store
+    from tiersnap.remote_storage.stores.probe_conditions import check_conditions
+    from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
+    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_folders
+
     opened, selection = open_log_dirs(log_dirs), Selection(topic)
     refuse_twice(opened)
     if len(opened) > 1:
@@ -64,5 +99,32 @@ def collect(
     disks = [DiskCollection(*each) for each in zip(opened, stores, selected, strict=True)]
     collected = (done for disk in disks for done in disk.run(with_batches=headers, now=now, apply=apply))
     progress = Progress(output, "collecting", count(opened, selection))
-    show(output, progress.watch_done(collected), totals, log_dirs=opened, places=places, applied=apply)
+
+    def rows() -> Iterator[CollectedPartition]:
+        for log_dir, each in progress.watch_done(collected):
+            totals.add(each)
+            yield _row(log_dir.uri, each)
+
+    def summary() -> CollectSummary:
+        segments, size, snapshots = totals.segments, totals.bytes, totals.snapshots
+        if apply:
+            return CollectSummary(segments_decoded=segments, bytes_read=size, snapshots_shipped=snapshots)
+        return CollectSummary(segments_to_decode=segments, bytes_to_read=size, snapshots_to_ship=snapshots)
+
+    several, findings = len(opened) > 1, totals.findings
+    output.rows(CollectedPartition, rows(), several=several, summary=summary, findings=findings, errors=totals.errors)
+    if not apply:
+        output.talk(f"nothing was shipped; next: {again('--apply')}")
+    elif not totals.changed:
+        output.talk("nothing to do: what was shipped is what is there")
+    if len(places) > 1:
+        output.talk(f"a run takes them as: {shlex.join(word for place in places for word in ('--source', place))}")
     return totals.exit_code
+
+
+def _row(log_dir: str, done: Collected) -> CollectedPartition:
+    plan, error = done.plan, None if done.error is None else done.error.message
+    if plan is None:
+        return CollectedPartition(log_dir, done.folder, None, None, None, None, None, None, error)
+    numbers = (len(plan.partition.segments), len(plan.segments), plan.bytes_to_read, human_bytes(plan.bytes_to_read))
+    return CollectedPartition(log_dir, done.folder, *numbers, len(plan.snapshot_files), len(plan.gone), error)

@@ -2,36 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
 import click
+from click.core import ParameterSource
 
-from tiersnap.jobs.extras import UnavailableCommand
-from tiersnap.jobs.old_options import common as params
+from tiersnap.jobs.again import text_of
+from tiersnap.jobs.command import command
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.settings import commands_of
-from tiersnap.jobs.tell.config import setting_rows
+from tiersnap.jobs.settings import commands_of, options_of, variable_of
+from tiersnap.jobs.shown import masked
+from tiersnap.snapshot.errors import ExitCode
+
+_SOURCES = {ParameterSource.DEFAULT_MAP: "file", ParameterSource.ENVIRONMENT: "environment"}
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of `config`, as it would be written."""
+
+    COLUMNS: ClassVar = ("command", "setting", "value", "source", "variable")
+    command: str
+    setting: str
+    value: str | None
+    source: str
+    variable: str
+
+
+@command(Setting)
 @click.argument("commands", nargs=-1)
-@params.output_option
 @click.pass_context
-def config(ctx: click.Context, commands: tuple[str, ...]) -> int:
+def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> int:
     """Show the settings of COMMANDS (all without any): value, source, and the variable that sets it.
 
     A flag on the command line wins over TIERSNAP_… variables, those over the file of --config, that over defaults.
     """
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
-    output = ctx.find_object(Output)
-    assert output is not None
     known = commands_of(ctx, group)
     for name in commands:
         if name not in known:
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
     names = commands or [name for name in known if name != "config"]
-    rows = [row for name in names for row in setting_rows(ctx, name, known[name])]
-    output.row_dicts("config", rows, columns=("command", "setting", "value", "source", "variable"))
-    for name in names:
-        if isinstance(command := known[name], UnavailableCommand):
-            output.talk(f"not shown: {command.reason}")
-    return 0
+    output.rows(Setting, [row for name in names for row in _settings(ctx, name, known[name])])
+    return ExitCode.OK
+
+
+def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Setting]:
+    """Yield the settings of one command, by its words."""
+    root = ctx.find_root()
+    *groups, word = name.split()
+    for each in groups:
+        root = click.Context(click.Group(each), parent=root, info_name=each)
+    # Resilient parsing takes the values and leaves required options and callbacks alone.
+    with of.make_context(word, [], parent=root, resilient_parsing=True) as own:
+        for setting, option in options_of(of).items():
+            parameter = str(option.name)
+            source = own.get_parameter_source(parameter)
+            value = _text(option, own.params.get(parameter))
+            where = _SOURCES.get(source, "default") if source else "default"
+            yield Setting(name, setting, value, where, variable_of(setting))
+
+
+def _text(option: click.Option, value: object) -> str | None:
+    """Return the value as it would be written, without secrets; None where there is none."""
+    if hasattr(option.type, "text") and (value is not None or option.default is not None):
+        return str(option.type.text(value))
+    if value is None or value == ():
+        return None
+    if isinstance(value, tuple):
+        return masked(", ".join(map(str, value)))
+    return text_of(option, value)

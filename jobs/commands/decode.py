@@ -3,29 +3,65 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.remote import s3_options
-from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.options import (
+    SparkRequest,
+    apply_option,
+    crc_option,
+    s3_options,
+    spark_options,
+    topic_option,
+    warehouse_option,
+)
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.damage import summary_of, talk_of
+from tiersnap.jobs.sentences import ForPeople
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.places import located, places_of
-from tiersnap.snapshot.units import human_bytes
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.damage import Damage
+
+DamageCount = Annotated[int, Meta(description="of all; `findings` has the first thousand")]
+LegacyCount = Annotated[int, Meta(description="sound segments that end with entries of magic 0 or 1")]
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class DecodedSegments:
+    """All that `decode` read."""
+
+    COLUMNS: ClassVar = ("segments", "size", "batches", "stale_segments")
+    segments: int
+    bytes: int
+    size: ForPeople
+    batches: int
+    stale_segments: Annotated[
+        int, Meta(description="whose rows were deleted: their batches are not in the log any more")
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSummary:
+    """What was not decoded."""
+
+    damage_count: DamageCount | UnsetType = UNSET
+    legacy_count: LegacyCount | UnsetType = UNSET
+
+
+@command(DecodedSegments, summary=DecodeSummary)
 @click.option("--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:.")
-@click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables.")
-@params.topic_option
-@params.crc_option
+@warehouse_option
+@topic_option
+@crc_option
 @s3_options
 @spark_options
-@click.option("--apply", is_flag=True, help="Append to the table; without it the segments are counted.")
-@params.output_option
-@click.pass_obj
+@apply_option("Append to the table; without it the segments are counted.")
 def decode(
     output: Output,
     sources: tuple[str, ...],
@@ -45,22 +81,33 @@ def decode(
     """
     from tiersnap.jobs.pipeline.decode import DecodeSettings
     from tiersnap.jobs.pipeline.decode import decode as decode_batches
+    from tiersnap.snapshot.log.places import located, places_of
 
     places = places_of(sources), located(warehouse)
     done = decode_batches(spark.session, DecodeSettings(*places, topic, check_crc, apply, s3))
-    row = {"segments": done.segments, "bytes": done.bytes, "size": human_bytes(done.bytes), "batches": done.batches}
-    row["stale_segments"] = done.stale
-    output.row_dicts(
-        "decode",
-        [row],
-        columns=("segments", "size", "batches", "stale_segments"),
-        summary=summary_of(done.damage),
-        findings=done.damage.findings,
-    )
-    for line in talk_of(done.damage):
+    row = DecodedSegments(done.segments, done.bytes, human_bytes(done.bytes), done.batches, done.stale)
+    summary = DecodeSummary(*damage_counts(done.damage))
+    output.rows(DecodedSegments, [row], summary=summary, findings=done.damage.findings)
+    for line in of_damage(done.damage):
         output.talk(line)
     if not apply:
         output.talk("nothing was written: give --apply")
     elif not done.segments and not done.stale:
         output.talk("nothing to do: every segment is in the table as it is now")
     return done.damage.exit_code
+
+
+def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:
+    """Return the members `damage_count` and `legacy_count` of a summary."""
+    return sum(damage.counts.values()) or UNSET, damage.legacy_count or UNSET
+
+
+def of_damage(damage: Damage) -> Iterator[str]:
+    """Return lines for people about segments that were not decoded to their end, beside the findings themselves."""
+    if damage.more:
+        yield f"{count_of(damage.more, 'finding')} more of damage: tiersnap scan LOGDIR shows all"
+    if damage.counts:
+        yield "what lies behind damage in a segment was not decoded: tiersnap scan LOGDIR says what to do"
+    if damage.legacy_count:
+        segments = count_of(damage.legacy_count, "segment ends", "segments end")
+        yield f"{segments} with entries of magic 0 or 1, which have no producers: they were not decoded"

@@ -2,37 +2,115 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
 import click
+from msgspec import Meta
 
-from tiersnap.jobs.old_options.form import Form, chosen_form, form_option
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.dump import show
-from tiersnap.snapshot.dump.contents import Options
-from tiersnap.snapshot.dump.files import identify
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.jobs.command import command
+from tiersnap.jobs.output import Format, Output
+from tiersnap.jobs.shown import shown
+from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.dump.contents import Contents, Text
+    from tiersnap.snapshot.dump.files import FileKind
+
+# A finding or an error; msgspec knows no union of two dataclasses.
+_Damage = Annotated[
+    Any, Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{each}"} for each in ("Finding", "ErrorObject")]})
+]
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class DumpedFile:
+    """A file of `dump`; the members of an entry depend on the kind of the file."""
+
+    file: str
+    kind: FileKind
+    offset: int | None
+    epoch: int | None
+    entries: list[dict[str, Any]]
+    damage: Annotated[list[_Damage], Meta(description="the first few")]
+    further_damage: int
+    notes: list[str]
+
+
+@command(result=list[DumpedFile], lines=(dict[str, Any],), kafka="kafka-dump-log")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
-@form_option("kafka-dump-log")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Read this much of each log, as kafka-dump-log does.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Print this many entries of each file.")
 @click.option("--no-crc", is_flag=True, help="Do not verify the checksum of every batch.")
-@click.pass_context
-def dump(
-    ctx: click.Context, files: tuple[str, ...], form: str | None, max_bytes: int | None, count: int | None, no_crc: bool
-) -> int:
+def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: int | None, no_crc: bool) -> int:
     """Print the Kafka storage files FILES.
 
     Reads .log, .snapshot, .index, .timeindex, .txnindex and .checkpoint files, leader-epoch-checkpoint, the four offset
     checkpoints and partition.metadata; reading is safe while the broker runs. Exits 5 when a file is damaged, and says
     on stderr what is wrong and where.
     """
-    output = ctx.find_object(Output) or Output()
-    chosen = chosen_form(output, form)
-    if chosen is Form.KAFKA and no_crc:
+    if output.format is Format.KAFKA and no_crc:
         raise UsageError(
             "--no-crc leaves no answer to isvalid, which --output kafka prints", hint="leave one of the two out"
         )
+    from tiersnap.snapshot.dump import render
+    from tiersnap.snapshot.dump.contents import Options
+    from tiersnap.snapshot.dump.files import identify
+
     options = Options(max_bytes=max_bytes, count=count, check_crc=not no_crc)
-    return show(output, chosen, [identify(file) for file in files], options)
+    found, damaged = [identify(file) for file in files], []
+
+    def contents() -> Iterator[Contents]:
+        for file in found:
+            opened = render.open_contents(file, options)
+            yield opened
+            damaged.extend(opened.judgement.damage)
+            _tell(output, opened)
+
+    for text in _texts(output.format, contents(), several=len(found) > 1):
+        sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+    return ExitCode.DATA_CORRUPT if damaged else ExitCode.OK
+
+
+def _tell(output: Output, contents: Contents) -> None:
+    """Say what was noticed in a file, once it is printed."""
+    judgement = contents.judgement
+    for damage in judgement.damage:
+        click.echo(shown(f"tiersnap: {damage}"), err=True)
+        if isinstance(damage, TiersnapError) and damage.hint:
+            click.echo(f"  {shown(damage.hint)}", err=True)
+    if judgement.further:
+        more = count_of(judgement.further, "more damaged entry", "more damaged entries")
+        click.echo(f"tiersnap: {shown(contents.file.path)}: {more}", err=True)
+    for note in judgement.notes:
+        output.talk(note)
+
+
+def _texts(form: Format, every: Iterable[Contents], *, several: bool) -> Iterator[Text]:
+    from tiersnap.snapshot.dump import render
+
+    if form is Format.JSON:
+        yield from render.as_json(every)
+        return
+    for number, contents in enumerate(every):
+        if form is Format.KAFKA:
+            yield from render.as_kafka(contents)
+        elif form is Format.JSONL:
+            yield from render.as_jsonl(contents)
+        else:
+            if several:
+                title = f"{shown(contents.file.path)} ({contents.file.kind.replace('_', ' ')})"
+                yield from (b"\n" if number else b"", _heading(title, underline=True))
+            rows = render.as_table(contents)
+            yield _heading(bytes(next(rows)).decode().rstrip("\n"))
+            yield from rows
+
+
+def _heading(text: str, *, underline: bool = False) -> bytes:
+    """Return a line that stands out on a terminal, and is plain anywhere else."""
+    styled = click.style(text, bold=True, underline=underline or None) if sys.stdout.isatty() else text
+    return f"{styled}\n".encode()

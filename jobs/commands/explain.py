@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
 import click
+from msgspec import Meta
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.release import KafkaRelease
-from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.explain import show, show_names
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import RELEASE
+from tiersnap.jobs.output import Output, of_row
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.models.answers import Answer
+    from tiersnap.snapshot.exactly_once.models.client_eras import Severity
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class ExplainedRow:
+    """Who answers or does what in which releases (`explain WORD`)."""
+
+    COLUMNS: ClassVar = (
+        *("who", "releases", "changed_by", "transaction_version", "request", "situation", "when"),
+        *("answer", "severity", "does"),
+    )
+    who: Annotated[str, Meta(description="broker, coordinator, client or application")]
+    releases: str
+    changed_by: Annotated[str, Meta(description="KIPs or issues that made it so in the first of the releases")]
+    transaction_version: int | None
+    request: str
+    situation: Annotated[str | None, Meta(description="name that `explain` takes")]
+    when: str
+    answer: Answer | None
+    does: str
+    severity: Severity | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainableName:
+    """What `explain` can be asked about (`explain` alone)."""
+
+    COLUMNS: ClassVar = ("name", "request", "when")
+    name: str
+    request: str
+    when: str
+
+
+@command(ExplainedRow, ExplainableName)
 @click.argument("word", metavar="[ERROR|SITUATION]", required=False)
-@click.option("--broker", type=KafkaRelease(), help="Only brokers and coordinators of this release.  [default: all]")
-@click.option("--client", type=KafkaRelease(), help="Only Java clients of this release.  [default: all]")
-@params.output_option
-@click.pass_obj
+@click.option("--broker", type=RELEASE, help="Only brokers and coordinators of this release.  [default: all]")
+@click.option("--client", type=RELEASE, help="Only Java clients of this release.  [default: all]")
 def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> int:
     """Say which situations are answered with an error, what clients of each release do then, and what changed it.
 
@@ -25,11 +59,20 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     SITUATION is one of the names that are listed without either, such as retry or commit-after-timeout: what brokers
     answer, release by release. All of it is in tables (docs/models.md); nothing is asked of a cluster.
     """
+    from tiersnap.snapshot.exactly_once.explain.explain import explain as explain_word
+    from tiersnap.snapshot.exactly_once.explain.explain import names
+
     if word is None:
-        show_names(output)
+        output.rows(ExplainableName, (ExplainableName(*each) for each in names()))
         return ExitCode.OK
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(f"{word}: neither an error of producers nor a situation", hint="tiersnap explain lists both")
-    show(output, explained, broker)
+    error = explained.error
+    if error is not None and error.code is not None:
+        output.talk(f"{error.error}: error {error.code}, {error.exception}")
+    output.rows(ExplainedRow, (of_row(ExplainedRow, asdict(row)) for row in explained.rows))
+    if not explained.is_answered:
+        whose = "no release" if broker is None else f"Kafka {broker}"
+        output.talk(f"not modelled as an answer of {whose}")
     return ExitCode.OK

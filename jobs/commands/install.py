@@ -3,41 +3,79 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.again import again
+from tiersnap.jobs.command import command
+from tiersnap.jobs.options import (
+    apply_option,
+    crc_option,
+    now_option,
+    producer_expiration_option,
+    s3_options,
+    topic_option,
+)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.install import show
-from tiersnap.remote_storage.restore.install import Installation
-from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.log.lock import locked
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
-from tiersnap.snapshot.repair.plan import PlanOptions
-from tiersnap.snapshot.replay.expiry import Expiry
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.restore.install import Installation
+    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
+    from tiersnap.snapshot.replay.trust import Provenance
+
+_SENTENCES = {
+    "NOT_COMPARED": "are there and not compared: tiersnap verify LOGDIR --remote s3://bucket/prefix",
+    "NEEDS_REPLACE": "are there and not to be trusted: give --replace to replace them",
+    "ABOVE_NEWEST": "lie above the newest snapshot that the broker can load, and the highest of them "
+    "would become its live state: give --above-newest to write them",
+    "UNVERIFIED": "are there and could not be read: run it as the user that runs the broker",
+    "NOT_STORED": "are wanted and were not stored by any run: tiersnap repair makes them from the log",
+    "NOT_VOUCHED": "are of a run that did not finish: run it again, or make them here with tiersnap repair",
+    "CORRUPT": "are damaged in remote storage: tiersnap repair makes them from the log",
+    "DISAGREES": "contradict the log here and are not installed: they are of another log, or damaged "
+    "before they were stored; tiersnap repair makes them from the log",
+    "STRAY": "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
+    "NEVER_TIERED": "are of compacted or internal topics, which no broker tiers",
+    "NOT_ALIGNED": "are stored for offsets at which no segment begins here",
+    "NOT_REACHED": "are stored, and the log here is damaged below them",
+}
 
 
-@click.command()
+@dataclass(frozen=True, slots=True)
+class InstalledSnapshot:
+    """A snapshot of `install` that is not as it should be; those that are right are counted only."""
+
+    COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "run_id", "reason")
+    partition: str
+    offset: int
+    action: InstallOutcome
+    producers: int | None
+    provenance: Provenance | None
+    run_id: str | None
+    reason: str
+
+
+@command(InstalledSnapshot)
 @click.option("--remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
 @click.option("--to", "logdir", required=True, help="An entry of the broker's log.dirs.")
-@params.topic_option
+@topic_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
 )
-@params.crc_option
-@params.producer_expiration_option
-@params.now_option
+@crc_option
+@producer_expiration_option
+@now_option
 @s3_options
-@click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
-@params.output_option
-@click.pass_obj
+@apply_option("Write into the log directory; the broker must be stopped.")
 def install(
     output: Output,
     remote: str,
@@ -58,6 +96,14 @@ def install(
     run's manifest names, of the same topic id, and say what the log says. Run again, it does nothing twice; killed
     anywhere, it leaves whole files only.
     """
+    from tiersnap.remote_storage.restore.install import Installation
+    from tiersnap.remote_storage.stores.open_store import open_store
+    from tiersnap.snapshot.log.lock import locked
+    from tiersnap.snapshot.log.log_dir import open_log_dir
+    from tiersnap.snapshot.log.selection import NamedLogDir, Selection, count
+    from tiersnap.snapshot.repair.plan import PlanOptions
+    from tiersnap.snapshot.replay.expiry import Expiry
+
     store = open_store(remote, s3, writes=False)
     log_dir = open_log_dir(logdir)
     options = PlanOptions(Expiry(None, now), producer_expiration, replace=replace, above_newest=above_newest)
@@ -65,5 +111,37 @@ def install(
     watch = Progress(output, "installing" if apply else "planning", total).watch_one
     job = Installation(store, log_dir, logdir, topic, options, compares=compare, check_crc=check_crc, watch=watch)
     with locked(job.path) if apply else nullcontext():
-        show(output, job, wrote=apply)
+        output.rows(InstalledSnapshot, _rows(job, apply=apply), findings=job.findings)
+    for line in _lines(job, apply=apply):
+        output.talk(line)
+    for message in (*job.undone, *job.other_ids):
+        output.warn(message)
     return job.exit_code
+
+
+def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
+    """Yield the plans, carried out while they are shown."""
+    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
+
+    for partition, planned in job.plans(write=apply):
+        for each in planned:
+            if each.outcome is not InstallOutcome.KEEP:
+                what = (each.outcome, each.entry_count, each.provenance, each.run_id, each.reason)
+                yield InstalledSnapshot(partition.name, each.offset, *what)
+
+
+def _lines(job: Installation, *, apply: bool) -> Iterator[str]:
+    from tiersnap.remote_storage.restore.install_plan import InstallOutcome
+
+    outcomes = job.outcomes
+    count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
+    if apply:
+        yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
+    elif count:
+        yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
+        yield f"next: stop the broker, then {again('--apply')}"
+    else:
+        yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+    for outcome, sentence in _SENTENCES.items():
+        if outcomes[InstallOutcome(outcome)]:
+            yield f"{outcomes[InstallOutcome(outcome)]} {sentence}"

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import click
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.remote import s3_options
-from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import DURATION
+from tiersnap.jobs.options import SparkRequest, apply_option, s3_options, spark_options, warehouse_option
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.tell.maintain_tables import show
+from tiersnap.jobs.sentences import ForPeople
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.units import human_bytes
 
 _HOUR_MS = 3_600_000
 
 
-@click.command("tables")
-@click.option("--warehouse", default="tiersnap-warehouse", show_default=True, help="Folder of the Delta tables.")
+@dataclass(frozen=True, slots=True)
+class MaintainedTable:
+    """A table of `maintain tables`."""
+
+    COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
+    table: str
+    rows: int
+    superseded: int
+    files: int
+    bytes: int
+    size: ForPeople
+
+
+@command(MaintainedTable, name="tables")
+@warehouse_option
 @click.option(
     "--vacuum-after",
-    type=params.Duration(),
+    type=DURATION,
     default="7d",
     show_default=True,
     help="Files that no version of that age needs are deleted.",
 )
 @s3_options
 @spark_options
-@click.option("--apply", is_flag=True, help="Delete; without it the rows are counted.")
-@params.output_option
-@click.pass_obj
+@apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output,
-    warehouse: str,
-    vacuum_after: int | None,
-    s3: S3Settings,
-    spark: SparkRequest,
-    apply: bool,
+    output: Output, warehouse: str, vacuum_after: int | None, s3: S3Settings, spark: SparkRequest, apply: bool
 ) -> int:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 
@@ -48,9 +57,18 @@ def maintain_tables(
     from tiersnap.jobs.pipeline.one_run import only_run
     from tiersnap.jobs.pipeline.settings import new_run_id
     from tiersnap.jobs.pipeline.warehouse import Warehouse
+    from tiersnap.snapshot.log.places import located
 
     with only_run(located(warehouse), new_run_id(), s3) as check:
         tables = Warehouse(spark.session(), located(warehouse), check)
         done = list(maintain(tables, apply=apply, vacuum_after_hours=vacuum_after / _HOUR_MS))
-    show(output, warehouse, done, applied=apply)
+    rows = [
+        MaintainedTable(each.table, each.rows, each.superseded, each.files, each.size, human_bytes(each.size))
+        for each in done
+    ]
+    output.rows(MaintainedTable, rows)
+    if not done:
+        output.talk(f"{warehouse}: no tables yet: tiersnap run fills them")
+    elif not apply:
+        output.talk("nothing was deleted: give --apply")
     return ExitCode.OK

@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import client_options
-from tiersnap.jobs.old_options.once import LAYOUTS, once
-from tiersnap.jobs.old_options.place_proof import PlaceRequest, place_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.publish import PlaceRequest, place_options
+from tiersnap.jobs.option_types import once
+from tiersnap.jobs.options import LAYOUTS, apply_option, cluster_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.mend import show
+from tiersnap.jobs.sentences import MissingRemoteSegment, PlaceSentence, fields_of_missing, tell_failures, tell_place
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.mend import exit_code_of, plan_mending
-from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
-from tiersnap.remote_storage.cluster.put_back import PutBack
-from tiersnap.remote_storage.layouts.open_layout import open_layout
-from tiersnap.remote_storage.stores.open_store import open_existing_store
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.selection import matches_topic
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.mend import MendAction, Mending, MendOutcome
 
 
-@click.command()
-@client_options
+@dataclass(frozen=True)
+class MendedSegment(MissingRemoteSegment):
+    """A segment of `mend` that brokers know and whose objects were missing."""
+
+    COLUMNS: ClassVar = ("topic", "partition", "base_offset", "next_base_offset", "segment_id", "action", "outcome")
+    action: MendAction
+    outcome: MendOutcome
+    reason: Annotated[str, Meta(description='why it failed, or ""')]
+
+
+@dataclass(frozen=True, slots=True)
+class MendSummary:
+    """All segments; the place is absent where nothing is missing."""
+
+    NOT_TOLD: ClassVar = ("place", "place_evidence")
+    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    missing: int
+    mended: int
+    place: PlaceSentence | UnsetType = UNSET
+    place_evidence: EvidenceKind | UnsetType = UNSET
+
+
+@command(MendedSegment, summary=MendSummary)
+@cluster_options(required=True)
 @place_options
 @once("--from", "wrong", required=True, metavar="URI", help="Where the objects were uploaded by mistake.")
 @once("--from-layout", type=click.Choice(LAYOUTS), help="How they lie there.  [default: as in --remote]")
-@params.topic_option
-@click.option("--apply", is_flag=True, help="Put them back; without it the plan is shown.")
-@params.output_option
-@click.pass_obj
+@topic_option
+@apply_option("Put them back; without it the plan is shown.")
 def mend(
     output: Output,
     cluster: Cluster,
@@ -50,6 +71,13 @@ def mend(
 
     That brokers read --remote is proven as by tiersnap publish. What lies in --from stays there.
     """
+    from tiersnap.remote_storage.cluster.mend import MendOutcome, exit_code_of, plan_mending
+    from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
+    from tiersnap.remote_storage.cluster.put_back import PutBack
+    from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.snapshot.log.selection import matches_topic
+
     prover = place.prover(cluster, output.talk, apply=apply, writes=apply)
     target, layout = prover.store, prover.layout(place.layout)
     source, lies_as = open_existing_store(wrong, place.s3, writes=False), open_layout(from_layout or layout.name)
@@ -64,5 +92,19 @@ def mend(
         done = plan_mending(source, missing.segments, lies_as, layout)
         if apply:
             done = list(PutBack(source, target, layout, reader.read_to_end).each(done))
-    show(output, missing, done, proof, applied=apply)
+    errors = [each.error for each in done if each.error is not None]
+    mended = sum(each.outcome is MendOutcome.MENDED for each in done)
+    told = () if proof is None else (proof.sentence, proof.evidence)
+    summary = MendSummary(missing.known, len(done), mended, *told)
+    output.rows(MendedSegment, map(_row, done), summary=summary, errors=errors)
+    tell_place(output, proof)
+    output.talk(missing.sentence)
+    tell_failures(output, errors)
+    if done and not apply:
+        output.talk("nothing was put back: give --apply")
     return exit_code_of(done)
+
+
+def _row(each: Mending) -> MendedSegment:
+    reason = "" if each.error is None else each.error.message
+    return MendedSegment(**fields_of_missing(each.missing), action=each.action, outcome=each.outcome, reason=reason)

@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
 import click
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.form import chosen_form, form_option
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.transactions import as_of_option, partition_option
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import TIME, once
+from tiersnap.jobs.options import crc_option, log_dirs_argument, producer_expiration_option, topic_option
+from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.producers import show
-from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
-from tiersnap.snapshot.exactly_once.transactions.producer_listing import ProducerListing
-from tiersnap.snapshot.log.disk_findings import findings_of
-from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.units import count_of, format_duration
+
+# As --now elsewhere, it is said on the command line, each time.
+as_of_option = click.option(
+    "--now",
+    "--as-of",
+    "as_of",
+    type=TIME,
+    default="now",
+    help="Count times up to this one: for disks that were copied long ago.  [default: the clock]",
+)
+partition_number_option = once("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
-@click.command()
-@log_dirs_argument("LOGDIR")
-@params.topic_option
-@partition_option
-@params.producer_expiration_option
+@dataclass(frozen=True, slots=True)
+class ListedProducer:
+    """A producer of `producers`, as DescribeProducers answers."""
+
+    COLUMNS: ClassVar = {
+        "topic": "Topic",
+        "partition": "Partition",
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "coordinator_epoch": "LatestCoordinatorEpoch",
+        "last_sequence": "LastSequence",
+        "last_time": "LastTime",
+        "transaction_start_offset": "CurrentTransactionStartOffset",
+    }
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    last_time: str | None
+    transaction_start_offset: int | None
+    last_offset: int
+
+
+@command(ListedProducer, kafka="kafka-transactions.sh describe-producers")
+@log_dirs_argument()
+@topic_option
+@partition_number_option
+@producer_expiration_option
 @as_of_option
-@params.crc_option
-@form_option("kafka-transactions.sh describe-producers")
-@click.pass_obj
+@crc_option
 def producers(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -37,7 +69,6 @@ def producers(
     producer_expiration: int | None,
     as_of: int,
     check_crc: bool,
-    form: str | None,
 ) -> int:
     """List the producers of the partitions in LOGDIR, as describe-producers of their leader would.
 
@@ -45,10 +76,31 @@ def producers(
     Producers that a broker drops by now (--producer-expiration) are left out, and counted on stderr. Exits 5 when
     something is damaged, 6 when something may not be read.
     """
-    chosen = chosen_form(output, form)
+    from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS
+    from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
+    from tiersnap.snapshot.exactly_once.transactions.producer_listing import ProducerListing
+    from tiersnap.snapshot.log.disk_findings import findings_of
+    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.log.selection import Selection, count
+
     opened, selection = open_of_one_cluster(log_dirs), Selection(topic, number=partition)
     listing = ProducerListing(producer_expiration, as_of, check_crc)
     listing.findings.extend(findings_of(opened))
     progress = Progress(output, "replaying", count(opened, selection))
-    show(output, chosen, listing, progress.watch(partitions_of(opened, selection)))
+    partitions = progress.watch(partitions_of(opened, selection))
+    if output.format is Format.KAFKA:
+        partitions = iter(found := list(partitions))
+        if len(found) > 1:
+            raise UsageError(
+                f"--output kafka is of one partition, and these are {len(found)}",
+                hint="name it: --topic T --partition P",
+            )
+    rows = (of_row(ListedProducer, row) for row in listing.rows(partitions))
+    output.rows(ListedProducer, rows, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
+    if listing.expired:
+        output.talk(
+            f"not listed: {count_of(listing.expired, 'producer')}, idle for "
+            f"{format_duration(listing.producer_expiration)} or more, and dropped by brokers; --producer-expiration "
+            "none lists them"
+        )
     return exit_code_of(listing.findings)

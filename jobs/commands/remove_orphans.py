@@ -3,45 +3,73 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import Meta
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import client_options
-from tiersnap.jobs.old_options.remote import s3_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import DURATION
+from tiersnap.jobs.options import apply_option, cluster_options, remote_option, s3_options, topic_option
 from tiersnap.jobs.output import Output
+from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.remove_orphans import show
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
-from tiersnap.remote_storage.retire.orphans import OrphanKind
-from tiersnap.remote_storage.retire.orphans_find import find_orphans
-from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
-from tiersnap.remote_storage.retire.orphans_remove import remove
-from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
-from tiersnap.remote_storage.stores.open_store import open_existing_store
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.selection import matches_topic
-from tiersnap.snapshot.units import format_duration
+from tiersnap.snapshot.units import count_of, format_duration, human_bytes, utc
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.retire.orphans import Fate, Orphan, OrphanKind
 
 
-@click.command("remove-orphans")
-@client_options
-@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
+@dataclass(frozen=True, slots=True)
+class OrphanRow:
+    """What `maintain remove-orphans` found and does with it."""
+
+    COLUMNS: ClassVar = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
+    topic: str
+    topic_id: str | None
+    partition: int | None
+    kind: OrphanKind
+    action: Fate
+    objects: int
+    bytes: int
+    size: ForPeople
+    name: str
+    reason: str
+    keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansSummary:
+    """`bytes` of all that is to be removed."""
+
+    orphans: ByName
+    removed: int
+    bytes: int
+    younger: Annotated[int, Meta(description="objects that are too young to be removed now")]
+    younger_removable_at: Annotated[
+        int | None, Meta(description="ms, by the store's clock: when the last of them may be removed")
+    ]
+
+
+@command(OrphanRow, name="remove-orphans", summary=OrphansSummary)
+@cluster_options(required=True)
+@remote_option
 @s3_options
-@params.topic_option
+@topic_option
 @click.option(
     "--older-than",
-    type=params.Duration(),
+    type=DURATION,
     default="1d",
     show_default=True,
     help="Leave alone what is younger, by the clock of remote storage.",
 )
 @metrics_options
-@click.option("--apply", is_flag=True, help="Remove; without it the plan is shown.")
-@params.output_option
-@click.pass_obj
+@apply_option("Remove; without it the plan is shown.")
 def remove_orphans(
     output: Output,
     cluster: Cluster,
@@ -59,20 +87,65 @@ def remove_orphans(
     it was deleted. What is published, what may still be published, and what is not ours is left alone. What is too
     young is counted, with the time from which it may go.
     """
+    from tiersnap.remote_storage.cluster.known_partitions import ClusterRecords
+    from tiersnap.remote_storage.retire.orphans import OrphanKind
+    from tiersnap.remote_storage.retire.orphans_find import find_orphans
+    from tiersnap.remote_storage.retire.orphans_outcome import OrphansOutcome
+    from tiersnap.remote_storage.retire.orphans_remove import remove
+    from tiersnap.remote_storage.stored.claims import STALE_AFTER_MS
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.snapshot.log.selection import matches_topic
+
     if older_than is None or older_than < STALE_AFTER_MS:
         raise UsageError(
             f"--older-than {format_duration(older_than)}: an attempt that is at work may be older than that",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
     store = open_existing_store(remote, s3, writes=apply)
-    found = list(
-        find_orphans(store, ClusterRecords(cluster), lambda name: matches_topic(name, topic), older_than=older_than)
+    known = ClusterRecords(cluster)
+    found = list(find_orphans(store, known, lambda name: matches_topic(name, topic), older_than=older_than))
+    done = OrphansOutcome(found, list(remove(store, found)) if apply else [])
+    younger = sum(len(each.keys) for each in done.waiting)
+    last = max((each.removable_at for each in done.waiting), default=None)
+    summary = OrphansSummary(
+        orphans=dict(Counter(str(each.action) for each in found)),
+        removed=sum(not failures for _, failures in done.done),
+        bytes=sum(each.size for each in done.wanted),
+        younger=younger,
+        younger_removable_at=last,
     )
-    outcome = OrphansOutcome(found, list(remove(store, found)) if apply else [])
-    show(output, outcome, older_than=older_than, applied=apply)
+    output.rows(OrphanRow, map(_row, found), summary=summary, errors=list(done.errors()))
+    for orphan in done.refused:
+        output.warn(f"refused: {orphan.partition}: {orphan.reason}")
+    for each in done.failures:
+        output.warn(f"still there: {each.key}: {each.reason}")
+    if last is not None:
+        are = count_of(younger, "object is", "objects are")
+        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
+    if not done.wanted:
+        output.talk("nothing to remove")
+    elif not apply:
+        output.talk("nothing was removed: give --apply")
     if sinks.is_any:
         from tiersnap.snapshot.metrics.of_run import of_orphans
 
-        left = [(str(each.kind), each.size) for each in outcome.left]
+        left = [(str(each.kind), each.size) for each in done.left]
         sinks.send(lambda: of_orphans([str(kind) for kind in OrphanKind], left))
-    return outcome.exit_code
+    return done.exit_code
+
+
+def _row(orphan: Orphan) -> OrphanRow:
+    at = orphan.partition
+    return OrphanRow(
+        topic=at.topic if at else "",
+        topic_id=at.topic_id if at else None,
+        partition=at.partition if at else None,
+        kind=orphan.kind,
+        action=orphan.action,
+        objects=len(orphan.keys),
+        bytes=orphan.size,
+        size=human_bytes(orphan.size),
+        name=orphan.segment_id or orphan.keys[0].rpartition("/")[2],
+        reason=orphan.reason,
+        keys=list(orphan.keys),
+    )

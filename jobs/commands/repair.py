@@ -2,30 +2,99 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
-from tiersnap.jobs.old_options.repair import RepairRequest, repair_options
+from tiersnap.jobs.again import again
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import LocalPath
+from tiersnap.jobs.options import (
+    OF_BEGINNINGS,
+    RemoteView,
+    apply_option,
+    as_of_option,
+    crc_option,
+    expiration_option,
+    expiry,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    remote_view_options,
+    selection_options,
+)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.repair import show
+from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.log.disk_findings import refuse_twice, twice
-from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
-from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
+from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.repair.log_dirs import HostRepair
+    from tiersnap.snapshot.repair.plan import RepairAction
+    from tiersnap.snapshot.replay.trust import Provenance, SnapshotVerdict
+
+# Of rows that need nobody: a count that leaves them out would not add up to the rows.
+_LEFT_ALONE = {
+    "STRAY": "no segment begins at their offsets, and the broker deletes them at its next start",
+    "NEVER_TIERED": "their topics are compacted or internal, and no broker tiers those",
+}
 
 
-@click.command()
-@log_dirs_argument("LOGDIR")
-@repair_options
+@dataclass(frozen=True, slots=True)
+class PlannedRepair:
+    """A snapshot of `repair` that is not as it should be; those that are right are counted only."""
+
+    COLUMNS: ClassVar = ("partition", "offset", "action", "producers", "provenance", "reason")
+    log_dir: str
+    partition: str
+    offset: int
+    bytes: int
+    action: RepairAction
+    producers: int | None
+    provenance: Provenance | None
+    found: SnapshotVerdict
+    reason: str
+
+
+@command(PlannedRepair)
+@log_dirs_argument()
+@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
+@click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
+@expiration_option
+@as_of_option
+@click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
+@click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
+@selection_options
+@crc_option
+@producer_expiration_option
+@now_option
+@apply_option("Write into LOGDIR; the broker must be stopped.")
 @remote_view_options(OF_BEGINNINGS, click.option)
-@params.output_option
-@click.pass_obj
-def repair(output: Output, log_dirs: tuple[str, ...], asked: RepairRequest, view: RemoteView) -> int:
+def repair(
+    output: Output,
+    log_dirs: tuple[str, ...],
+    out: Path | None,
+    every_boundary: bool,
+    expiration: int | None,
+    as_of: int | None,
+    replace: bool,
+    above_newest: bool,
+    selection: Selection,
+    check_crc: bool,
+    producer_expiration: int | None,
+    now: int,
+    apply: bool,
+    view: RemoteView,
+) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 
     LOGDIR is an entry of log.dirs; several may be given, with blanks or commas between them, or as a glob: all disks
@@ -34,15 +103,128 @@ def repair(output: Output, log_dirs: tuple[str, ...], asked: RepairRequest, view
     state that its first file begins with; without it nothing of that log is judged or made. Running it again does
     nothing twice; killed anywhere, it leaves whole files only.
     """
-    opened, selection = open_log_dirs(log_dirs), asked.selection
-    if asked.out is None:
+    from tiersnap.snapshot.log.disk_findings import refuse_twice, twice
+    from tiersnap.snapshot.log.hands_off import refuse_log_dir
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+    from tiersnap.snapshot.repair.files import elsewhere, in_place, nowhere
+    from tiersnap.snapshot.repair.log_dirs import HostRepair, all_locked
+    from tiersnap.snapshot.repair.plan import PlanOptions, RepairAction
+
+    if apply and out is not None:
+        raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
+    if every_boundary and out is None:
+        raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
+    expires = expiry(expiration, as_of, now, producer_expiration)
+    if out is not None:
+        refuse_log_dir(out, "--out")
+    opened = open_log_dirs(log_dirs)
+    if out is None:
         refuse_twice(opened)
     elif both := next(twice(opened, selection), None):
         raise UsageError(f"{both[0]} is in two of the log directories: --out has one place for it", hint="repair each")
-    beginnings = view.beginnings(asked.now, asked.producer_expiration)
-    progress = Progress(output, "repairing" if asked.writes else "planning", count(opened, selection))
-    with all_locked(opened) if asked.apply else nullcontext():
-        job = HostRepair(opened, asked.options, asked.check_crc, beginnings)
-        plans = job.plans(progress.watch(selected_of(opened, selection)), asked.open_files)
-        show(output, job, plans, wrote=asked.writes, in_place=asked.apply)
+    options = PlanOptions(expires, producer_expiration, every_boundary, replace, above_newest)
+    open_files = partial(elsewhere, out, replace) if out is not None else in_place if apply else nowhere
+    writes = apply or out is not None
+    progress = Progress(output, "repairing" if writes else "planning", count(opened, selection))
+    beginnings = view.beginnings(now, producer_expiration)
+    with all_locked(opened) if apply else nullcontext():
+        job = HostRepair(opened, options, check_crc, beginnings)
+
+        def rows() -> Iterator[PlannedRepair]:
+            for each, part, plan in job.plans(progress.watch(selected_of(opened, selection)), open_files):
+                for planned in plan:
+                    if planned.action is not RepairAction.KEEP:
+                        where = (each.uri, part.name, planned.offset, planned.size, planned.action)
+                        what = (planned.entry_count, planned.provenance, planned.found, planned.reason)
+                        yield PlannedRepair(*where, *what)
+
+        output.rows(PlannedRepair, rows(), several=len(opened) > 1, findings=job.findings, errors=job.errors)
+    for error in job.errors:
+        output.warn(error.message)
+        if error.hint:
+            output.warn(f"  {error.hint}")
+    for each in opened:
+        for other in each.log_dir.others:
+            output.talk(f"left alone: {other.name} ({other.state})")
+    for line in (*_written(job, writes=writes, in_place=apply), *_waiting(job), *job.undone):
+        output.talk(line)
     return job.exit_code
+
+
+def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
+    from tiersnap.snapshot.repair.log_dirs import is_local
+    from tiersnap.snapshot.repair.plan import RepairAction
+
+    actions, names = repair.actions, shlex.join(each.uri for each in repair.log_dirs)
+    count, kept = actions[RepairAction.WRITE] + actions[RepairAction.REPLACE], actions[RepairAction.KEEP]
+    if writes and count:
+        yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
+        if in_place and not repair.undone and not repair.errors:
+            yield f"next: start the broker; the same on the hosts of the other replicas, then tiersnap doctor {names}"
+    elif count:
+        yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
+        for each in repair.log_dirs:
+            if repair.needed[each.uri] and is_local(each):
+                yield from _room(repair.needed[each.uri], Path(each.log_dir.path))
+        if not repair.undone:
+            yield f"next: stop the broker, then {again('--apply')}"
+    elif repair.errors:
+        yield f"nothing was written; {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+    elif kept or not (repair.beginnings.unknown or actions[RepairAction.NOT_COMPARED]):
+        yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+    for each in repair.log_dirs:
+        if unwritten := repair.unwritten[each.uri]:
+            yield f"{each.uri}: {count_of(unwritten, 'snapshot was', 'snapshots were')} not written for want of room"
+            if in_place:
+                yield from _room(repair.lacking[each.uri], Path(each.log_dir.path))
+                yield f"next: {again()}"
+
+
+def _room(needed: int, log_dir: Path) -> Iterator[str]:
+    """What is needed and free, and where that is too little what frees it."""
+    from tiersnap.snapshot.host.disk import disk_of
+    from tiersnap.snapshot.host.full_disk import deleted_bytes, ways_to_free
+    from tiersnap.snapshot.repair.space import says_space
+
+    yield says_space(needed, log_dir)
+    disk = disk_of(log_dir)
+    if needed > disk.writable:
+        yield from ways_to_free(disk, deleted_bytes(log_dir))
+
+
+def _waiting(repair: HostRepair) -> Iterator[str]:
+    from tiersnap.snapshot.log.log_dir import LOG_START_OFFSETS
+    from tiersnap.snapshot.repair.plan import RepairAction
+
+    if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} not to be trusted; next: {again('--replace')}"
+    if unread := repair.actions[RepairAction.UNVERIFIED]:
+        yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
+    if unknown := repair.actions[RepairAction.NO_START]:
+        for each in repair.log_dirs:
+            if not each.log_dir.checkpoints.log_starts_are_known:
+                yield (
+                    f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so nothing says whether a log begins at its "
+                    "files or in remote storage: start the broker, which writes a new one in a minute, stop it and "
+                    "repair again"
+                )
+        if any(finding.kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
+            yield f"{unknown} cannot be made: they are behind a segment that is lost; put it back from another replica"
+        else:
+            asked = repair.beginnings.find is not None
+            then = ", and remote storage does not tell" if asked else f", but in remote storage; next: {with_remote()}"
+            yield f"{unknown} cannot be made: what came before a log's files is not known here{then}"
+    if count := repair.actions[RepairAction.NOT_COMPARED]:
+        are = count_of(count, "snapshot is", "snapshots are")
+        yield f"{are} not compared: their logs begin in remote storage; next: {with_remote()}"
+    yield from of_unknown_beginnings(repair.beginnings)
+    if above := repair.actions[RepairAction.ABOVE_NEWEST]:
+        yield (
+            f"{above} lie above the newest snapshot that the broker can load, and the highest of them would become its "
+            "live state: give --above-newest to write them; or start the broker, which makes those of the last two "
+            "segments, stop it and repair again"
+        )
+    for name, why in _LEFT_ALONE.items():
+        action = RepairAction(name)
+        if left := repair.actions[action]:
+            yield f"{count_of(left, 'snapshot is', 'snapshots are')} {action}: {why}"

@@ -2,32 +2,209 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs import run as submitted
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import leader_options
-from tiersnap.jobs.old_options.paths import LocalPath
-from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
-from tiersnap.jobs.option_types import HTTP_URL
+from tiersnap.jobs.again import kept_options
+from tiersnap.jobs.command import Command, command
+from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
+from tiersnap.jobs.options import (
+    SparkRequest,
+    allow_plaintext_option,
+    apply_option,
+    as_of_option,
+    as_one,
+    cluster_options,
+    crc_option,
+    expiration_option,
+    layout_option,
+    leave_to_broker_option,
+    producer_expiration_option,
+    rate_option,
+    remote_option,
+    replace_option,
+    s3_options,
+    spark_options,
+    topic_ids_option,
+    topic_option,
+    warehouse_option,
+)
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.command import exit_code, run_options, tell
-from tiersnap.jobs.pipeline.failures import spoken
-from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.submit_line import KeepsWords, submit_line, words_of
+from tiersnap.jobs.sentences import (
+    ByName,
+    Mended,
+    tell_failures,
+    tell_finished_copies,
+    tell_left_to_brokers,
+    tell_mended,
+    tell_unknown_encryption,
+)
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.telemetry.lineage import LineageRun, lineage
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.page import leave
 from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.jobs.pipeline.outcome import RunOutcome
+    from tiersnap.jobs.pipeline.settings import RunSettings
+    from tiersnap.snapshot.readiness.judge import Verdict
+
+_WORDS = "tiersnap.words"
 
 
-@click.command(cls=KeepsWords)
+@dataclass(frozen=True, slots=True)
+class VerdictCount:
+    """A verdict of `run`."""
+
+    COLUMNS: ClassVar = ("verdict", "segments")
+    verdict: Verdict
+    segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What `run` did; `seconds` by stage."""
+
+    run_id: str
+    segments_decoded: int
+    snapshots_written: int
+    snapshots_mended: Mended
+    segments_tiered: int
+    bytes_tiered: int
+    delta_commits: int
+    ready_elsewhere: ByName | UnsetType = UNSET
+    encryption_unknown: Annotated[
+        int, Meta(description="partitions of which no manifest shows whether the plugin encrypts")
+    ]
+    finding_count: Annotated[int, Meta(description="of all; `findings` has the first few")]
+    error_count: Annotated[int, Meta(description="of all; `errors` has the first few")]
+    seconds: dict[str, float]
+    report: str
+
+
+class _KeepsWords(Command):
+    """A command that remembers its words as they were given, for --print-submit."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember, then parse."""
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+def _settings(
+    sources: tuple[str, ...],
+    remote: str,
+    warehouse: str,
+    layout: str,
+    expiration: int | None,
+    as_of: int | None,
+    producer_expiration: int | None,
+    every_boundary: bool,
+    replace: bool,
+    scan: str,
+    topic_ids: Path | None,
+    leaders: tuple[str, ...],
+    topic: str | None,
+    check_crc: bool,
+    s3: S3Settings,
+    rate: int | None,
+    until: int | None,
+    allow_plaintext: bool,
+    left_for: int | None,
+    apply: bool,
+) -> RunSettings:
+    from tiersnap.jobs.pipeline.settings import RunSettings
+    from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+    from tiersnap.snapshot.log.places import located
+    from tiersnap.snapshot.tasks.carry_options import CarryOptions, Scan
+
+    return RunSettings(
+        sources=sources,
+        remote=remote,
+        warehouse=located(warehouse),
+        carry=CarryOptions(expiration, as_of, producer_expiration, every_boundary, replace, Scan(scan)),
+        layout=layout,
+        s3=s3,
+        rate=rate,
+        topic=topic,
+        topic_ids=read_topic_ids(topic_ids) if topic_ids else {},
+        leaders=leaders,
+        check_crc=check_crc,
+        until=until,
+        allow_plaintext=allow_plaintext,
+        left_for=left_for,
+        apply=apply,
+        options=kept_options(click.get_current_context()),
+    )
+
+
+# Given to the command as `settings: RunSettings`.
+run_options = as_one(
+    "settings",
+    _settings,
+    click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        required=True,
+        help="A log directory, or what `tiersnap collect` shipped of one: path, file:, s3: or hdfs:.",
+    ),
+    remote_option,
+    warehouse_option,
+    layout_option,
+    expiration_option,
+    as_of_option,
+    producer_expiration_option,
+    click.option(
+        "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
+    ),
+    replace_option,
+    click.option(
+        "--scan",
+        type=click.Choice(("exact", "window")),
+        default="exact",
+        show_default=True,
+        help="exact decodes all that remote storage does not hold; window only what is within --expiration, for a "
+        "first run over a long log.",
+    ),
+    topic_ids_option,
+    click.option(
+        "--leader",
+        "leaders",
+        multiple=True,
+        help="One of the sources: of several replicas of a partition the one that lies here is taken.",
+    ),
+    topic_option,
+    crc_option,
+    s3_options,
+    rate_option(
+        "Send no more segments' bytes a second from all workers together; each task that tiers has its share, of "
+        "spark.sql.shuffle.partitions tasks at most"
+    ),
+    once(
+        "--until",
+        type=TIME,
+        help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
+        "timestamp is not older.",
+    ),
+    allow_plaintext_option,
+    leave_to_broker_option,
+    apply_option("Write to remote storage; without it the run says what it would do."),
+)
+
+
+@command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
-@leader_options
+@cluster_options(
+    "A broker of the cluster: it says whose copy task works, and without --leader which replica of a partition leads."
+)
 @spark_options
 @metrics_options
 @click.option(
@@ -44,10 +221,8 @@ from tiersnap.snapshot.errors import ExitCode
     help="Folder of the readiness report.",
 )
 @click.option("--print-submit", is_flag=True, help="Print the spark-submit line of this run, and run nothing.")
-@params.output_option
-@click.pass_context
 def run(
-    ctx: click.Context,
+    output: Output,
     settings: RunSettings,
     cluster: Cluster | None,
     spark: SparkRequest,
@@ -61,16 +236,17 @@ def run(
     Leaves the missing producer snapshots and every segment that may be tiered in remote storage, and a report that
     says why the rest may not. Run again, it does nothing twice: only what is new or changed is read.
     """
-    output = ctx.ensure_object(Output)
     if print_submit:
-        config = ctx.find_root().params.get("config_path")
-        click.echo(
-            masked(
-                submit_line(Path(submitted.__file__).absolute(), words_of(ctx), spark.master, spark.conf, config=config)
-            )
-        )
+        from tiersnap.jobs import run as submitted
+        from tiersnap.jobs.pipeline.submit_line import submit_line
+
+        ctx = click.get_current_context()
+        file, config = Path(submitted.__file__).absolute(), ctx.find_root().params.get("config_path")
+        click.echo(masked(submit_line(file, ctx.meta[_WORDS], spark.master, spark.conf, config=config)))
         return ExitCode.OK
+    from tiersnap.jobs.pipeline.failures import spoken
     from tiersnap.jobs.pipeline.run import run as run_pipeline
+    from tiersnap.jobs.reporting.host_run import write_report_and_metrics
 
     tracked = LineageRun(settings.run_id, "run", settings.sources, (settings.remote, settings.warehouse))
     with lineage(openlineage, tracked):
@@ -79,6 +255,77 @@ def run(
         code = exit_code(outcome, settings)
         tracked.facts |= outcome.as_facts() | {"exit_code": int(code)}
     if (made := outcome.report) is not None:
-        leave(made, code, report, sinks, errors=outcome.error_count, seconds=outcome.seconds)
-    tell(output, "run", outcome, settings, {"report": str(report / "index.html")})
+        write_report_and_metrics(made, code, report, sinks, errors=outcome.error_count, seconds=outcome.seconds)
+    show(output, outcome, settings, report)
     return code
+
+
+def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path) -> None:
+    """Emit what a run found and did."""
+    from tiersnap.snapshot.readiness.exit_codes import next_steps
+    from tiersnap.snapshot.readiness.judge import Verdict
+    from tiersnap.snapshot.replay.scan_window import UNSEEN
+
+    done, verdicts = outcome.counts, outcome.verdicts
+    summary = RunSummary(
+        run_id=settings.run_id,
+        segments_decoded=done.segments_decoded,
+        snapshots_written=done.snapshots_written,
+        snapshots_mended=done.snapshots_mended,
+        segments_tiered=done.segments_tiered,
+        bytes_tiered=done.bytes_tiered,
+        delta_commits=done.delta_commits,
+        ready_elsewhere=outcome.ready_elsewhere or UNSET,
+        encryption_unknown=outcome.encryption_unknown,
+        finding_count=outcome.finding_count,
+        error_count=outcome.error_count,
+        seconds={name: round(value, 2) for name, value in outcome.seconds.items()},
+        report=str(report / "index.html"),
+    )
+    rows = [VerdictCount(verdict, verdicts[verdict]) for verdict in Verdict if verdicts.get(verdict)]
+    output.rows(VerdictCount, rows, summary=summary, findings=outcome.findings, errors=outcome.errors)
+    _tell_troubles(output, outcome)
+    tell_mended(output, done.snapshots_mended)
+    tell_left_to_brokers(output, verdicts)
+    if settings.carry.scan == "window":
+        for unseen in UNSEEN:
+            output.talk(f"--scan window does not see {unseen}")
+        output.talk("--scan exact sees all of it")
+    for line in next_steps(verdicts):
+        output.warn(line)
+    for place, count in outcome.ready_elsewhere.items():
+        output.talk(
+            f"READY and not tiered by this run: {count_of(count, 'segment')} of which only decodes were collected; "
+            f"the bytes lie in {place}; there: tiersnap tier LOGDIR --remote {settings.remote} --apply"
+        )
+    if not settings.apply:
+        tell_unknown_encryption(output, outcome.encryption_unknown if outcome.verdicts.get(Verdict.READY) else 0)
+        output.talk("nothing was written to remote storage: give --apply")
+    elif outcome.copies_finished:
+        tell_finished_copies(output, outcome.copies_finished)
+    elif outcome.did_nothing:
+        output.talk("nothing to do: no object was written and no Delta version committed")
+
+
+def _tell_troubles(output: Output, outcome: RunOutcome) -> None:
+    """Say what failed, and how much more is damaged than was said."""
+    for topic in outcome.unknown_topics:
+        output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
+    if outcome.finding_count > len(outcome.findings):
+        output.warn(f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: see the report")
+    tell_failures(output, outcome.errors, outcome.error_count)
+
+
+def exit_code(outcome: RunOutcome, settings: RunSettings) -> ExitCode:
+    """Return the code of what could not be written, of damage, of what was to be tiered and refused; else OK."""
+    if outcome.is_damaged:
+        return ExitCode.DATA_CORRUPT
+    if outcome.error_count:
+        if outcome.refused_count == outcome.error_count:
+            return ExitCode.GATE_REFUSED
+        return ExitCode.TRANSIENT if outcome.is_transient else ExitCode.PARTIAL
+    if outcome.is_unread:
+        return ExitCode.PARTIAL
+    from tiersnap.snapshot.readiness.exit_codes import exit_code_of
+
+    return exit_code_of(outcome.verdicts, apply=settings.apply)

@@ -2,42 +2,199 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
+from msgspec import UNSET, Meta, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.copy_tasks import ToldBy, tiering_cluster_options
-from tiersnap.jobs.old_options.host import HostRequest, host_options
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.paths import LocalPath
-from tiersnap.jobs.old_options.remote import layout_name_option
+from tiersnap.jobs.again import again, host_commands
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import LocalPath
+from tiersnap.jobs.options import (
+    Option,
+    ToldBy,
+    allow_plaintext_option,
+    apply_option,
+    as_of_option,
+    as_one,
+    crc_option,
+    expiration_option,
+    expiry,
+    layout_option,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    rate_option,
+    remote_option,
+    replace_option,
+    s3_options,
+    tiering_cluster_options,
+    topic_ids_option,
+    topic_option,
+)
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.topic_ids import unknown_topics
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.reporting.host_run import host_run
+from tiersnap.jobs.sentences import (
+    ByName,
+    Leftovers,
+    Mended,
+    leftovers_by_kind,
+    tell_failures,
+    tell_finished_copies,
+    tell_left_to_brokers,
+    tell_leftovers,
+    tell_mended,
+    tell_unknown_encryption,
+)
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.jobs.tell.page import leave
-from tiersnap.jobs.tell.tier import show
-from tiersnap.remote_storage.upload.host_outcome import HostOutcome
-from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
-from tiersnap.snapshot.log.places import places_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
-from tiersnap.snapshot.report import summarise
+from tiersnap.remote_storage.stores.s3_settings import S3Settings
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.layouts.layout import Layout
+    from tiersnap.remote_storage.stores.object_store import ObjectStore
+    from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+    from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
+    from tiersnap.snapshot.report.run_info import RunInfo
 
 
-@click.command()
-@log_dirs_argument("LOGDIR")
-@host_options(layout_name_option)
+@dataclass(frozen=True)
+class HostRequest:
+    """What is to be tiered from one host.
+
+    Attributes:
+        remote: as the user wrote it.
+        topic: a regular expression for whole topic names; None for all.
+        layout: by name, as it was given; None where it was not, and brokers are asked.
+        host_in: the tiering in a layout.
+        run_id: of this run, whose attempts it names.
+    """
+
+    remote: str
+    store: ObjectStore
+    topic: re.Pattern[str] | None
+    layout: str | None
+    host_in: Callable[[Layout], HostTier]
+    run_id: str
+    apply: bool
+
+
+def _host(
+    remote: str,
+    layout: str | None,
+    expiration: int | None,
+    as_of: int | None,
+    producer_expiration: int | None,
+    now: int,
+    replace: bool,
+    topic_ids: Path | None,
+    topic: re.Pattern[str] | None,
+    check_crc: bool,
+    s3: S3Settings,
+    rate: int | None,
+    allow_plaintext: bool,
+    apply: bool,
+) -> HostRequest:
+    """Return the request; with `apply` remote storage is asked first: a bucket that refuses is told before the work."""
+    from tiersnap.jobs.pipeline.settings import new_run_id
+    from tiersnap.jobs.pipeline.topic_ids import read_topic_ids
+    from tiersnap.remote_storage.stores.open_store import open_store
+    from tiersnap.remote_storage.stores.paced_store import paced
+    from tiersnap.remote_storage.upload.tier_host import HostTier
+    from tiersnap.remote_storage.upload.tier_job import Tierer
+    from tiersnap.snapshot.tasks.carry_options import CarryOptions
+
+    expiry(expiration, as_of, now, producer_expiration)
+    store = paced(open_store(remote, s3, writes=apply), rate)
+    if apply:
+        next(iter(store.list()), None)
+    options = CarryOptions(expiration, as_of, producer_expiration, replace=replace)
+    ids = read_topic_ids(topic_ids) if topic_ids else {}
+    tierer = Tierer(new_run_id(), now)
+
+    def host_in(layout: Layout) -> HostTier:
+        return HostTier(
+            store,
+            layout,
+            options,
+            tierer,
+            topic_ids=ids,
+            check_crc=check_crc,
+            allow_plaintext=allow_plaintext,
+            apply=apply,
+        )
+
+    return HostRequest(remote, store, topic, layout, host_in, tierer.run_id, apply)
+
+
+def host_options(layout: Option) -> Option:
+    """Return where to tier to and how, given as `request: HostRequest`; `layout` gives a name."""
+    return as_one(
+        "request",
+        _host,
+        remote_option,
+        layout,
+        expiration_option,
+        as_of_option,
+        producer_expiration_option,
+        now_option,
+        replace_option,
+        topic_ids_option,
+        topic_option,
+        crc_option,
+        s3_options,
+        rate_option("Send no more bytes a second to remote storage"),
+        allow_plaintext_option,
+        apply_option("Write to remote storage; without it the plan is shown."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPartition:
+    """A partition of `tier`."""
+
+    COLUMNS: ClassVar = ("partition", "segments", "tiered", "verdicts", "findings")
+    log_dir: str
+    partition: str
+    segments: int
+    tiered: int
+    verdicts: ByName
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class TierSummary:
+    """What `tier` did; `bytes_tiered` are of segment files."""
+
+    run_id: str
+    snapshots_written: int
+    snapshots_mended: Mended
+    segments_tiered: int
+    bytes_tiered: int
+    leftovers_removed: Leftovers
+    encryption: Annotated[
+        dict[str, int],
+        Meta(
+            description="partitions with something to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
+            "show"
+        ),
+    ]
+    report: str | UnsetType = UNSET
+
+
+@command(TieredPartition, summary=TierSummary)
+@log_dirs_argument()
+@host_options(layout_option)
 @tiering_cluster_options
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page here.")
 @metrics_options
-@params.output_option
-@click.pass_obj
 def tier(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -53,7 +210,17 @@ def tier(
     Spark and no tables: what remote storage holds is its memory, and a claim there keeps two hosts from copying one
     segment. Brokers see the segments once `tiersnap publish` has told them.
     """
-    host = request.host(every_boundary=every_boundary)
+    from tiersnap.jobs.pipeline.topic_ids import unknown_topics
+    from tiersnap.jobs.reporting.host_run import host_run, write_report_and_metrics
+    from tiersnap.remote_storage.layouts.open_layout import open_layout
+    from tiersnap.remote_storage.upload.host_outcome import HostOutcome
+    from tiersnap.snapshot.log.disk_findings import findings_of, refuse_twice
+    from tiersnap.snapshot.log.places import places_of
+    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+    from tiersnap.snapshot.report import summarise
+
+    host = request.host_in(open_layout(request.layout or ""))
+    host = replace(host, options=replace(host.options, every_boundary=every_boundary))
     opened, selection = open_log_dirs(log_dirs), Selection(request.topic)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
@@ -65,7 +232,58 @@ def tier(
     info = replace(info, source=", ".join(log_dirs), counts=done.counts)
     code = done.exit_code(apply=host.apply)
     if report is not None or sinks.is_any:
-        leave(summarise(list(done.readiness()), info), code, report, sinks, errors=len(done.errors))
-    unknown = unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic)
-    show(output, done, info, report, opened, swept, unknown)
+        made = summarise(list(done.readiness()), info)
+        write_report_and_metrics(made, code, report, sinks, errors=len(done.errors))
+    leftovers = leftovers_by_kind(done.leftovers_removed, swept)
+    several, summary = len(opened) > 1, _summary(done, info, leftovers, report)
+    rows = map(_row, done.partitions)
+    output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=done.errors)
+    tell_failures(output, done.errors)
+    tell_mended(output, info.counts.snapshots_mended)
+    tell_leftovers(output, done.leftovers_removed, swept)
+    tell_left_to_brokers(output, done.verdicts)
+    _tell_next(output, done, info, [each.uri for each in opened])
+    for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
+        output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
     return code
+
+
+def _row(each: HostPartition) -> TieredPartition:
+    return TieredPartition(
+        log_dir=each.log_dir,
+        partition=each.partition.name,
+        segments=len(each.readiness),
+        tiered=sum(row["state"] == "COPY_SEGMENT_FINISHED" for row in each.tiered),
+        verdicts=dict(Counter(row["verdict"] for row in each.readiness).most_common()),
+        findings=len(each.findings),
+    )
+
+
+def _summary(done: HostOutcome, info: RunInfo, leftovers: dict[str, int], report: Path | None) -> TierSummary:
+    counts = info.counts
+    return TierSummary(
+        run_id=info.run_id,
+        snapshots_written=counts.snapshots_written,
+        snapshots_mended=counts.snapshots_mended,
+        segments_tiered=counts.segments_tiered,
+        bytes_tiered=counts.bytes_tiered,
+        leftovers_removed=leftovers,
+        encryption=dict(done.encryption),
+        report=UNSET if report is None else str(report / "index.html"),
+    )
+
+
+def _tell_next(output: Output, done: HostOutcome, info: RunInfo, log_dirs: list[str]) -> None:
+    from tiersnap.snapshot.readiness.exit_codes import next_steps
+    from tiersnap.snapshot.tables.listed import Encryption
+
+    commands = host_commands(log_dirs, info.remote)
+    for line in next_steps(done.verdicts, lambda verdict: commands.next_step(verdict, done.file_of(verdict))):
+        output.warn(line)  # a cron line that is quiet mails it
+    if not info.applied:
+        tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
+        output.talk(f"nothing was written to remote storage; next: {again('--apply')}")
+    elif done.copies_finished:
+        tell_finished_copies(output, done.copies_finished)
+    elif not info.counts.segments_tiered and not info.counts.snapshots_written:
+        output.talk("no object was written" if done.errors else "nothing to do: no object was written")

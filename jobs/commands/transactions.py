@@ -1,23 +1,37 @@
-"""`tiersnap transactions`: what a log directory says of transactions, as kafka-transactions.sh says it of a cluster."""
+"""`tiersnap transactions`: what kafka-transactions.sh asks brokers, answered from the segments."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
 import click
+from msgspec import Meta
 
-from tiersnap.jobs.old_options.form import chosen_form, form_option
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.transactions import Question, TransactionsRequest, transactions_options
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.producers import as_of_option, partition_number_option
+from tiersnap.jobs.option_types import DURATION
+from tiersnap.jobs.options import crc_option, log_dirs_argument, topic_option
+from tiersnap.jobs.output import Output, cell, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.transactions import show_hanging, show_states
-from tiersnap.snapshot.exactly_once.transactions.chosen import described, with_partitions
-from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
-from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
-from tiersnap.snapshot.exactly_once.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
-from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
-from tiersnap.snapshot.log.disk_findings import findings_of
-from tiersnap.snapshot.log.findings import exit_code_of
+from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.units import count_of
 
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict
+    from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
+
+LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
+_MOST_COMMANDS = 10
+_LIST_COLUMNS = {
+    "transactional_id": "TransactionalId",
+    "coordinator": "Coordinator",
+    "producer_id": "ProducerId",
+    "transaction_state": "TransactionState",
+}
 _HELP = """Answer, from the segments in LOGDIR, what kafka-transactions.sh asks brokers: list, describe, find-hanging.
 
 \b
@@ -33,36 +47,204 @@ damaged, 6 when partitions of __transaction_state are missing or may not be read
 """
 
 
-@click.command(help=_HELP)
-@click.argument(
-    "question", metavar="[list|describe|find-hanging]", type=click.Choice([each.value for each in Question])
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id of `transactions list` and `describe`, as its coordinator knows it."""
+
+    COLUMNS: ClassVar = {
+        "coordinator": "CoordinatorId",
+        "transactional_id": "TransactionalId",
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "transaction_state": "TransactionState",
+        "transaction_timeout_ms": "TransactionTimeoutMs",
+        "transaction_start_time": "CurrentTransactionStartTime",
+        "transaction_duration_ms": "TransactionDurationMs",
+        "topic_partitions": "TopicPartitions",
+    }
+    transactional_id: str
+    coordinator: str
+    producer_id: int
+    producer_epoch: int
+    transaction_state: str
+    transaction_timeout_ms: int
+    transaction_start_timestamp: int | None
+    transaction_start_time: str | None
+    transaction_duration_ms: int | None
+    topic_partitions: list[str]
+    last_update_timestamp: int
+    last_update_time: str | None
+    previous_producer_id: int
+    next_producer_id: int
+    client_transaction_version: int
+    next_producer_epoch: int
+    unknown_tags: Annotated[dict[str, str], Meta(description="hex by tag")]
+    value_version: int
+    offset: int
+    timestamp: int
+    time: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """An open transaction of `transactions find-hanging`."""
+
+    COLUMNS: ClassVar = {
+        "topic": "Topic",
+        "partition": "Partition",
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "coordinator_epoch": "CoordinatorEpoch",
+        "transaction_start_offset": "StartOffset",
+        "last_time": "LastTime",
+        "duration_minutes": "Duration(min)",
+        "verdict": "Verdict",
+        "blocked_segment_count": "BlockedSegments",
+        "reason": "Reason",
+    }
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+    last_timestamp: int
+    last_time: str | None
+    duration_minutes: int
+    verdict: TransactionVerdict
+    reason: str
+    transactional_id: str | None
+    transaction_state: str | None
+    coordinator_producer_epoch: int | None
+    is_late: bool
+    blocked_segment_count: int
+    blocked_segments: Annotated[list[int], Meta(description="base offsets")]
+    blocked_bytes: int
+    abort_command: str | None
+    abort_command_before_3_0: str | None
+    terminate_command: Annotated[
+        str | None, Meta(description="aborts a transaction in two phases over its application's head")
+    ]
+
+
+@command(ListedTransaction, OpenTransaction, help=_HELP, kafka="kafka-transactions.sh")
+@click.argument("question", metavar="[list|describe|find-hanging]", type=click.Choice(QUESTIONS))
+@log_dirs_argument()
+@click.option("--transactional-id", help="describe: the one to describe.")
+@topic_option
+@partition_number_option
+@click.option(
+    "--max-transaction-timeout",
+    "timeout",
+    type=DURATION,
+    default="15m",
+    show_default=True,
+    help="find-hanging: the brokers' transaction.max.timeout.ms; a producer that wrote since may still be alive.",
 )
-@log_dirs_argument("LOGDIR")
-@transactions_options
-@form_option("kafka-transactions.sh")
-@click.pass_obj
+@click.option("--all", "everything", is_flag=True, help="find-hanging: also the open transactions that do not hang.")
+@click.option(
+    "--partition-count",
+    type=click.IntRange(min=1),
+    help="Partitions of __transaction_state in the cluster.  [default: told from where the transactional ids are]",
+)
+@click.option(
+    "--before-4.3",
+    "before_4_3",
+    is_flag=True,
+    help="As coordinators before Kafka 4.3 see it: nothing of a partition behind a value of an unknown version.",
+)
+@as_of_option
+@crc_option
 def transactions(
-    output: Output, question: str, log_dirs: tuple[str, ...], asked: TransactionsRequest, form: str | None
+    output: Output,
+    question: str,
+    log_dirs: tuple[str, ...],
+    transactional_id: str | None,
+    topic: re.Pattern[str] | None,
+    partition: int | None,
+    timeout: int | None,
+    everything: bool,
+    partition_count: int | None,
+    before_4_3: bool,
+    as_of: int,
+    check_crc: bool,
 ) -> int:
-    """Rows are those of snapshot.exactly_once.transactions.rows."""
-    chosen, timeout = chosen_form(output, form), asked.checked_timeout(Question(question), log_dirs)
+    """Answer one of QUESTIONS."""
+    if (transactional_id is not None) != (question == DESCRIBE):
+        raise UsageError(
+            "describe needs --transactional-id, and nothing else takes it",
+            hint=f"tiersnap transactions list {shlex.join(log_dirs)}",
+        )
+    if timeout is None:
+        raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
+    from tiersnap.snapshot.exactly_once.transactions import kafka_table
+    from tiersnap.snapshot.exactly_once.transactions.chosen import described, with_partitions
+    from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
+    from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
+    from tiersnap.snapshot.exactly_once.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
+    from tiersnap.snapshot.exactly_once.transactions.rows import state_row
+    from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
+    from tiersnap.snapshot.log.disk_findings import findings_of
+    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.log.selection import Selection
+
     named = open_of_one_cluster(log_dirs)
     opened, findings = [each.log_dir for each in named], [*findings_of(named)]
-    as_of, count, check_crc = asked.as_of, asked.partition_count, asked.check_crc
-    rules = {"check_crc": check_crc, "stops_at_unknown": asked.before_4_3}
-    if question == Question.FIND_HANGING:
+    rules = {"check_crc": check_crc, "stops_at_unknown": before_4_3}
+    if question == FIND_HANGING:
         with Progress(output, "reading") as progress:
-            search = HangingSearch(opened, count, timeout, as_of, **rules, watch=progress.watch)
-            judged, log = search.judged(partitions_of(named, asked.selection))
+            search = HangingSearch(opened, partition_count, timeout, as_of, **rules, watch=progress.watch)
+            judged, log = search.judged(partitions_of(named, Selection(topic, number=partition)))
         outcome = HangingOutcome(judged, log, [*findings, *log.findings, *search.findings])
-        show_hanging(output, chosen, outcome, as_of=as_of, everything=asked.everything)
+        _show_hanging(output, outcome, as_of=as_of, everything=everything)
         return outcome.exit_code
     watch = Progress(output, "reading").watch
-    log = read_transaction_log(opened, partition_count=count, **rules, watch=watch)
+    log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
     findings += [*log.findings, *missing_of(named, log)]
-    if asked.transactional_id is not None:
-        known = [described(log, asked.transactional_id)]
+    if transactional_id is not None:
+        known = [described(log, transactional_id)]
     else:
-        known = with_partitions(log, asked.topic, asked.partition)
-    show_states(output, chosen, known, findings, as_of=as_of, is_list=question == Question.LIST)
+        known = with_partitions(log, topic, partition)
+    columns, headings = (_LIST_COLUMNS, kafka_table.LIST) if question == LIST else (None, kafka_table.DESCRIBE)
+    rows = (of_row(ListedTransaction, state_row(each, as_of=as_of)) for each in known)
+    output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)
     return exit_code_of(findings)
+
+
+def _show_hanging(output: Output, outcome: HangingOutcome, *, as_of: int, everything: bool) -> None:
+    """Show the table and what comes next; with `everything` also the transactions that do not hang."""
+    from tiersnap.snapshot.exactly_once.transactions.kafka_table import FIND_HANGING as HEADINGS
+    from tiersnap.snapshot.exactly_once.transactions.rows import hanging_row
+
+    shown = [each for each in outcome.judged if everything or each.verdict.is_hanging]
+    rows = (of_row(OpenTransaction, hanging_row(each, as_of=as_of)) for each in shown)
+    output.rows(OpenTransaction, rows, kafka=HEADINGS, findings=outcome.findings)
+    for line in _next_steps(outcome, len(outcome.judged) - len(shown)):
+        output.talk(line)
+
+
+def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
+    from tiersnap.snapshot.exactly_once.transactions.hanging import (
+        NEXT_STEP,
+        TransactionVerdict,
+        abort_command,
+        terminate_command,
+    )
+
+    judged, verdicts = outcome.judged, outcome.verdicts
+    yield f"open transactions: {cell({str(verdict): count for verdict, count in verdicts.items()})}"
+    if left_out:
+        yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
+    yield from _commands("next", [abort_command(each.transaction) for each in judged if each.verdict.is_hanging])
+    for verdict in verdicts:
+        if verdict in NEXT_STEP:
+            yield f"next for {verdict}: {NEXT_STEP[verdict]}"
+    in_two_phases = [each.coordinated for each in judged if each.verdict is TransactionVerdict.TWO_PHASE]
+    ids = sorted({each.transactional_id for each in in_two_phases if each is not None})
+    yield from _commands("to abort over its application's head", [terminate_command(each) for each in ids])
+
+
+def _commands(when: str, commands: Sequence[str]) -> Iterator[str]:
+    yield from (f"{when}: {each}" for each in commands[:_MOST_COMMANDS])
+    if len(commands) > _MOST_COMMANDS:
+        yield f"and {len(commands) - _MOST_COMMANDS} more, which --output json shows"

@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
 import click
+from msgspec import UNSET, UnsetType
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import cluster_options
-from tiersnap.jobs.old_options.host import HostRequest, host_options
-from tiersnap.jobs.old_options.place_proof import ProofRequest, brokers_layout_option, proof_options
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.again import again, host_commands
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.publish import ProofRequest, brokers_layout_option, proof_options
+from tiersnap.jobs.commands.tier import HostRequest, host_options
+from tiersnap.jobs.options import broker_option, cluster_options
+from tiersnap.jobs.output import Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.unblock import show
+from tiersnap.jobs.sentences import PlaceSentence, tell_failures, tell_mended, tell_place, tell_unknown_encryption
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.unblock import Unblock
-from tiersnap.snapshot.log.log_dir import open_log_dir
-from tiersnap.snapshot.log.places import places_of
+from tiersnap.remote_storage.cluster.location_proof import EvidenceKind
+from tiersnap.snapshot.units import count_of
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.freeing import End
 
 
-@click.command()
-@cluster_options
+@dataclass(frozen=True, slots=True)
+class FreedPartition:
+    """A stuck partition of `unblock`."""
+
+    COLUMNS: ClassVar = (*("topic", "partition", "remote_ends_at", "attempts", "tier", "publish", "outcome", "reason"),)
+    topic: str
+    partition: int
+    remote_ends_at: int
+    attempts: int
+    tier: int
+    publish: int
+    outcome: End
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnblockSummary:
+    """Absent where nothing was stuck."""
+
+    NOT_TOLD: ClassVar = ("place", "place_evidence")
+    run_id: str | UnsetType = UNSET
+    segments_tiered: int | UnsetType = UNSET
+    snapshots_mended: int | UnsetType = UNSET
+    place: PlaceSentence | UnsetType = UNSET
+    place_evidence: EvidenceKind | UnsetType = UNSET
+
+
+@command(FreedPartition, summary=UnblockSummary)
+@cluster_options(required=True)
+@broker_option
 @click.option("--source", "sources", multiple=True, required=True, help="An entry of a broker's log.dirs.")
 @host_options(brokers_layout_option)
 @proof_options
-@params.output_option
-@click.pass_obj
 def unblock(
     output: Output,
     sources: tuple[str, ...],
@@ -52,12 +86,34 @@ def unblock(
     Where the cluster refuses those settings (ZooKeeper mode, Kafka before 3.9) segments are tiered and published, and a
     restart of the leader is what makes its copier look.
     """
-    prover = proof.prover(cluster, request.store, sources, output.talk, apply=request.apply)
+    from tiersnap.remote_storage.cluster.unblock import Unblock
+    from tiersnap.snapshot.log.log_dir import open_log_dir
+    from tiersnap.snapshot.log.places import places_of
+    from tiersnap.snapshot.tables.listed import Encryption
+
+    prover = proof.prover(cluster, request.store, output.talk, sources, apply=request.apply)
     layout = prover.layout(request.layout)
     log_dirs = {place: open_log_dir(place) for place in places_of(sources)}
     with Progress(output, "unblocking") as progress:
         host, talk, watch = request.host_in(layout), output.talk, progress.watch_done
         job = Unblock(prover, host, log_dirs, request.topic, broker_id, talk=talk, watch=watch)
         done = job.run()
-    show(output, done, tuple(log_dirs), request)
+    errors, mended = (*done.tiered.errors, *done.refusals), done.tiered.counts.snapshots_mended
+    commands = host_commands(tuple(log_dirs), request.remote)
+    rows = [of_row(FreedPartition, {**each.as_row(), "hint": commands.of(each.hint)}) for each in done.freeings]
+    told = () if done.proof is None else (done.proof.sentence, done.proof.evidence)
+    summary = UnblockSummary(request.run_id, len(done.tiered.copied), mended, *told) if rows else None
+    findings = done.tiered.findings if rows else ()
+    output.rows(FreedPartition, rows, summary=summary, findings=findings, errors=errors)
+    tell_place(output, done.proof)
+    tell_failures(output, errors)
+    if not rows:
+        output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
+        return done.exit_code(apply=request.apply)
+    tell_mended(output, mended)
+    for hint in sorted({row.hint for row in rows if row.hint}):
+        output.warn(hint)
+    if not request.apply:
+        tell_unknown_encryption(output, done.tiered.encryption[Encryption.UNKNOWN])
+        output.talk(f"nothing was tiered, published or set; next: {again('--apply')}")
     return done.exit_code(apply=request.apply)

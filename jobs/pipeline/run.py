@@ -341,7 +341,7 @@ class _Run:
         collected = self._collected_log_dirs
         rows = list(unrecorded_runs(self._warehouse, self._unrecorded, self._settings, collected))
         for row in rows:
-            self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap runs list shows it now")
+            self._talk(f"run {row['run_id']} was killed before it was recorded: tiersnap report runs shows it now")
         if self._warehouse.commits:
             rows.append(counted.row_of_runs(self._outcome, self._settings, self._number, collected=dict(collected)))
         if rows:

@@ -7,31 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
-import click
-
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.snapshot.errors import MissingExtraError
 from tiersnap.snapshot.installed import with_extra
 
-_WORDS = "tiersnap.words"
 # What spark-submit takes itself, so that it prepares for that master; both have a value.
 _OF_SUBMIT = ("--master", "--spark-conf")
 _FLAG = "--print-submit"
-
-
-class KeepsWords(click.Command):
-    """A command that remembers its words as they were given; see `words_of`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Remember, then parse."""
-        ctx.meta[_WORDS] = tuple(args)
-        return super().parse_args(ctx, args)
-
-
-def words_of(ctx: click.Context) -> tuple[str, ...]:
-    """The words after the name of a KeepsWords command."""
-    found: tuple[str, ...] = ctx.meta[_WORDS]
-    return found
 
 
 def submit_line(

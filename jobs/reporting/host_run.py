@@ -1,17 +1,22 @@
-"""What a page says of the run of one host that made it."""
+"""What a page says of the run of one host that made it, and where page and metrics go."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 
 from tiersnap.jobs.again import kept_options
-from tiersnap.jobs.old_options.common import clock
+from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.reporting.disks import disks_below
+from tiersnap.jobs.telemetry.metrics import Sinks
 from tiersnap.snapshot import __version__
+from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.log.places import located
+from tiersnap.snapshot.metrics.of_run import of_run
+from tiersnap.snapshot.report import Report, write_report
 from tiersnap.snapshot.report.run_info import RunInfo
 
 
@@ -48,3 +53,25 @@ def host_run(
         disks=disks_below(log_dirs),
         options=kept_options(context),
     )
+
+
+def write_report_and_metrics(
+    made: Report,
+    code: ExitCode,
+    folder: Path | None,
+    sinks: Sinks,
+    *,
+    errors: int,
+    seconds: Mapping[str, float] | None = None,
+) -> None:
+    """Write the page, and send the metrics where they are wanted.
+
+    Args:
+        code: with which the run ends.
+        folder: of the page; None for no page.
+        errors: number of them.
+        seconds: by stage; None where the run has none.
+    """
+    if folder is not None:
+        write_report(made, folder)
+    sinks.send(lambda: of_run(made, code, errors=errors, seconds=seconds, by_partition=sinks.by_partition))

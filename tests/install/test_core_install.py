@@ -98,7 +98,7 @@ def say(command: Path, folder: Path, *words: str | Path) -> subprocess.Completed
 
 
 def test_version_works_beside_a_foreign_jobs_folder(command: Path, beside_a_foreign_jobs: Path) -> None:
-    done = say(command, beside_a_foreign_jobs, "version")
+    done = say(command, beside_a_foreign_jobs, "--version")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -116,7 +116,7 @@ def test_help_of_every_command_works_and_says_what_it_lacks(command: Path, besid
         (("run", "--source", "x", "--remote", "y"), "spark"),
         (("tier", LOGS, "--remote", "s3://bucket/x"), "s3"),
         (("report",), "spark"),
-        (("runs", "list"), "spark"),
+        (("report", "runs"), "spark"),
         (("unblock", "--source", LOGS, "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("publish", "--remote", "/tmp/x", "--bootstrap-server", "localhost:1"), "kafka"),
         (("mend", "--remote", "/tmp/x", "--from", "/tmp/y", "--bootstrap-server", "localhost:1"), "kafka"),

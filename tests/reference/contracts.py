@@ -38,7 +38,7 @@ _META = f"version=1\nnode.id=1\ncluster.id={CLUSTER}\ndirectory.id=a1b2c3d4e5f6g
 
 
 def command_of(call: str) -> str:
-    """The command whose schema a call must follow: `runs list --all` -> `runs list`."""
+    """The command whose schema a call must follow: `report runs --all` -> `report runs`."""
     return max((name for name in CONTRACTS if f"{call} ".startswith(f"{name} ")), key=len)
 
 

@@ -28,4 +28,4 @@ def test_a_run_goes_on_in_the_tables_of_an_earlier_version(spark: SparkSession, 
     assert_said(tiersnap("maintain", "tables", "--warehouse", warehouse, "--apply"), 0)
     rows = {row["name"]: row["segments"] for row in tiersnap("report", "--warehouse", warehouse).rows}
     assert rows == {"orders-0": 4, "payments-0": 4}
-    assert [row["run"] for row in tiersnap("runs", "list", "--warehouse", warehouse).rows] == [2, 1]
+    assert [row["run"] for row in tiersnap("report", "runs", "--warehouse", warehouse).rows] == [2, 1]

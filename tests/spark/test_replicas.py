@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.reference.log_builder import data_batch, write_partition
 from tests.spark.small_fleet import TOPIC_ID
-from tiersnap.jobs.pipeline.command import exit_code
+from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run as run_job
 from tiersnap.jobs.pipeline.settings import RunSettings

@@ -25,9 +25,9 @@ from tests.reference.logs import DAY
 from tests.reference.no_finish import NoFinish
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.poisoned_tier import poisoned_tier
+from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline import carrying, changes, decoding, judging, listing, remote, tiering
 from tiersnap.jobs.pipeline.collected import collected_batches
-from tiersnap.jobs.pipeline.command import exit_code
 from tiersnap.jobs.pipeline.counted import MOST_TOLD, count_findings, count_tiered, count_unled
 from tiersnap.jobs.pipeline.leaders import LEADERS
 from tiersnap.jobs.pipeline.outcome import RunOutcome

@@ -71,7 +71,7 @@ def test_runs_and_maintenance_of_a_warehouse_on_s3_need_what_the_policy_allows(
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    assert len(_tiersnap("runs", "list", *warehouse)["rows"]) == 1, "the second found nothing to do"
+    assert len(_tiersnap("report", "runs", *warehouse)["rows"]) == 1, "the second found nothing to do"
     assert _tiersnap("report", *warehouse)["rows"]
     asked = {permission(request) for request in proxy.requests if may(request, "tiers")}
     assert {"s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"} <= asked

@@ -66,10 +66,9 @@ CALLS: Calls = {
     "report --by topic": lambda at: ["--warehouse", at["warehouse"]],
     "report --by segment": lambda at: ["--warehouse", at["warehouse"]],
     "report diff": lambda at: [*kept_runs(at["reports"]), "--in", at["reports"]],
-    "runs list": lambda at: ["--warehouse", at["warehouse"]],
-    "runs show": lambda at: ["last", "--warehouse", at["warehouse"]],
+    "report runs": lambda at: ["--warehouse", at["warehouse"]],
+    "report run": lambda at: ["last", "--warehouse", at["warehouse"]],
     "config": lambda _: [],
-    "version": lambda _: [],
 }
 # The grids of commands that need a JVM or a cluster.
 ELSEWHERE = {

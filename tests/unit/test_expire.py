@@ -564,7 +564,7 @@ def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(archive, la
 
 
 def test_the_command_takes_sizes_and_says_what_it_needs(archive):
-    assert_said(expire(archive, "--unmanaged"), 2, "nothing says what is to go")
+    assert_said(expire(archive, "--unmanaged"), 2, "no limit given")
     assert_said(expire(archive, "--retention-bytes", "10GB", "--unmanaged"), 2, "is not a size")
     assert len(expire(archive, "--retention-bytes", "0", "--unmanaged").rows) == 3
     assert expire(archive, "--retention-bytes", "10 GiB", "--unmanaged").rows == []

@@ -11,8 +11,8 @@ import pytest
 from tests.reference.command import Ran, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.no_finish import NoFinish
+from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.pipeline.command import tell
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
@@ -57,7 +57,8 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
 @pytest.mark.parametrize(("finished", "said"), [(0, ""), (1, FINISHED), (2, "2 copies are finished now")])
 def test_a_run_on_spark_says_it_alike(capsys: pytest.CaptureFixture[str], finished: int, said: str) -> None:
     outcome = RunOutcome(copies_finished=finished, counts=RunCounts(delta_commits=1))
-    tell(Output(Format.TABLE), "run", outcome, RunSettings(("logs",), "remote", "warehouse", apply=True))
+    settings = RunSettings(("logs",), "remote", "warehouse", apply=True)
+    show(Output(Format.TABLE), outcome, settings, Path("report"))
     told = capsys.readouterr().err
     assert said in told
     assert ("finished" in told) is bool(finished)

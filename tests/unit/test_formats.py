@@ -101,7 +101,7 @@ def test_tables_of_an_earlier_version_are_reported_as_they_were(version: Path) -
     }
     segments = tiersnap("report", "--by", "segment", "--warehouse", version).rows
     assert [each["base_offset"] for each in segments] == [0, 5, 10, 15]
-    (run,) = tiersnap("runs", "list", "--warehouse", version).rows
+    (run,) = tiersnap("report", "runs", "--warehouse", version).rows
     assert (run["run"], run["segments_tiered"], run["snapshots_written"]) == (1, 3, 1)
 
 

@@ -99,25 +99,27 @@ def write_runs(warehouse: Path) -> None:
 
 def test_runs_are_listed_the_newest_first_and_shown_with_their_settings(tmp_path: Path) -> None:
     write_runs(tmp_path)
-    ran = tiersnap("runs", "list", "--warehouse", tmp_path)
+    ran = tiersnap("report", "runs", "--warehouse", tmp_path)
     assert [(row["run_id"], row["bytes_tiered"], row["errors"]) for row in ran.rows] == [
         ("second", 0, 1),
         ("first", 2048, 0),
     ]
-    shown = json.loads(tiersnap("runs", "show", "first", "--warehouse", tmp_path).out)["result"]
+    shown = json.loads(tiersnap("report", "run", "first", "--warehouse", tmp_path).out)["result"]
     assert (shown["settings"], shown["bytes_tiered"]) == ({"remote": "s3://b/x"}, 2048)
-    assert json.loads(tiersnap("runs", "show", "last", "--warehouse", tmp_path).out)["result"]["run_id"] == "second"
-    for_people = tiersnap("runs", "list", "--warehouse", tmp_path, output="table").out
+    assert json.loads(tiersnap("report", "run", "last", "--warehouse", tmp_path).out)["result"]["run_id"] == "second"
+    for_people = tiersnap("report", "runs", "--warehouse", tmp_path, output="table").out
     assert "2.0 KiB" in for_people
     assert "2.5 s" in for_people
-    assert "s3://b/x" in tiersnap("runs", "show", "first", "--warehouse", tmp_path, output="table").out
+    assert "s3://b/x" in tiersnap("report", "run", "first", "--warehouse", tmp_path, output="table").out
 
 
 def test_a_warehouse_without_runs_and_a_run_that_never_was_are_usage_errors(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "runs", pa.Table.from_pylist([], schema=RUNS))
-    assert_said(tiersnap("runs", "list", "--warehouse", tmp_path), 2, "no run is recorded here")
+    assert_said(tiersnap("report", "runs", "--warehouse", tmp_path), 2, "no run is recorded here")
     write_runs(tmp_path)
-    assert_said(tiersnap("runs", "show", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap runs list")
+    assert_said(
+        tiersnap("report", "run", "third", "--warehouse", tmp_path), 2, "no run 'third'", "tiersnap report runs"
+    )
 
 
 def test_debug_tells_each_file_that_is_read_and_each_object_that_is_written_and_not_each_batch(tmp_path: Path) -> None:

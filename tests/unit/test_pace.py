@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.restoring import END, ORIGINAL, new_disk, restore, tiered_store
 from tests.reference.small_log import write_small_log
-from tiersnap.jobs.commands.run import run
+from tiersnap.jobs.commands.run import run, run_options
+from tiersnap.jobs.commands.tier import HostRequest, host_options
 from tiersnap.jobs.commands.unblock import unblock
-from tiersnap.jobs.old_options.host import HostRequest, host_options
-from tiersnap.jobs.old_options.remote import layout_name_option
+from tiersnap.jobs.options import layout_option
 from tiersnap.jobs.output import Output
-from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.stores import pace
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -177,7 +176,7 @@ def given_to(options, value: str, *words: str):
 
 
 def test_what_unblock_and_tier_send_goes_at_the_rate_that_they_are_given(tmp_path, clock):
-    request: HostRequest = given_to(host_options(layout_name_option), "request", "--remote", str(tmp_path / "remote"))
+    request: HostRequest = given_to(host_options(layout_option), "request", "--remote", str(tmp_path / "remote"))
     request.store.put_if_absent("a", bytes(10 * (8 << 20) // SLOWER))
     assert clock.now == 9.0, "ten seconds' worth, and a bucket holds one"
     assert "rate" in {param.name for param in unblock.params}

@@ -10,7 +10,7 @@ from tests.reference.command import assert_said, tiersnap
 from tests.reference.privileges import run_obeying_modes
 from tests.reference.recovered import DATA
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.jobs.pipeline.command import exit_code
+from tiersnap.jobs.commands.run import exit_code
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.errors import ExitCode

@@ -241,7 +241,7 @@ def test_a_warehouse_without_an_audit_says_which_command_makes_one(tmp_path: Pat
     assert f"tiersnap audit --source /data --to {warehouse}" in page
 
 
-@pytest.mark.parametrize("words", [("runs", "list"), ("runs", "show", "last"), ("report",)])
+@pytest.mark.parametrize("words", [("report", "runs"), ("report", "run", "last"), ("report",)])
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_place_that_is_no_warehouse_is_named_with_what_comes_next(
     tmp_path: Path, words: tuple[str, ...], output: str

@@ -19,8 +19,8 @@ from tests.reference.examples import examples
 from tests.reference.pipeline import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.unit.test_producer_state import as_state
+from tiersnap.jobs.commands.run import show
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.pipeline.command import tell
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
@@ -304,7 +304,7 @@ def test_a_window_needs_an_expiration_to_know_how_far_back_it_goes() -> None:
 @pytest.mark.parametrize("scan", list(Scan))
 def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], scan: Scan) -> None:
     asked = RunSettings(("logs",), "remote", "warehouse", carry=CarryOptions(scan=scan))
-    tell(Output(Format.TABLE), "run", RunOutcome(), asked)
+    show(Output(Format.TABLE), RunOutcome(), asked, Path("report"))
     said = capsys.readouterr().err
     words = ("a transaction that hangs", "its coordinator epoch is written as -1", "BROKER_UNVERIFIED", "--scan exact")
     assert [word in said for word in words] == [scan is Scan.WINDOW] * len(words)

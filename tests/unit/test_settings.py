@@ -113,7 +113,7 @@ def test_a_number_that_yaml_reads_is_no_duration_without_a_unit(number: str, tmp
         ("fetch", "--topic", "ledger", "--partition", "0", "--offset", "1"),
         ("restore", "--topic", "ledger", "--to", "restored"),
         ("report",),
-        ("runs", "list"),
+        ("report", "runs"),
     ],
     ids=lambda command: command[0],
 )

@@ -17,9 +17,9 @@ import pytest
 from tests.reference.broker_lock import broker
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import file_of, tree, write_small_log
-from tiersnap.jobs.old_options.log_dirs import expand
+from tiersnap.jobs.commands.run import run_options
+from tiersnap.jobs.option_types import expand
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.pipeline.command import run_options
 from tiersnap.jobs.pipeline.discover import discover
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.progress import Progress

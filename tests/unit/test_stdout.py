@@ -46,7 +46,7 @@ HELPS = [[name, "--help"] for name in COMMANDS]
 HELPS += [[name, each, "--help"] for name, names in SUBCOMMANDS.items() for each in names]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["version"], ["config"], *HELPS], ids=" ".join)
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["config"], *HELPS], ids=" ".join)
 def test_a_full_disk_below_stdout_is_said_in_a_sentence(words: list[str]) -> None:
     code, said = ran_into_full_disk(*words)
     assert (code, said.startswith(FULL)) == (3, True), said
