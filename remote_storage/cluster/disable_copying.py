@@ -30,7 +30,7 @@ from tiersnap.remote_storage.cluster.config_override import (
 from tiersnap.remote_storage.cluster.topic_checks import is_copying_off
 from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError, SettingsAsideError
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
-from tiersnap.remote_storage.stored.saved_configs import Begun
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs
 from tiersnap.snapshot.errors import TransientError
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _RESTORE_SECONDS = 60.0
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
+def toggle(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the settings to `off`, call `while_off`, and put those of `begun` back.
 
     Brokers have a moment before `while_off`, so that copiers have ended, and one after it, so that the leader has read
@@ -53,70 +53,70 @@ def toggle(cluster: Cluster, begun: Begun, off: Mapping[str, str], *, while_off:
     """
     with _deferred_signals():
         try:
-            _log.info("%s: setting %s", begun.topic, dict(off))
-            cluster.change_settings(begun.topic, off)
-            _wait_until(lambda: is_copying_off(cluster.settings(begun.topic)), begun.topic)
+            _log.info("%s: setting %s", saved.topic, dict(off))
+            cluster.change_settings(saved.topic, off)
+            _wait_until(lambda: is_copying_off(cluster.settings(saved.topic)), saved.topic)
             # Brokers apply a setting some time after they show it; off and on at once would be nothing to them.
             time.sleep(SETTLE_SECONDS)
             while_off()
             time.sleep(SETTLE_SECONDS)
         finally:
             # Also where the first request failed: its answer may be what was lost.
-            _put_back(cluster, begun)
+            _put_back(cluster, saved)
 
 
-def restore(cluster: Cluster, begun: Begun) -> bool:
+def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
     """Put back what the topic had set and still lacks; returns whether there was something.
 
     Raises:
         BrokerUnavailableError: no broker took it within a minute.
         SettingsAsideError: a broker refuses what the topic had; copying is on again where that is possible.
     """
-    if not still_aside(cluster.settings(begun.topic), begun.before):
+    if not still_aside(cluster.settings(saved.topic), saved.before):
         return False
-    _put_back(cluster, begun)
+    _put_back(cluster, saved)
     return True
 
 
-def check_mark(settings: Mapping[str, Setting], begun: Begun) -> None:
+def check_mark(settings: Mapping[str, Setting], saved: SavedConfigs) -> None:
     """See that the topic says itself that its settings are aside, where they look so.
 
     Raises:
         SettingsAsideError: it does not: somebody else may have set them, or written the record.
     """
-    doubtful = aside_without_mark(settings, begun.before)
+    doubtful = aside_without_mark(settings, saved.before)
     if doubtful:
         raise SettingsAsideError(
-            f"{begun.topic}: a record in remote storage says that tiersnap unblock put aside {', '.join(doubtful)}, "
+            f"{saved.topic}: a record in remote storage says that tiersnap unblock put aside {', '.join(doubtful)}, "
             f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
-            hint=f"if it is so: kafka-configs --alter --topic {begun.topic}{as_options(doubtful)}; if the topic is to "
-            f"stay as it is: delete the record, claims/{begun.topic}-{begun.topic_id}/unblock.json; then run the same "
+            hint=f"if it is so: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; if the topic is to "
+            f"stay as it is: delete the record, claims/{saved.topic}-{saved.topic_id}/unblock.json; then run the same "
             "command again",
             aside=doubtful,
         )
 
 
-def _put_back(cluster: Cluster, begun: Begun) -> None:
+def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
     deadline = time.monotonic() + _RESTORE_SECONDS
     while True:
         try:
             # Also what is not seen aside: the broker that is asked may lag behind.
-            values = changed_by_nobody(cluster.settings(begun.topic), begun.before)
+            values = changed_by_nobody(cluster.settings(saved.topic), saved.before)
             try:
-                _change_back(cluster, begun.topic, values)
+                _change_back(cluster, saved.topic, values)
             except ClusterRefusedError as refused:
-                _switch_on_alone(cluster, begun, refused)
+                _switch_on_alone(cluster, saved, refused)
         except TransientError as error:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{begun.topic}: settings are not put back, and copying may still be off: {error.message}",
+                    f"{saved.topic}: settings are not put back, and copying may still be off: {error.message}",
                     hint="run the same command again: it puts the settings back first",
-                    before=dict(begun.before),
+                    before=dict(saved.before),
                 ) from error
-            _log.warning("%s: settings are not put back yet, trying again: %s", begun.topic, error.message)
+            _log.warning("%s: settings are not put back yet, trying again: %s", saved.topic, error.message)
             time.sleep(1)
         else:
-            _log.info("%s: put back %s", begun.topic, values)
+            _log.info("%s: put back %s", saved.topic, values)
             return
 
 
@@ -126,14 +126,14 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
         _wait_until(lambda: not still_aside(cluster.settings(topic), values), topic)
 
 
-def _switch_on_alone(cluster: Cluster, begun: Begun, refused: ClusterRefusedError) -> None:
+def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
     """Copying as it was before, without what the broker refuses: a disk fills while copying is off."""
-    topic = begun.topic
+    topic = saved.topic
     _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
-    aside = still_aside(cluster.settings(topic), begun.before)
+    aside = still_aside(cluster.settings(topic), saved.before)
     with suppress(ClusterRefusedError):
         _change_back(cluster, topic, {name: value for name, value in aside.items() if name == COPY_DISABLE})
-    left = still_aside(cluster.settings(topic), begun.before)
+    left = still_aside(cluster.settings(topic), saved.before)
     if left:
         raise SettingsAsideError(
             f"{topic}: still set aside: {', '.join(left)}; the broker refuses what the topic had: {refused.message}",

@@ -99,7 +99,7 @@ class Freeing:
         self.publish = sum(map(plan.count, TO_BE_TOLD))
         self.next_offset = self._end_of(plan, TO_BE_TOLD | _DONE_BY_OTHERS)
 
-    def leave(self, plan: PartitionPlan) -> None:
+    def skip_freed_by_others(self, plan: PartitionPlan) -> None:
         """Somebody has freed it meanwhile: nothing is published, and the copier goes on behind what others did."""
         self.publish, self.next_offset = 0, self._end_of(plan, _DONE_BY_OTHERS)
         if self.end is End.RESTART:

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.layouts.layout import Layout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
-from tiersnap.remote_storage.stored.saved_configs import Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, TransientError
 
@@ -119,7 +119,7 @@ class Publish:
         whole = partial(self._whole_of, reader)
         with open_lineage(self.cluster, self.log_dirs) as lineage:
             plans = plan_publication(self.cluster, reader.read_to_end(), lineage, wanted, complete_segments=whole)
-        unblocking = Records(self.store)
+        unblocking = SavedConfigsStore(self.store)
         return [_refuse_beside(unblocking, plan) if plan.is_open else plan for plan in plans]
 
     def _whole_of(
@@ -150,10 +150,10 @@ class Publish:
         )
 
 
-def _refuse_beside(unblocking: Records, plan: PartitionPlan) -> PartitionPlan:
+def _refuse_beside(unblocking: SavedConfigsStore, plan: PartitionPlan) -> PartitionPlan:
     """Refuse what unblock is at: it switches a topic's copying off for a moment only."""
     partition = plan.partition
-    if not unblocking.is_begun(partition.topic, partition.topic_id or ""):
+    if not unblocking.has_saved(partition.topic, partition.topic_id or ""):
         return plan
     _log.debug("not published beside unblock: %s", partition)
     refusal = UnblockHeldError(

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_s
 from tiersnap.remote_storage.errors import ClusterRefusedError, CopyingOffError, StillStuckError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records, when_nobody_is_at_it
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ Plans = Mapping[TopicPartition, PartitionPlan]
 class Toggle:
     """How a topic is switched off and on: what it had, and what it has in between."""
 
-    begun: Begun
+    saved: SavedConfigs
     off: Mapping[str, str]
 
 
@@ -59,7 +59,7 @@ class ReleaseTopics:
     metadata_topic: MetadataTopic
     reader: MetadataReader
     lineage: Lineage
-    records: Records
+    records: SavedConfigsStore
     freeings: Sequence[Freeing]
     segments: Sequence[RemoteLogSegmentMetadata]
     broker_id: int | None
@@ -78,7 +78,7 @@ class ReleaseTopics:
             try:
                 asked = when_nobody_is_at_it(partial(self._toggle_of, topic), self.talk)
                 self.cluster.change_settings(topic, asked.off, validate_only=True)
-                self.cluster.change_settings(topic, asked.begun.before, validate_only=True)
+                self.cluster.change_settings(topic, asked.saved.before, validate_only=True)
                 self._toggles[topic] = asked
             except CopyingOffError as refusal:
                 for each in self._of(topic):
@@ -115,9 +115,9 @@ class ReleaseTopics:
                 pending = [topic for topic in pending if self._planned(topic)]
             for topic, each in self._toggles.items():
                 if topic not in pending:
-                    self.records.drop(each.begun)
+                    self.records.drop(each.saved)
         finally:
-            self.records.leave()
+            self.records.release()
         if pending:
             raise StillStuckError(
                 f"{', '.join(pending)}: the copier goes on failing at what is published",
@@ -137,7 +137,7 @@ class ReleaseTopics:
             self._publish(planned, self.plan(planned))
             self.reader.read_to_end()
 
-        toggle(self.cluster, noted.begun, noted.off, while_off=publish)
+        toggle(self.cluster, noted.saved, noted.off, while_off=publish)
         self.talk(f"{topic}: copying was switched off and on again")
 
     def _note(self, topic: str) -> Toggle:
@@ -147,11 +147,11 @@ class ReleaseTopics:
             CopyingOffError: somebody else has switched copying off.
         """
         noted = self._toggle_of(topic)
-        self.records.put(noted.begun)
+        self.records.put(noted.saved)
         # Another run may have put its settings back between the two.
         now = self._toggle_of(topic)
         if now != noted:
-            self.records.put(now.begun)
+            self.records.put(now.saved)
         self._toggles[topic] = now
         return now
 
@@ -165,7 +165,7 @@ class ReleaseTopics:
             if plan.blocked_by is not None:
                 freeing.refuse(plan.blocked_by)
             elif plan.leader != freeing.stuck.leader or freeing.stuck.is_at_work(self.reader.cache):
-                freeing.leave(plan)
+                freeing.skip_freed_by_others(plan)
             else:
                 freeing.take(plan)
                 mine.append(plan)
@@ -192,7 +192,7 @@ class ReleaseTopics:
         check_copying_was_not_switched_off(topic, settings, aside)
         off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
         before = own_values(settings, off) | aside
-        return Toggle(Begun(cluster_id, topic, topic_id, tuple(each.partition for each in stuck), before), off)
+        return Toggle(SavedConfigs(cluster_id, topic, topic_id, tuple(each.partition for each in stuck), before), off)
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]

@@ -21,7 +21,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.errors import SettingsAsideError
 from tiersnap.remote_storage.inventory.finished import finished_of_each
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stored.saved_configs import Records, when_nobody_is_at_it
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigsStore, when_nobody_is_at_it
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
@@ -83,7 +83,7 @@ class Unblock:
 
     def __post_init__(self) -> None:
         self.cluster, self.metadata_topic = self.place.cluster, self.place.metadata_topic
-        self._records = Records(self.host.store)
+        self._records = SavedConfigsStore(self.host.store)
 
     def run(self) -> Unblocked:
         """Plan, and where `host` applies do it.
@@ -136,21 +136,21 @@ class Unblock:
         topic_ids = {name: topic.topic_id for name, topic in self.cluster.topics(names).items()}
         cluster_id = self.cluster.cluster_id()
         left = when_nobody_is_at_it(lambda: self._records.find(topic_ids, cluster_id), self.talk)
-        for begun in left:
+        for saved in left:
             try:
-                check_mark(self.cluster.settings(begun.topic), begun)
+                check_mark(self.cluster.settings(saved.topic), saved)
             except SettingsAsideError as doubt:
-                self._refusals[begun.topic] = doubt
+                self._refusals[saved.topic] = doubt
                 continue
             if not self.host.apply:
-                self.talk(f"{begun.topic}: a run was cut short; --apply puts its settings back and goes on")
-            elif restore(self.cluster, begun):
-                self.talk(f"{begun.topic}: a run was cut short; its settings are put back")
+                self.talk(f"{saved.topic}: a run was cut short; --apply puts its settings back and goes on")
+            elif restore(self.cluster, saved):
+                self.talk(f"{saved.topic}: a run was cut short; its settings are put back")
         return [
-            TopicIdPartition(begun.topic, begun.topic_id, number)
-            for begun in left
-            if begun.topic not in self._refusals
-            for number in begun.partitions
+            TopicIdPartition(saved.topic, saved.topic_id, number)
+            for saved in left
+            if saved.topic not in self._refusals
+            for number in saved.partitions
         ]
 
     def _tier(self) -> HostOutcome:

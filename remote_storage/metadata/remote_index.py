@@ -133,13 +133,13 @@ class RemoteIndex:
         """The record's segment as the record makes it."""
         if isinstance(record, SegmentRecord):
             known = self._known.get(record.metadata.id.segment_id)
-            is_begun = record.metadata.state is SegmentState.COPY_SEGMENT_STARTED
-            return record.metadata if is_begun and _is_allowed(known, record.metadata.state) else None
+            has_saved = record.metadata.state is SegmentState.COPY_SEGMENT_STARTED
+            return record.metadata if has_saved and _is_allowed(known, record.metadata.state) else None
         if not isinstance(record, SegmentUpdate):
             return None  # the deletion of a partition: no broker reads it either
         known = self._known.get(record.id.segment_id)
-        is_begun = record.state is SegmentState.COPY_SEGMENT_STARTED
-        if known is None or is_begun or not _is_allowed(known, record.state):
+        has_saved = record.state is SegmentState.COPY_SEGMENT_STARTED
+        if known is None or has_saved or not _is_allowed(known, record.state):
             return None
         return replace(known, state=record.state, broker_id=record.broker_id, event_timestamp=record.event_timestamp)
 

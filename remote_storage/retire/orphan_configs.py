@@ -18,13 +18,13 @@ from tiersnap.remote_storage.retire.orphans import (
     Orphan,
     OrphanKind,
 )
-from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import get_small
 from tiersnap.snapshot.errors import CorruptDataError
 
 
-def judge_begun(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged, ask: Ask) -> Iterator[Orphan]:
+def judge_saved_configs(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged, ask: Ask) -> Iterator[Orphan]:
     """Records that may go, or of which nobody can say so.
 
     Args:
@@ -34,7 +34,7 @@ def judge_begun(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged,
         if not aged.is_old(record.info.modified):
             continue
         try:
-            begun = decode_begun(
+            saved = decode_saved_configs(
                 get_small(store, record.info), record.topic, record.topic_id, name=store.uri + record.info.key
             )
         except ObjectNotFoundError:
@@ -42,15 +42,15 @@ def judge_begun(store: ObjectStore, records: Iterable[StoredRecord], aged: Aged,
         except CorruptDataError as error:
             yield _orphan(record, Fate.LEAVE, error.message)
             continue
-        known = ask(TopicIdPartition(begun.topic, begun.topic_id, number) for number in begun.partitions)
+        known = ask(TopicIdPartition(saved.topic, saved.topic_id, number) for number in saved.partitions)
         if not any(each.is_live for each in known.values()):
-            refusal = _refusal(begun, known)
+            refusal = _refusal(saved, known)
             yield _orphan(record, Fate.REFUSE if refusal else Fate.REMOVE, refusal or TOPIC_DELETED)
 
 
-def _refusal(begun: Begun, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
+def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
     """Only of a partition whose remote segments the cluster has deleted is it certain that the topic is gone."""
-    refusals = [each.refusal(begun.cluster_id) for each in known.values()]
+    refusals = [each.refusal(saved.cluster_id) for each in known.values()]
     return next(filter(None, refusals), "") if refusals else "it names no partition"
 
 

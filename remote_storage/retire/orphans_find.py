@@ -16,7 +16,7 @@ from tiersnap.remote_storage.inventory.remote_segment import read_segment
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition, KnownToCluster
-from tiersnap.remote_storage.retire.orphan_configs import judge_begun
+from tiersnap.remote_storage.retire.orphan_configs import judge_saved_configs
 from tiersnap.remote_storage.retire.orphans import (
     Aged,
     Fate,
@@ -61,7 +61,7 @@ def find_orphans(
         with cluster.reading(named) as ask:
             return ask(named)
 
-    yield from judge_begun(store, records, aged, ask_about)
+    yield from judge_saved_configs(store, records, aged, ask_about)
     yield from unfinished(store, keys, aged, cluster.cluster_id, is_wanted)
 
 

@@ -12,21 +12,28 @@ says what was uploaded with it. All other attempts are over, and what has their 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, this_process
-from tiersnap.remote_storage.stores.strict_json import has_version
-from tiersnap.snapshot.errors import CorruptDataError, UsageError
-from tiersnap.snapshot.units import count_of
+from tiersnap.remote_storage.stored.stored_json import (
+    LONGEST,
+    Count,
+    Crc,
+    SegmentId,
+    Stored,
+    StoredObject,
+    Text,
+)
+from tiersnap.snapshot.errors import UsageError
 
-VERSION = 1
 MAX_BYTES = 2 << 20
 MAX_ATTEMPTS = 64
-_LONGEST = 1024  # characters of a text
+_LOOK = "look at it; if no run is at this segment, delete the object and run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ class Attempt:
         if not is_uuid(self.segment_id):
             raise UsageError(f"{self.segment_id!r} is no segment id: 22 characters base64url")
         for text in (self.run_id, self.warehouse or "", self.process.host, self.process.start):
-            if len(text) > _LONGEST:
-                raise UsageError(f"{text[:60]!r}… is too long for a claim: at most {_LONGEST} characters")
+            if len(text) > LONGEST:
+                raise UsageError(f"{text[:60]!r}… is too long for a claim: at most {LONGEST} characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +133,11 @@ class Claim:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        snapshot = self.snapshot and {
-            "crc32c": f"{self.snapshot.crc32c:08x}",
-            "provenance": self.snapshot.provenance,
-            "verdict": self.snapshot.verdict,
-        }
-        content = {
-            "version": VERSION,
-            "attempts": [_attempt_row(attempt) for attempt in self.attempts],
-            "finished": self.finished,
-            "snapshot": snapshot,
-        }
-        return json.dumps(content, separators=(",", ":")).encode("ascii")
+        snapshot = None
+        if (of := self.snapshot) is not None:
+            snapshot = _StoredSnapshot(crc32c=f"{of.crc32c:08x}", provenance=of.provenance, verdict=of.verdict)
+        attempts = tuple(map(_stored_attempt, self.attempts))
+        return stored_json.encode(_StoredClaim(attempts=attempts, finished=self.finished, snapshot=snapshot))
 
     @classmethod
     def decode(cls, segment: ClaimedSegment, data: bytes, *, name: str, etag: str = "") -> Claim:
@@ -147,89 +147,50 @@ class Claim:
             NewerFormatError: a newer tiersnap made it.
             CorruptDataError: not a claim.
         """
-        try:
-            if len(data) > MAX_BYTES:
-                raise ValueError(count_of(len(data), "byte"))  # noqa: TRY301
-            found = json.loads(data, parse_constant=_refuse, parse_float=_refuse)
-            version = found.get("version") if isinstance(found, dict) else None
-            if not has_version(version, VERSION, name=name):
-                raise ValueError(f"version {version!r}")  # noqa: TRY301
-            rows = _fields(found, "version", "attempts", "finished", "snapshot")
-            attempts = tuple(_attempt(row) for row in _typed(rows["attempts"], list))
-            if not 1 <= len(attempts) <= MAX_ATTEMPTS:
-                raise ValueError(count_of(len(attempts), "attempt"))  # noqa: TRY301
-            finished = _maybe(_segment_id, rows["finished"])
-            if finished is not None and finished != attempts[-1].segment_id:
-                raise ValueError(f"finished by {finished}, which does not hold it")  # noqa: TRY301
-            return cls(segment, attempts, finished, _maybe(_snapshot, rows["snapshot"]), etag)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise CorruptDataError(
-                f"{name}: not a claim that this tiersnap reads: {str(error)[:200]}",
-                hint="look at it; if no run is at this segment, delete the object and run the same command again",
-            ) from error
+        found = stored_json.decode(data, _StoredClaim, name=name, what="a claim", limit=MAX_BYTES, hint=_LOOK)
+        if found.finished not in (None, found.attempts[-1].segment_id):
+            why = f"finished by {found.finished}, which does not hold it"
+            raise stored_json.corrupt(name, "a claim", why, _LOOK)
+        snapshot = None
+        if (of := found.snapshot) is not None:
+            snapshot = ClaimedSnapshot(int(of.crc32c, 16), of.provenance, of.verdict)
+        return cls(segment, tuple(map(_attempt, found.attempts)), found.finished, snapshot, etag)
 
 
-def _attempt_row(attempt: Attempt) -> dict[str, object]:
-    return {
-        "segmentId": attempt.segment_id,
-        "runId": attempt.run_id,
-        "warehouse": attempt.warehouse,
-        "host": attempt.process.host,
-        "pid": attempt.process.pid,
-        "processStart": attempt.process.start,
-        "ended": attempt.ended,
-    }
+class _StoredAttempt(Stored, frozen=True, kw_only=True):
+    segment_id: SegmentId
+    run_id: Text
+    warehouse: Text | None
+    host: Text
+    pid: Count
+    process_start: Text
+    ended: bool
 
 
-def _attempt(row: object) -> Attempt:
-    found = _fields(row, "segmentId", "runId", "warehouse", "host", "pid", "processStart", "ended")
-    pid = _typed(found["pid"], int)
-    if not 0 <= pid < 1 << 31:
-        raise ValueError(f"pid {pid}")
-    process = Process(_text(found["host"]), pid, _text(found["processStart"]))
-    warehouse = _maybe(_text, found["warehouse"])
-    ended = _typed(found["ended"], bool)
-    return Attempt(_segment_id(found["segmentId"]), _text(found["runId"]), warehouse, process, ended)
+class _StoredSnapshot(Stored, frozen=True, kw_only=True):
+    crc32c: Crc
+    provenance: Text
+    verdict: Text
 
 
-def _snapshot(row: object) -> ClaimedSnapshot:
-    found = _fields(row, "crc32c", "provenance", "verdict")
-    digits = _text(found["crc32c"])
-    if len(digits) != 8 or not set(digits) <= set("0123456789abcdef"):
-        raise ValueError(f"CRC {digits!r}")
-    return ClaimedSnapshot(int(digits, 16), _text(found["provenance"]), _text(found["verdict"]))
+class _StoredClaim(StoredObject, frozen=True, kw_only=True):
+    attempts: Annotated[tuple[_StoredAttempt, ...], Meta(min_length=1, max_length=MAX_ATTEMPTS)]
+    finished: SegmentId | None
+    snapshot: _StoredSnapshot | None
 
 
-def _fields(row: object, *names: str) -> dict[str, object]:
-    found: dict[str, object] = _typed(row, dict)
-    if set(found) != set(names):
-        raise ValueError(f"has the fields {sorted(found)[:20]} and not {sorted(names)}")
-    return found
+def _stored_attempt(attempt: Attempt) -> _StoredAttempt:
+    return _StoredAttempt(
+        segment_id=attempt.segment_id,
+        run_id=attempt.run_id,
+        warehouse=attempt.warehouse,
+        host=attempt.process.host,
+        pid=attempt.process.pid,
+        process_start=attempt.process.start,
+        ended=attempt.ended,
+    )
 
 
-def _typed(value: object, kind: type) -> Any:  # noqa: ANN401
-    if type(value) is not kind:  # True is an int
-        raise TypeError(f"{str(value)[:80]!r} is no {kind.__name__}")
-    return value
-
-
-def _text(value: object) -> str:
-    text: str = _typed(value, str)
-    if len(text) > _LONGEST:
-        raise ValueError(f"a text of {len(text)} characters")
-    return text
-
-
-def _segment_id(value: object) -> str:
-    text = _text(value)
-    if not is_uuid(text):
-        raise ValueError(f"{text!r} is no segment id")
-    return text
-
-
-def _maybe(read: Callable[[object], Any], value: object) -> Any:  # noqa: ANN401
-    return None if value is None else read(value)
-
-
-def _refuse(text: str) -> None:
-    raise ValueError(f"{text[:40]} is no number of a claim")
+def _attempt(stored: _StoredAttempt) -> Attempt:
+    process = Process(stored.host, stored.pid, stored.process_start)
+    return Attempt(stored.segment_id, stored.run_id, stored.warehouse, process, stored.ended)

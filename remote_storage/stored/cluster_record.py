@@ -8,19 +8,18 @@ mean nothing in another. Written by a run before the partition's first segment; 
 
 from __future__ import annotations
 
-import json
 import logging
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored import stored_json
+from tiersnap.remote_storage.stored.stored_json import StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
-from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError
+from tiersnap.snapshot.errors import ObjectExistsError
 
 _log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
 _MOST_BYTES = 4096
 
 
@@ -32,7 +31,7 @@ def put_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdParti
     """
     key = keys.cluster(partition)
     try:
-        store.put_if_absent(key, _encode(cluster_id))
+        store.put_if_absent(key, stored_json.encode(_StoredCluster(cluster_id=cluster_id)))
     except ObjectExistsError as error:
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
@@ -54,20 +53,11 @@ def read_cluster_id(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPart
         data = store.get_range(key, 0, _MOST_BYTES + 1)
     except ObjectNotFoundError:
         return None
-    try:
-        found = parse_object(data, name=key, limit=_MOST_BYTES)
-    except CorruptDataError:
-        found = {}
-    is_known, cluster_id = (
-        has_version(found.get("version"), FORMAT_VERSION, name=store.uri + key),
-        found.get("clusterId"),
-    )
-    if not is_known or not isinstance(cluster_id, str):
-        raise CorruptDataError(
-            f"{store.uri}{key}: does not name a cluster: {data[:80]!r}", hint="give the cluster by --cluster-id"
-        )
-    return cluster_id
+    hint = "give the cluster by --cluster-id"
+    what = "the name of a cluster"
+    found = stored_json.decode(data, _StoredCluster, name=store.uri + key, what=what, limit=_MOST_BYTES, hint=hint)
+    return found.cluster_id
 
 
-def _encode(cluster_id: str) -> bytes:
-    return json.dumps({"version": FORMAT_VERSION, "clusterId": cluster_id}, separators=(",", ":")).encode("ascii")
+class _StoredCluster(StoredObject, frozen=True, kw_only=True):
+    cluster_id: str

@@ -10,28 +10,24 @@ runs at one partition the slower one stops.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.errors import ObjectChangedError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, is_uuid
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored import stored_json
+from tiersnap.remote_storage.stored.stored_json import Offset, SegmentId, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.small_object import read_twice_if_damaged
-from tiersnap.remote_storage.stores.strict_json import (
-    below,
-    has_version,
-    integer,
-    parse_object,
-    text,
-)
-from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, ObjectExistsError
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1
 _MOST_BYTES = 64 << 20  # 100 bytes a segment
+_MOVE_AWAY = (
+    "see that no tiersnap expire is at work there, then move this object away: what it began to delete is no whole "
+    "copy any more, and tiersnap maintain remove-orphans names what is left of it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +53,11 @@ class ExpireRecord:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        rows = [
-            {"segmentId": each.segment_id, "startOffset": each.start_offset, "endOffset": each.end_offset}
+        rows = (
+            _StoredDeleting(segment_id=each.segment_id, start_offset=each.start_offset, end_offset=each.end_offset)
             for each in self.deleting
-        ]
-        content = {"version": VERSION, "logStartOffset": self.log_start_offset, "deleting": rows}
-        return json.dumps(content, separators=(",", ":")).encode("ascii")
+        )
+        return stored_json.encode(_StoredRecord(log_start_offset=self.log_start_offset, deleting=tuple(rows)))
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> ExpireRecord:
@@ -72,22 +67,24 @@ class ExpireRecord:
             NewerFormatError: a newer tiersnap wrote it.
             CorruptDataError: not such a record.
         """
-        try:
-            found = parse_object(data, name=name, limit=_MOST_BYTES)
-            if not has_version(found.get("version"), VERSION, name=name):
-                raise ValueError(f"version {found.get('version')!r}")  # noqa: TRY301
-            rows = below(found, "deleting")
-            if not isinstance(rows, list):
-                raise ValueError("no list of segments")  # noqa: TRY301, TRY004 - of the data
-            return cls(integer(below(found, "logStartOffset"), least=0), tuple(_deleting(row) for row in rows))
-        except NewerFormatError:
-            raise
-        except (ValueError, CorruptDataError) as error:
-            raise CorruptDataError(
-                f"{name}: not a record of tiersnap expire: {str(error)[:200]}",
-                hint="see that no tiersnap expire is at work there, then move this object away: what it began to delete"
-                " is no whole copy any more, and tiersnap maintain remove-orphans names what is left of it",
-            ) from error
+        what = "a record of tiersnap expire"
+        found = stored_json.decode(data, _StoredRecord, name=name, what=what, limit=_MOST_BYTES, hint=_MOVE_AWAY)
+        empty = next((each for each in found.deleting if each.end_offset <= each.start_offset), None)
+        if empty is not None:
+            raise stored_json.corrupt(name, what, f"no segment: {empty.segment_id}", _MOVE_AWAY)
+        rows = (Deleting(each.segment_id, each.start_offset, each.end_offset) for each in found.deleting)
+        return cls(found.log_start_offset, tuple(rows))
+
+
+class _StoredDeleting(Stored, frozen=True, kw_only=True):
+    segment_id: SegmentId
+    start_offset: Offset
+    end_offset: Offset
+
+
+class _StoredRecord(StoredObject, frozen=True, kw_only=True):
+    log_start_offset: Offset
+    deleting: tuple[_StoredDeleting, ...]
 
 
 def read_record(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> ExpireRecord:
@@ -127,22 +124,13 @@ def write_record(
     Raises:
         ObjectChangedError: another run has written one since.
     """
-    key, data = keys.expire(partition), record.encode()
+    key = keys.expire(partition)
     try:
-        is_first = record.etag is None
-        written = store.put_if_absent(key, data) if is_first else store.replace_if(key, data, record.etag or "")
-    except (ObjectExistsError, ObjectChangedError) as error:
+        etag = stored_json.write(store, key, record.encode(), record.etag)
+    except ObjectChangedError as error:
         raise ObjectChangedError(
             f"{store.uri}{key}: another run of tiersnap expire is at {partition}",
             hint="wait for it, then run the same command again",
         ) from error
     _log.debug("recorded %s%s: %d segments go", store.uri, key, len(record.deleting))
-    return replace(record, etag=written.etag)
-
-
-def _deleting(row: object) -> Deleting:
-    segment_id = text(below(row, "segmentId"))
-    start, end = (integer(below(row, name), least=0) for name in ("startOffset", "endOffset"))
-    if not is_uuid(segment_id) or end <= start:
-        raise ValueError(f"no segment: {str(row)[:80]}")
-    return Deleting(segment_id, start, end)
+    return replace(record, etag=etag)

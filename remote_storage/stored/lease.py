@@ -9,21 +9,20 @@ out when it renews, or when it asks before a commit, and stops.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tiersnap.remote_storage.errors import LeaseLostError, ObjectChangedError, ObjectNotFoundError
+from tiersnap.remote_storage.stored import stored_json
 from tiersnap.remote_storage.stored.process import Process, is_gone, this_process
+from tiersnap.remote_storage.stored.stored_json import Count, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
-from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
+from tiersnap.snapshot.errors import ObjectExistsError, TransientError
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1
 RENEWED_EACH_S = 30.0
 STALE_AFTER_MS = 600_000
 _MAX_BYTES = 4096
@@ -41,18 +40,16 @@ class Holder:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        return json.dumps(
-            {
-                "version": VERSION,
-                "runId": self.run_id,
-                "host": self.process.host,
-                "pid": self.process.pid,
-                "processStart": self.process.start,
-                "renewals": self.renewals,
-                "ended": self.ended,
-            },
-            separators=(",", ":"),
-        ).encode("utf-8")
+        return stored_json.encode(
+            _StoredLease(
+                run_id=self.run_id,
+                host=self.process.host,
+                pid=self.process.pid,
+                process_start=self.process.start,
+                renewals=self.renewals,
+                ended=self.ended,
+            )
+        )
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Holder:
@@ -62,19 +59,19 @@ class Holder:
             NewerFormatError: a newer tiersnap holds it.
             CorruptDataError: not a lease.
         """
-        found = parse_object(data, name=name, limit=_MAX_BYTES)
-        is_known = has_version(found.get("version"), VERSION, name=name)
-        texts = [found.get(key) for key in ("runId", "host", "processStart")]
-        numbers = [found.get(key) for key in ("pid", "renewals")]
-        is_lease = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
-        if not is_known or not is_lease or not isinstance(found.get("ended"), bool):
-            raise CorruptDataError(
-                f"{name}: not a lease that this tiersnap reads",
-                hint="if no run is at work on this warehouse, delete the object and run the same command again",
-            )
-        run_id, host, start = map(str, texts)
-        pid, renewals = (int(str(number)) for number in numbers)
-        return cls(run_id, Process(host, pid, start), renewals, found["ended"] is True)
+        hint = "if no run is at work on this warehouse, delete the object and run the same command again"
+        found = stored_json.decode(data, _StoredLease, name=name, what="a lease", limit=_MAX_BYTES, hint=hint)
+        process = Process(found.host, found.pid, found.process_start)
+        return cls(found.run_id, process, found.renewals, found.ended)
+
+
+class _StoredLease(StoredObject, frozen=True, kw_only=True):
+    run_id: str
+    host: str
+    pid: Count
+    process_start: str
+    renewals: Count
+    ended: bool
 
 
 def held_by_another(name: str, held: Holder, heard_at: int, otherwise: str) -> TransientError:

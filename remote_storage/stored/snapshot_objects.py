@@ -20,22 +20,20 @@ Nothing in it depends on the clock, so that the same run again writes the same b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tiersnap.remote_storage.errors import InvalidKeyError, ObjectNotFoundError
 from tiersnap.remote_storage.layouts.keys import KeyKind, ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stored import stored_json
+from tiersnap.remote_storage.stored.stored_json import Count, Crc, Offset, Stored, StoredObject
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.stores.strict_json import has_version, parse_object
 from tiersnap.snapshot import __version__
 from tiersnap.snapshot.errors import CorruptDataError, CorruptSnapshotError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.replay.trust import Provenance
 
-FORMAT_VERSION = 1
 _LARGEST_MANIFEST = 64 << 20  # bytes; a snapshot is about 130 of them
 TOOL = f"tiersnap {__version__}"
 
@@ -63,27 +61,28 @@ class SnapshotManifest:
 
     def encode(self) -> bytes:
         """One line of JSON."""
-        rows = [
-            {
-                "offset": row.offset,
-                "size": row.size,
-                "crc32c": f"{row.crc32c:08x}",
-                "entries": row.entries,
-                "provenance": str(row.provenance),
-                "foldStartOffset": row.fold_start_offset,
-            }
+        rows = (
+            _StoredRecord(
+                offset=row.offset,
+                size=row.size,
+                crc32c=f"{row.crc32c:08x}",
+                entries=row.entries,
+                provenance=row.provenance,
+                fold_start_offset=row.fold_start_offset,
+            )
             for row in sorted(self.snapshots, key=lambda row: row.offset)
-        ]
-        manifest = {
-            "version": FORMAT_VERSION,
-            "tool": self.tool,
-            "runId": self.run_id,
-            "topic": self.partition.topic,
-            "topicId": self.partition.topic_id,
-            "partition": self.partition.partition,
-            "snapshots": rows,
-        }
-        return json.dumps(manifest, separators=(",", ":")).encode("utf-8")
+        )
+        at = self.partition
+        return stored_json.encode(
+            _StoredManifest(
+                tool=self.tool,
+                run_id=self.run_id,
+                topic=at.topic,
+                topic_id=at.topic_id,
+                partition=at.partition,
+                snapshots=tuple(rows),
+            )
+        )
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> SnapshotManifest:
@@ -93,23 +92,37 @@ class SnapshotManifest:
             NewerFormatError: a newer tiersnap wrote it.
             CorruptDataError: not a manifest.
         """
+        what = "a snapshot manifest"
+        found = stored_json.decode(data, _StoredManifest, name=name, what=what, limit=_LARGEST_MANIFEST)
         try:
-            found: dict[str, Any] = parse_object(data, name=name, limit=_LARGEST_MANIFEST)
-            if not has_version(found["version"], FORMAT_VERSION, name=name):
-                raise CorruptDataError(f"{name}: its version is {str(found['version'])[:40]!r}")
-            partition = TopicIdPartition(found["topic"], found["topicId"], found["partition"])
-            return cls(partition, found["runId"], found["tool"], tuple(map(_record, found["snapshots"])))
-        except (ValueError, KeyError, TypeError, InvalidKeyError) as error:
-            raise CorruptDataError(f"{name}: not a snapshot manifest: {str(error)[:200]}") from error
+            partition = TopicIdPartition(found.topic, found.topic_id, found.partition)
+        except InvalidKeyError as error:
+            raise stored_json.corrupt(name, what, error) from error
+        rows = (
+            SnapshotRecord(
+                row.offset, row.size, int(row.crc32c, 16), row.entries, row.provenance, row.fold_start_offset
+            )
+            for row in found.snapshots
+        )
+        return cls(partition, found.run_id, found.tool, tuple(rows))
 
 
-def _record(row: dict[str, object]) -> SnapshotRecord:
-    offset, size, entries, start = (row[name] for name in ("offset", "size", "entries", "foldStartOffset"))
-    if not (isinstance(offset, int) and isinstance(size, int) and isinstance(entries, int)):
-        raise TypeError(offset, size, entries)
-    if not (start is None or isinstance(start, int)):
-        raise TypeError(start)
-    return SnapshotRecord(offset, size, int(str(row["crc32c"]), 16), entries, Provenance(str(row["provenance"])), start)
+class _StoredRecord(Stored, frozen=True, kw_only=True):
+    offset: Offset
+    size: Offset
+    crc32c: Crc
+    entries: Offset
+    provenance: Provenance
+    fold_start_offset: Offset | None
+
+
+class _StoredManifest(StoredObject, frozen=True, kw_only=True):
+    tool: str
+    run_id: str
+    topic: str
+    topic_id: str | None
+    partition: Count
+    snapshots: tuple[_StoredRecord, ...]
 
 
 def list_manifests(store: ObjectStore, keys: ObjectKeys, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:

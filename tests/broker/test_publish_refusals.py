@@ -29,7 +29,7 @@ from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate, decode, encode
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -240,8 +240,8 @@ def test_beside_a_copier_that_is_on_nothing_is_published(site, publish):
 def test_while_unblock_is_at_a_topic_copying_is_off_for_a_moment_only_and_nothing_is_published(site, publish):
     remote, before = site.tier("ledger"), states(site.broker, "ledger")
     (topic_id,) = (path.name.removeprefix("ledger-0-") for path in remote.glob("kafka-tiered-storage/ledger-0-*"))
-    begun = Begun("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
-    records = Records(DirectoryStore(remote))
+    begun = SavedConfigs("", "ledger", topic_id, (0,), {"remote.log.copy.disable": None})
+    records = SavedConfigsStore(DirectoryStore(remote))
     records.put(begun)
     try:
         code, row, said = publish(remote, "--apply")

@@ -27,7 +27,7 @@ from tiersnap.remote_storage.inventory.remote_inventory import list_remote_parti
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition
 from tiersnap.remote_storage.restore.published import as_published, read_copies
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -135,8 +135,10 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
 
         # The topic is deleted, and the broker removes what it knows; what is ours goes with remove-orphans.
         shutil.copytree(elsewhere, tier.directory, dirs_exist_ok=True)
-        begun = Begun(cluster.cluster_id(), TOPIC, partition.topic_id or "", (0,), {"remote.log.copy.disable": None})
-        Records(store).put(begun)
+        begun = SavedConfigs(
+            cluster.cluster_id(), TOPIC, partition.topic_id or "", (0,), {"remote.log.copy.disable": None}
+        )
+        SavedConfigsStore(store).put(begun)
         make_old(tier.directory)
         kept = remove_orphans(broker, tier.directory)
         assert "UNBLOCK" not in {row["kind"] for row in kept.rows}, "its topic lives"
@@ -151,7 +153,7 @@ def test_what_a_broker_tiered_is_known_by_its_records_and_only_what_of_ours_it_n
         store.delete([ObjectKeys().unblock(TOPIC, partition.topic_id or "")])
         expiring = expire(broker, tier.directory)
         assert [row["action"] for row in expiring.rows] == ["DELETE"] * len(closed), expiring.err
-        Records(store).put(begun)
+        SavedConfigsStore(store).put(begun)
         make_old(tier.directory)
         last = remove_orphans(broker, tier.directory, "--apply")
         assert last.exit_code == 0, last.err

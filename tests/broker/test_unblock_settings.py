@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.unblock import Unblock
 from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.process import Process
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
@@ -144,8 +144,8 @@ def test_copying_that_another_run_has_switched_off_is_waited_for(disks, tier, ca
         topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
         off = {"remote.log.copy.disable": "true", "retention.ms": MARK, "retention.bytes": "-1"}
         off |= {"local.retention.bytes": "-2"}
-        theirs = Begun(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
-        others = Records(DirectoryStore(tier.directory), process=Process("another-host", 7, ""))
+        theirs = SavedConfigs(cluster.cluster_id(), TOPIC, topic_id, (0,), {name: before.get(name) for name in off})
+        others = SavedConfigsStore(DirectoryStore(tier.directory), process=Process("another-host", 7, ""))
 
         def end_of_the_other_run():
             cluster.change_settings(TOPIC, theirs.before)
@@ -172,9 +172,9 @@ def plant(broker, tier, topic, before) -> None:
     """A record as a run that was killed leaves it."""
     cluster = Cluster(broker.bootstrap)
     topic_id = cluster.topics([topic])[topic].topic_id
-    records = Records(DirectoryStore(tier.directory))
-    records.put(Begun(cluster.cluster_id(), topic, topic_id, (0,), before))
-    records.leave()
+    records = SavedConfigsStore(DirectoryStore(tier.directory))
+    records.put(SavedConfigs(cluster.cluster_id(), topic, topic_id, (0,), before))
+    records.release()
 
 
 def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_did_not_put_aside(disks, tier, capsys):

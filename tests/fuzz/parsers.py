@@ -23,7 +23,7 @@ from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.deletion_record import Deleting, ExpireRecord
 from tiersnap.remote_storage.stored.lease import Holder
 from tiersnap.remote_storage.stored.process import Process
-from tiersnap.remote_storage.stored.saved_configs import Begun, decode_begun
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, decode_saved_configs
 from tiersnap.remote_storage.stored.snapshot_objects import SnapshotManifest, SnapshotRecord
 from tiersnap.remote_storage.stores.strict_json import parse_object
 from tiersnap.snapshot.collected.listing import Listing
@@ -46,7 +46,7 @@ SEGMENT = ClaimedSegment(TopicIdPartition("orders", ID, 0), 0, 0)
 CLAIM = Claim(SEGMENT, (Attempt(ID, "run-1", "s3://bucket/tables", Process("broker-1", 17, "99")),))
 RECORD = SnapshotRecord(1000, 56, 7, 1, Provenance.COMPUTED, 0)
 HEAD = RunHead("run-1", 7, True, "/logs", "s3://b", "0.1.0", "READY", "GREEN", *range(11))
-BEGUN = Begun(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
+BEGUN = SavedConfigs(ID, "orders", ID, (0, 1), {"remote.log.copy.disable": None}, Process("broker-1", 17, "99"))
 SNAPSHOT_MANIFEST = SnapshotManifest(TopicIdPartition("orders", ID, 0), "run-1", "tiersnap 0.1.0", (RECORD,))
 
 
@@ -155,7 +155,11 @@ def parsers() -> list[Parser]:
             lambda data: ObjectKeys().parse(data.decode("utf-8", "replace")),
             (InvalidKeyError,),
         ),
-        Parser("unblock record", [BEGUN.encode()], lambda data: decode_begun(data, "orders", ID, name="unblock.json")),
+        Parser(
+            "unblock record",
+            [BEGUN.encode()],
+            lambda data: decode_saved_configs(data, "orders", ID, name="unblock.json"),
+        ),
         Parser("topic ids", [f"orders {ID}\n# old\npayments {ID}\n".encode()], checked.topic_ids, share=2),
         Parser(
             "client properties",

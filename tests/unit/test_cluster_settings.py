@@ -30,9 +30,9 @@ from tiersnap.remote_storage.errors import CopyingOffError, CopyingOnError, Sett
 from tiersnap.remote_storage.layouts.keys import ObjectKeys
 from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.stored.process import Process, this_process
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records, decode_begun
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore, decode_saved_configs
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.errors import CorruptDataError, ExitCode, SourceNotFoundError, UsageError
+from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatError, SourceNotFoundError, UsageError
 from tiersnap.snapshot.readiness.copy_task import AT_ONCE, CopyLag
 
 pytestmark = pytest.mark.unit
@@ -142,7 +142,7 @@ def test_nothing_is_published_beside_a_copier_that_is_on(settings):
 
 TOPIC_ID, OTHER_ID = "lZ6vvmajTWKDBUTV6SQAtQ", "MWJ6FHTfRYy67jzwZdeqSQ"
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-BEGUN = Begun(
+BEGUN = SavedConfigs(
     CLUSTER_ID,
     "a.b-c",
     TOPIC_ID,
@@ -151,22 +151,33 @@ BEGUN = Begun(
 )
 
 
+STORED = {
+    "version": 1,
+    "clusterId": CLUSTER_ID,
+    "topic": "a.b-c",
+    "topicId": TOPIC_ID,
+    "partitions": [0],
+    "before": {},
+    "process": None,
+}
+
+
 def test_what_was_set_before_is_recorded_until_it_is_dropped(tmp_path):
     store = DirectoryStore(tmp_path)
-    records = Records(store)
+    records = SavedConfigsStore(store)
     assert records.find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
     records.put(BEGUN)
     records.put(BEGUN)
     assert (tmp_path / f"claims/a.b-c-{TOPIC_ID}/unblock.json").is_file()
-    later = Records(store)
+    later = SavedConfigsStore(store)
     (found,) = later.find({"other": OTHER_ID, "a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert (replace(found, process=None), found.process) == (BEGUN, this_process())
     assert later.find({"a.b-c": OTHER_ID}, CLUSTER_ID) == [], "a topic that was made anew"
     fewer = replace(BEGUN, partitions=(7,))
     later.put(fewer)
-    assert [each.partitions for each in Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(7,)]
+    assert [each.partitions for each in SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(7,)]
     later.drop(fewer)
-    assert Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
+    assert SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID) == []
 
 
 HERE = this_process()
@@ -175,7 +186,10 @@ GONE = replace(HERE, pid=2**22 + 1)  # above the largest pid of Linux
 
 
 def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
-    first, second = Records(DirectoryStore(tmp_path), process=ELSEWHERE), Records(DirectoryStore(tmp_path))
+    first, second = (
+        SavedConfigsStore(DirectoryStore(tmp_path), process=ELSEWHERE),
+        SavedConfigsStore(DirectoryStore(tmp_path)),
+    )
     first.put(BEGUN)
     with pytest.raises(UnblockHeldError, match=r"another run of tiersnap unblock is at a\.b-c"):
         second.put(replace(BEGUN, partitions=(1,)))
@@ -194,15 +208,15 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
 def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_heard_of_for_long(tmp_path, monkeypatch):
     for name, process in (("said so", ELSEWHERE), ("gone", GONE), ("old", ELSEWHERE)):
         store = DirectoryStore(tmp_path / name)
-        left, later = Records(store, process=process), Records(store)
+        left, later = SavedConfigsStore(store, process=process), SavedConfigsStore(store)
         left.put(BEGUN)
         if name == "said so":
-            left.leave()
+            left.release()
         if name == "old":
             monkeypatch.setattr("tiersnap.remote_storage.stored.saved_configs.STALE_AFTER_MS", -1)
         assert [replace(each, process=None) for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [BEGUN], name
         later.put(replace(BEGUN, partitions=(1,)))
-        left.leave()
+        left.release()
         with pytest.raises(UnblockHeldError):
             left.put(BEGUN)
         assert [each.partitions for each in later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)] == [(1,)], name
@@ -215,23 +229,23 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
         b"{}",
         b"[]",
         b"[" * 100_000,
-        b'{"cluster_id": "c", "topic": "x", "topic_id": "y", "partitions": [], "before": {}}',
-        b'{"cluster_id": "c", "topic": "a.b-c", "topic_id": "%s", "partitions": [-1], "before": {}}'
-        % TOPIC_ID.encode(),
+        json.dumps(STORED | {"topic": "x", "topicId": "y"}).encode(),
+        json.dumps(STORED | {"partitions": [-1]}).encode(),
+        json.dumps({name: value for name, value in STORED.items() if name != "version"}).encode(),
+        json.dumps(STORED | {"since": 1}).encode(),
         *(
-            b'{"cluster_id": "", "topic": "a.b-c", "topic_id": "%s", "partitions": [0], "before": {%s}}'
-            % (TOPIC_ID.encode(), before)
+            json.dumps(STORED | {"before": before}).encode()
             for before in (
-                b'"retention.ms": 1',
-                b'"cleanup.policy": "compact"',
-                b'"remote.storage.enable": "false"',
-                b'"retention.ms": "1,segment.ms=1"',
-                b'"retention.ms": ""',
+                {"retention.ms": 1},
+                {"cleanup.policy": "compact"},
+                {"remote.storage.enable": "false"},
+                {"retention.ms": "1,segment.ms=1"},
+                {"retention.ms": ""},
             )
         ),
     ],
     ids=[
-        *("empty", "no fields", "a list", "deep", "another topic", "no partition", "no text"),
+        *("empty", "no fields", "a list", "deep", "another topic", "no partition", "no version", "more", "no text"),
         *("never put aside", "nor this", "two values", "no value"),
     ],
 )
@@ -239,39 +253,38 @@ def test_what_is_no_such_record_is_named(content, tmp_path):
     store = DirectoryStore(tmp_path)
     store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), content)
     with pytest.raises(CorruptDataError, match=r"unblock\.json: not a record of tiersnap unblock") as caught:
-        Records(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
+        SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert "kafka-configs --describe" in caught.value.hint
 
 
-def test_a_record_as_versions_before_retention_was_put_aside_wrote_it_is_read():
-    written = {
-        "cluster_id": CLUSTER_ID,
-        "topic": "a.b-c",
-        "topic_id": TOPIC_ID,
+def test_saved_configs_are_the_json_that_the_documents_show():
+    assert json.loads(replace(BEGUN, process=ELSEWHERE).encode()) == STORED | {
         "partitions": [0, 7],
         "before": {"remote.log.copy.disable": None, "local.retention.ms": "60000"},
+        "process": {"host": "another-host", "pid": 7, "processStart": ""},
     }
-    process = {"host": "another-host", "pid": 7, "process_start": ""}
-    for more, who in (({}, None), (process, ELSEWHERE)):
-        data = json.dumps(written | more).encode()
-        assert decode_begun(data, "a.b-c", TOPIC_ID, name="unblock.json") == replace(BEGUN, process=who)
 
 
-def test_a_record_of_another_cluster_is_refused_and_one_that_names_none_is_read(tmp_path):
-    records = Records(DirectoryStore(tmp_path))
+def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
+    store = DirectoryStore(tmp_path)
+    store.put_if_absent(ObjectKeys().unblock("a.b-c", TOPIC_ID), b'{"version":2,"all":"else"}')
+    with pytest.raises(NewerFormatError, match=r"unblock\.json: format version 2"):
+        SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
+
+
+def test_saved_configs_of_another_cluster_are_refused(tmp_path):
+    records = SavedConfigsStore(DirectoryStore(tmp_path))
     records.put(BEGUN)
     with pytest.raises(CorruptDataError, match=f"tells of cluster {CLUSTER_ID}, this is another"):
         records.find({"a.b-c": TOPIC_ID}, "another")
-    records.put(replace(BEGUN, cluster_id=""))
-    assert len(records.find({"a.b-c": TOPIC_ID}, "another")) == 1, "an earlier version did not note it"
 
 
 def test_what_was_noted_is_known_until_it_is_dropped_or_another_run_has_taken_it(tmp_path):
-    here = Records(DirectoryStore(tmp_path))
+    here = SavedConfigsStore(DirectoryStore(tmp_path))
     assert here.noted("a.b-c", TOPIC_ID) is None
     here.put(BEGUN)
     assert here.noted("a.b-c", TOPIC_ID) == BEGUN
-    later = Records(DirectoryStore(tmp_path))
+    later = SavedConfigsStore(DirectoryStore(tmp_path))
     assert later.noted("a.b-c", TOPIC_ID) is None
     later.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert replace(later.noted("a.b-c", TOPIC_ID), process=None) == BEGUN
@@ -307,9 +320,9 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
 
 
 def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
-    other = Begun("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
+    other = SavedConfigs("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
     with pytest.raises(CorruptDataError, match="tells of oo") as caught:
-        decode_begun(other.encode(), "orders", TOPIC_ID, name="unblock.json")
+        decode_saved_configs(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500
 
 

@@ -38,7 +38,7 @@ from tiersnap.remote_storage.stored.deletion_record import (
     write_record,
 )
 from tiersnap.remote_storage.stored.process import Process, this_process
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
@@ -390,7 +390,7 @@ def test_a_record_of_a_newer_or_a_damaged_form_refuses_the_partition(archive):
     for content, reason in (
         (b'{"version":2}', "newer tiersnap"),
         (b'{"version":1}', "not a record"),
-        (b"x", "not JSON"),
+        (b"x", "malformed"),
     ):
         archive.replace(key, content)
         refused = plan(archive, log_start_offset=10)
@@ -572,8 +572,8 @@ def test_the_command_takes_sizes_and_says_what_it_needs(archive):
 
 
 def test_topics_that_unblock_has_begun_with_are_left_to_their_brokers(archive):
-    begun = Begun(CLUSTER, PARTITION.topic, PARTITION.topic_id, (0,), {"remote.log.copy.disable": None})
-    Records(archive).put(begun)
+    begun = SavedConfigs(CLUSTER, PARTITION.topic, PARTITION.topic_id, (0,), {"remote.log.copy.disable": None})
+    SavedConfigsStore(archive).put(begun)
     left = expire(archive, "--retention-bytes", "0", "--unmanaged", "--apply")
     assert_said(left, 0, "unblock")
     assert [row["action"] for row in left.rows] == ["LEAVE_TO_BROKERS"]

@@ -156,7 +156,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
     freeing.plan([], plan((NEW, 100, 199, PublishAction.PUBLISH)), applied=True, replace=False)
     freeing.needs_restart("it may not be switched off")
     assert (freeing.end, freeing.reason) == (End.RESTART, "it may not be switched off")
-    freeing.leave(plan((NEW, 100, 199, PublishAction.COVERED)))
+    freeing.skip_freed_by_others(plan((NEW, 100, 199, PublishAction.COVERED)))
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.FREED, 0, 200)
     assert freeing.hint == ""
 

@@ -27,14 +27,14 @@ from tiersnap.remote_storage.inventory.partition_objects import list_all
 from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, new_segment_id
-from tiersnap.remote_storage.retire.orphan_configs import judge_begun
+from tiersnap.remote_storage.retire.orphan_configs import judge_saved_configs
 from tiersnap.remote_storage.retire.orphans import Aged, Fate, OrphanKind
 from tiersnap.remote_storage.retire.orphans_remove import remove
 from tiersnap.remote_storage.retire.unfinished_uploads import unfinished
 from tiersnap.remote_storage.stored.claim import Attempt, Claim, ClaimedSegment
 from tiersnap.remote_storage.stored.claims import claim, finish
 from tiersnap.remote_storage.stored.cluster_record import put_cluster_id
-from tiersnap.remote_storage.stored.saved_configs import Begun, Records
+from tiersnap.remote_storage.stored.saved_configs import SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import UnfinishedUpload
 from tiersnap.remote_storage.stores.unfinished import UNFINISHED
@@ -359,14 +359,14 @@ def test_claims_stay_where_a_copy_could_not_be_deleted(store, tmp_path):
 
 
 def begin_unblock(store, *, cluster_id: str = CLUSTER, partitions: tuple[int, ...] = (PARTITION.partition,)) -> str:
-    begun = Begun(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, {"remote.log.copy.disable": None})
-    Records(store).put(begun)
+    begun = SavedConfigs(cluster_id, PARTITION.topic, PARTITION.topic_id, partitions, {"remote.log.copy.disable": None})
+    SavedConfigsStore(store).put(begun)
     return KEYS.unblock(PARTITION.topic, PARTITION.topic_id)
 
 
 def of_unblock(store, told) -> list[tuple[Fate, str]]:
     _, records = list_all(store, KEYS, lambda _: True)
-    found = list(judge_begun(store, records, Aged(store.now(), DAY), lambda asked: dict.fromkeys(asked, told)))
+    found = list(judge_saved_configs(store, records, Aged(store.now(), DAY), lambda asked: dict.fromkeys(asked, told)))
     list(remove(store, found))
     return [(each.action, each.reason) for each in found]
 
