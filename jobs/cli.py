@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 import os
 import signal
 import sys
 import time
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -17,19 +19,30 @@ import click
 
 from tiersnap.jobs import settings as settings_file
 from tiersnap.jobs.command import output_option
-from tiersnap.jobs.commands import words_of_command
-from tiersnap.jobs.extras import UnavailableCommand, missing_extra
-from tiersnap.jobs.lazy_group import LazyGroup
+from tiersnap.jobs.commands import COMMANDS, MERGED, words_of_command
 from tiersnap.jobs.logs import LogFormat, configure
 from tiersnap.jobs.option_types import clock
 from tiersnap.jobs.output import Format, Output
-from tiersnap.jobs.settings import commands_of, variable_of
+from tiersnap.jobs.settings import commands_of, leaves, options_of, variable_of
 from tiersnap.jobs.shown import masked
 from tiersnap.jobs.stdout import guarded
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.errors import ExitCode, TiersnapError, UsageError
+from tiersnap.snapshot.errors import ExitCode, MissingExtraError, TiersnapError, UsageError
+from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
+_EXTRA_OF = {
+    "pyspark": "spark",
+    "py4j": "spark",
+    "delta": "spark",
+    "deltalake": "spark",
+    "pandas": "spark",
+    "boto3": "s3",
+    "botocore": "s3",
+    "s3transfer": "s3",
+    "confluent_kafka": "kafka",
+    "moto": "demo",
+}
 _HELP = """Rebuild the producer snapshots that Kafka tiered storage needs, and tier nothing without one.
 
 \b
@@ -40,7 +53,43 @@ docs/runbook.md says what to do about each.
 """
 
 
-@click.group(cls=LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+class _LazyGroup(click.Group):
+    """A group that imports each command when it is called, and gives its options their variables."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of a working day."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"tiersnap.jobs.commands.{cmd_name}"), cmd_name)
+        for each in leaves(ctx, cmd_name, command).values():
+            for setting, option in options_of(each).items():
+                # One variable for one setting, whatever the command: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+                option.envvar = variable_of(setting)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or name what is near to what was typed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = [MERGED[args[0]]] if args[0] in MERGED else get_close_matches(args[0], COMMANDS, n=3)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiersnap")
 @click.option(
     "--config",
@@ -74,12 +123,7 @@ def cli(ctx: click.Context, config_path: Path | None, quiet: bool, log_level: st
     clock(ctx)  # read when the command begins, also where it is given another --now
     ctx.obj.quiet = quiet
     if config_path is not None:
-        commands = commands_of(ctx, cli)
-        ctx.default_map = settings_file.read(
-            config_path,
-            {name: each for name, each in commands.items() if not isinstance(each, UnavailableCommand)},
-            unavailable={name for name, each in commands.items() if isinstance(each, UnavailableCommand)},
-        )
+        ctx.default_map = settings_file.read(config_path, commands_of(ctx, cli))
 
 
 class Terminated(KeyboardInterrupt):
@@ -150,3 +194,11 @@ def _format_of(argv: list[str]) -> Format:
         if word == "--output" or word.startswith("--output="):
             found = word.partition("=")[2] or following
     return Format(found) if found in set(Format) else Format.TABLE
+
+
+def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
+    """Return what to raise for a module that an extra brings; None where it is no such module."""
+    module = (error.name or "").partition(".")[0]
+    if module not in _EXTRA_OF:
+        return None
+    return MissingExtraError(f"{what} needs {module}", hint=with_extra(_EXTRA_OF[module]))

@@ -29,7 +29,6 @@ SCHEMA_VERSION = 1
 MOST_TOLD = 200
 MOST_ON_TERMINAL = 50
 _NARROWEST = 8
-Row = Mapping[str, object]
 Columns = Sequence[str] | Mapping[str, str]
 T = TypeVar("T")
 
@@ -139,28 +138,6 @@ class Output:
         if any(finding.kind is FindingKind.PERMISSION_DENIED for finding in findings):
             self.warn(f"next for {FindingKind.PERMISSION_DENIED}: run it as the user that runs the broker")
 
-    def row_dicts(
-        self,
-        command: str,
-        rows: Iterable[Row],
-        *,
-        columns: Columns,
-        summary: Mapping[str, object] | None = None,
-        findings: Sequence[Finding] = (),
-        errors: Sequence[TiersnapError] = (),
-    ) -> None:
-        """Emit rows that are mappings: of commands whose results are no types yet."""
-        headings = columns if isinstance(columns, Mapping) else {each: each.replace("_", " ") for each in columns}
-        as_rows = rows if self.format is not Format.TABLE else [_Attributes(row) for row in rows]
-        self.rows(
-            dict,
-            as_rows,
-            columns=headings,
-            summary=(lambda: summary) if summary else None,
-            findings=findings,
-            errors=errors,
-        )
-
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
         """Emit one JSON object with the contract's envelope; on one line where lines are asked for.
 
@@ -261,13 +238,3 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 - what JSON takes
     if isinstance(value, dict):
         return {key: _without_secrets(each) for key, each in value.items()}
     return [_without_secrets(each) for each in value] if isinstance(value, list) else value
-
-
-class _Attributes:
-    """A mapping by attributes, for the table."""
-
-    def __init__(self, row: Row) -> None:
-        self._row = row
-
-    def __getattr__(self, name: str) -> object:
-        return self._row.get(name)

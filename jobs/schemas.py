@@ -15,9 +15,6 @@ import msgspec
 
 from tiersnap.jobs.cli import cli
 from tiersnap.jobs.command import Command, Group, Prints
-from tiersnap.jobs.contracts.commands import CONTRACTS
-from tiersnap.jobs.contracts.envelope import Contract
-from tiersnap.jobs.contracts.envelope import document_schema as old_schema
 from tiersnap.jobs.output import SCHEMA_VERSION, ErrorObject
 from tiersnap.jobs.settings import commands_of, options_of, variable_of
 from tiersnap.snapshot.log.findings import Finding
@@ -43,20 +40,16 @@ def file_name(words: str) -> str:
     return f"{words.replace(' ', '-')}.schema.json"
 
 
-def printing_commands() -> dict[str, Any]:
+def printing_commands() -> dict[str, Prints]:
     """Return by its words what each command prints that has JSON."""
     found = commands_of(click.Context(cli, info_name="tiersnap"), cli)
-    prints = {words: each.prints for words, each in found.items() if isinstance(each, Command | Group) and each.prints}
-    return prints | {words: old for words, old in CONTRACTS.items() if words not in prints}
+    return {words: each.prints for words, each in found.items() if isinstance(each, Command | Group) and each.prints}
 
 
 def schema_files() -> dict[str, str]:
     """Return the text of every file of docs/schemas, by name."""
     return {
-        file_name(words): json.dumps(
-            (old_schema if isinstance(prints, Contract) else document_schema)(words, prints), indent=2
-        )
-        + "\n"
+        file_name(words): json.dumps(document_schema(words, prints), indent=2) + "\n"
         for words, prints in printing_commands().items()
     }
 
@@ -105,7 +98,16 @@ def _schemas_of(kinds: Sequence[object]) -> tuple[tuple[Schema, ...], dict[str, 
         each.pop("title", None)
         if "properties" in each:
             each["additionalProperties"] = False
+            each["required"] = [*each["required"], *_drop_defaults(each["properties"])]
     return parts, defs
+
+
+def _drop_defaults(members: Schema) -> Iterator[str]:
+    """Yield the names of members with a default, which are always there, and forget the defaults."""
+    for name, member in members.items():
+        if "default" in member:
+            del member["default"]
+            yield name
 
 
 def _resolve(kind: object) -> None:

@@ -83,13 +83,11 @@ def _reason(error: Exception) -> str:
     return "no text" if isinstance(error, UnicodeDecodeError) else "a number or a date that is none"
 
 
-def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Collection[str] = ()) -> dict[str, Any]:
-    """Defaults by command and parameter name, groups nested (a click default_map).
+def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
+    """Return defaults by command and parameter name, groups nested (a click default_map).
 
     Args:
         commands: whose settings are known, by their words.
-        unavailable: commands that lack an extra here: what is said for them is passed over, and a key that nobody
-            else knows may be theirs.
 
     Raises:
         UsageError: no such file, not YAML, a key that no command knows, or one without a value; it names the key.
@@ -109,12 +107,11 @@ def read(path: Path, commands: Mapping[str, click.Command], *, unavailable: Coll
         raise UsageError(f"{path}: expected `setting: value` lines")
     known = {name: options_of(command) for name, command in commands.items()}
     defaults: dict[str, dict[str, object]] = {name: {} for name in commands}
-    everywhere = {key: value for key, value in found.items() if key not in commands and key not in unavailable}
+    everywhere = {key: value for key, value in found.items() if key not in commands}
     all_options = {option for options in known.values() for option in options}
     said_once = {option for command in commands.values() for option in _said_once(command)}
     for key, value in everywhere.items():
-        if not unavailable or key in NOT_SETTINGS:
-            _require(str(key), all_options | set(commands), path, said_once)
+        _require(str(key), all_options | set(commands), path, said_once)
         for name, options in known.items():
             if key in options:
                 defaults[name][str(options[key].name)] = _value(value, options[key], path, str(key))

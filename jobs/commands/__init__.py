@@ -25,7 +25,6 @@ COMMANDS = {
     "unblock": "Free partitions whose tiering is stuck, without a restart.",
     "install": "Bring the snapshots that a run stored back to a broker host.",
     "restore": "Rebuild a lost partition from its remote segments.",
-    "fetch": "One remote segment or index, verified, to a file or stdout.",
     "expire": "Delete remote segments past their retention that no broker manages.",
     "decode": "Write the header of every batch to a Delta table, for analysis, on Spark.",
     "audit": "What batch headers say of exactly-once: duplicates, gaps, zombies; on Spark.",
@@ -37,9 +36,9 @@ COMMANDS = {
     "config": "Show every setting, its value and where it is from.",
 }
 # Second words of the commands that are groups.
-SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff", "runs", "run")}
+SUBCOMMANDS = {"maintain": ("tables", "remove-orphans"), "report": ("diff", "runs", "run"), "restore": ("fetch",)}
 # Names that commands had, and where what they did is now.
-MERGED = {"runs": "report runs", "version": "--version"}
+MERGED = {"runs": "report runs", "version": "--version", "fetch": "restore fetch", "risk": "simulate --risk"}
 
 
 def words_of_command(argv: Sequence[str]) -> str:

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import click
 
-from tiersnap.jobs.cli import run as tiersnap
-from tiersnap.jobs.demo.demo_folder import find_logs, make_room
-from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
-from tiersnap.jobs.old_options.paths import LocalPath
+from tiersnap.jobs.command import command
+from tiersnap.jobs.option_types import LocalPath
 from tiersnap.jobs.output import Output
 from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.report.beside import run_file
-from tiersnap.snapshot.report.kept_runs import read_heads
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +19,7 @@ BUCKET = "tiersnap-demo"
 TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
 
 
-@click.command()
+@command(has_output=False)
 @click.option(
     "--to",
     "folder",
@@ -32,7 +28,6 @@ TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
     show_default=True,
     help="Where the warehouse and the report go; what an earlier demo left there is deleted first.",
 )
-@click.pass_obj
 def demo(output: Output, folder: Path) -> int:
     """Run the whole pipeline on bundled real logs against an embedded S3, and leave the report.
 
@@ -40,6 +35,12 @@ def demo(output: Output, folder: Path) -> int:
     tiered. The report shows them before and after the main job, which runs twice on one Spark session: the second run
     finds nothing to do. Nothing outside the output folder is written.
     """
+    from tiersnap.jobs.cli import run as tiersnap
+    from tiersnap.jobs.demo.demo_folder import find_logs, make_room
+    from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
+    from tiersnap.snapshot.report.beside import run_file
+    from tiersnap.snapshot.report.kept_runs import read_heads
+
     source = find_logs()
     make_room(folder)
     (folder / "topic-ids.txt").write_text(TOPIC_IDS, encoding="utf-8")

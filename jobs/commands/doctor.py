@@ -2,32 +2,97 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import click
+from click.core import ParameterSource
+from msgspec import Meta
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import record_options
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument
-from tiersnap.jobs.old_options.place_proof import compare_records
-from tiersnap.jobs.old_options.remote_view import RemoteView, remote_view_options
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.again import given_options
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.publish import ProofRequest
+from tiersnap.jobs.option_types import clock, once
+from tiersnap.jobs.options import RemoteView, cluster_options, log_dirs_argument, remote_view_options
+from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.doctor import show
+from tiersnap.jobs.sentences import ByName, MissingRemoteSegment, fields_of_missing, tell_failures
+from tiersnap.jobs.shown import shown
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.stores.open_store import open_existing_store
-from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
-from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.host.summary import Host
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+from tiersnap.remote_storage.cluster.location_proof import NAME_THE_PLACE
+from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
+from tiersnap.snapshot.errors import ExitCode, GateError, UsageError
+from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.cluster.missing_objects import Missing
+    from tiersnap.snapshot.host.summary import Examined, Host
+
+_MOST_FINDINGS = 3
+MOST_MISSING = 5
+_OF_MEND = (
+    *("bootstrap-server", "command-config", "remote", "layout"),
+    *("endpoint-url", "region", "path-style", "checksums"),
+)
 
 
-@click.command()
-@log_dirs_argument("LOGDIR", required=False)
+@dataclass(frozen=True, slots=True)
+class ExaminedLogDir:
+    """A log directory of `doctor`; `bytes` are of `.log` files."""
+
+    log_dir: str
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+    is_clean: bool
+    is_running: Annotated[bool | None, Meta(description="null where this user cannot tell")]
+    pid: int | None
+    version: str | None
+    mount: str
+    disk_bytes: int
+    free_bytes: int
+    partitions: int
+    segments: int
+    bytes: int
+    blocked: ByName
+    blocked_bytes: int
+    missing_snapshots: int
+    lost_indexes: int
+    continued: Annotated[int, Meta(description="partitions whose log begins in remote storage")]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRecords:
+    """What records of a cluster say and remote storage lacks, the worst partition first."""
+
+    known: Annotated[int, Meta(description="segments that brokers know and read")]
+    sentence: str
+    place: Annotated[str, Meta(description="whether brokers read there")]
+    missing: list[MissingRemoteSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorResult:
+    """The host, and what comes next; `remote` is empty without --remote, `records` null without --bootstrap-server."""
+
+    log_dirs: list[ExaminedLogDir]
+    version: str
+    remote: list[ProbeAnswer]
+    records: RemoteRecords | None
+    findings: list[Finding]
+    next: list[str]
+    check: str
+
+
+@command(result=DoctorResult)
+@log_dirs_argument(required=False)
 @remote_view_options("Ask remote storage as well, or alone: s3://bucket/prefix, or a directory.")
-@record_options
-@params.output_option
-@click.pass_obj
+# Said each time, as --remote is, without which it is of no use.
+@cluster_options("A broker of the cluster: look in --remote for the segments that its brokers know.", option=once)
 def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster: Cluster | None) -> int:
     """Say on one screen which broker this is, whether it runs, how full its disks are, what blocks, and what to type.
 
@@ -42,22 +107,238 @@ def doctor(output: Output, log_dirs: tuple[str, ...], view: RemoteView, cluster:
     --remote with --bootstrap-server names segments that brokers know and whose objects are not there, and the command
     that puts them back. Exits 5 when there are some.
     """
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.stores.probe import exit_code_of, probe_store
+    from tiersnap.snapshot.host.summary import Host
+
     if not log_dirs and view.remote is None:
         raise UsageError("nothing to look at", hint="name the entries of log.dirs, or --remote s3://bucket/prefix")
     answers = [] if view.remote is None else list(probe_store(open_existing_store(view.remote, view.s3)))
     compared = compare_records(cluster, view, output.talk)
     view = view if compared is None else replace(view, layout=compared.layout)
     host = _look(output, log_dirs, view) if log_dirs else Host(())
-    show(output, host, answers, compared)
+    if output.format is Format.TABLE:
+        for name, lines in _sections(host, answers, compared).items():
+            for number, line in enumerate(lines):
+                click.echo(f"{'' if number else name:<9}{shown(line)}")
+        tell_failures(output, host.errors)
+    else:
+        output.document(_result(host, answers, compared), errors=host.errors)
     found = ExitCode.DATA_CORRUPT if compared is not None and compared.missing.segments else ExitCode.OK
     return found or host.exit_code or exit_code_of(answers)
 
 
 def _look(output: Output, log_dirs: tuple[str, ...], view: RemoteView) -> Host:
-    opened, inventory = open_log_dirs(log_dirs), view.inventory(params.clock(None), None)
+    from tiersnap.snapshot.host.summary import Host
+    from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+
+    opened, inventory = open_log_dirs(log_dirs), view.inventory(clock(), None)
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = progress.watch(selected_of(opened, Selection()))
     if inventory is None:
         return Host.of(opened, partitions)
     found = Host.of(opened, partitions, inventory.coverage)
     return replace(found, remote=view.remote or "", errors=tuple(inventory.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Records of a cluster beside a place.
+
+    Attributes:
+        layout: name of that which brokers read.
+        place: whether brokers read there, in a sentence.
+        doubt: why that is not proven; None if it is.
+    """
+
+    missing: Missing
+    layout: str
+    place: str
+    doubt: GateError | None = None
+
+
+def compare_records(cluster: Cluster | None, view: RemoteView, talk: Callable[[str], None]) -> Compared | None:
+    """Return what the records of a cluster know and the place of `view` lacks; None where no cluster was named.
+
+    The layout is the brokers', unless `--layout` was given.
+
+    Raises:
+        UsageError: a cluster was named and no place.
+    """
+    if cluster is None:
+        return None
+    if view.remote is None:
+        raise UsageError("--bootstrap-server without --remote", hint="name the place of the segments: --remote URI")
+    from tiersnap.remote_storage.cluster.missing_objects import find_missing, read_by_brokers
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+
+    store = open_existing_store(view.remote, view.s3, writes=False)
+    prover = ProofRequest().prover(cluster, store, talk, apply=False)
+    is_given = click.get_current_context().get_parameter_source("layout") is not ParameterSource.DEFAULT
+    layout = prover.layout(view.layout if is_given else None)
+    with prover.metadata_topic.read_all() as reader:
+        ask = partial(read_by_brokers, cluster, reader, lambda _: True)
+        missing = find_missing(ask, reader.cache.ours, store, layout)
+    try:
+        return Compared(missing, layout.name, prover.prove(layout).sentence)
+    except GateError as doubt:
+        return Compared(missing, layout.name, doubt.message, doubt)
+
+
+def _result(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> DoctorResult:
+    has_host = bool(host.log_dirs)
+    mending = [] if compared is None else list(next_step(compared))
+    return DoctorResult(
+        log_dirs=[_row(each) for each in host.log_dirs],
+        version=host.version() if has_host else "",
+        remote=list(answers),
+        records=None if compared is None else as_records(compared),
+        findings=list(host.findings),
+        next=[*mending, *(host.next_steps() if has_host else ())],
+        check=host.check() if has_host else "",
+    )
+
+
+def as_records(compared: Compared) -> RemoteRecords:
+    """Return what records know and remote storage lacks, as data."""
+    missing = compared.missing
+    rows = [of_row(MissingRemoteSegment, fields_of_missing(each)) for each in missing.segments]
+    return RemoteRecords(missing.known, missing.sentence, compared.place, rows)
+
+
+def _row(each: Examined) -> ExaminedLogDir:
+    return ExaminedLogDir(
+        log_dir=each.uri,
+        cluster_id=None if each.meta is None else each.meta.cluster_id,
+        node_id=None if each.meta is None else each.meta.node_id,
+        directory_id=None if each.meta is None else each.meta.directory_id,
+        is_clean=each.is_clean,
+        is_running=None if each.lock_unknown else each.holder is not None,
+        pid=None if each.holder is None else each.holder.pid,
+        version=None if each.holder is None else each.holder.version,
+        mount=each.disk.mount,
+        disk_bytes=each.disk.total,
+        free_bytes=each.disk.free,
+        partitions=each.listed.partitions,
+        segments=each.listed.segments,
+        bytes=each.listed.bytes,
+        blocked={str(verdict): number for verdict, number in each.listed.blocked.items()},
+        blocked_bytes=each.listed.blocked_bytes,
+        missing_snapshots=each.missing,
+        lost_indexes=each.listed.lost_indexes,
+        continued=each.listed.continued,
+    )
+
+
+def _sections(host: Host, answers: Sequence[ProbeAnswer], compared: Compared | None) -> dict[str, list[str]]:
+    """Return lines by what they are about, in the order of the screen."""
+    of_remote = {"remote": [_answer_line(each) for each in answers]} if answers else {}
+    of_remote |= {} if compared is None else {"records": list(lines_of(compared))}
+    mending = [] if compared is None else list(next_step(compared))
+    if not host.log_dirs:
+        return of_remote | ({"next": mending} if mending else {})
+    return {
+        "broker": list(_broker(host)),
+        "version": [host.version()],
+        "disks": [_disk_line(each) for each in host.log_dirs],
+        "running": list(_running(host)),
+        "blocked": list(_blocks(host)),
+        **of_remote,
+        "next": [*mending, *host.next_steps()],
+        "check": [host.check()],
+    }
+
+
+def _broker(host: Host) -> Iterator[str]:
+    known = host.brokers
+    for node, cluster, is_kraft in sorted(known, key=str):
+        yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
+    if not known:
+        yield "no meta.properties: a copy of a disk, or no broker's"
+    if len(known) > 1:
+        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: name those of one"
+
+
+def _running(host: Host) -> Iterator[str]:
+    if host.pids:
+        names = [f"process {pid}" if pid else "a process of another container" for pid in host.pids]
+        yield f"yes: {', '.join(names)} holds .lock"
+    for each in host.log_dirs:
+        if each.lock_unknown:
+            yield f"not to be told for {each.uri}: {each.lock_unknown}"
+    if not host.pids and not any(each.lock_unknown for each in host.log_dirs):
+        unclean = [each.uri for each in host.log_dirs if not each.is_clean]
+        says = f"; not stopped cleanly, its next start recovers {', '.join(unclean)}" if unclean else ""
+        yield f"no: nobody holds .lock{says}"
+
+
+def _blocks(host: Host) -> Iterator[str]:
+    from tiersnap.snapshot.readiness.judge import Verdict
+
+    for verdict, number in host.blocked.most_common():
+        yield f"{count_of(number, 'segment')}: {verdict}"
+    if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
+        yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
+    if host.lost_indexes:
+        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
+    waiting = sum(each.listed.blocked_bytes for each in host.log_dirs)
+    if waiting:
+        yield f"{human_bytes(waiting)} wait for that"
+    for each in host.log_dirs:
+        if each.disk.is_read_only:
+            yield f"{each.uri}: its file system is mounted read-only"
+    findings = host.findings
+    yield from map(str, findings[:_MOST_FINDINGS])
+    if len(findings) > _MOST_FINDINGS:
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan"
+    if not (waiting or findings or host.missing or host.lost_indexes):
+        yield "nothing, by the names of the files; whether they are right, scan tells"
+
+
+def _disk_line(each: Examined) -> str:
+    disk = each.disk
+    kind = " ".join(filter(None, (disk.device, disk.kind)))
+    full = ", NEARLY FULL" if disk.is_nearly_full else ""
+    return (
+        f"{each.uri}: {disk.percent_full} % full{full}, {disk.says_free()} of {human_bytes(disk.total)} free on "
+        f"{disk.mount} ({kind}); {count_of(each.listed.partitions, 'partition')}, {human_bytes(each.listed.bytes)}"
+    )
+
+
+def _answer_line(answer: ProbeAnswer) -> str:
+    said = f"{answer.probe}: {answer.verdict}, {answer.message}"
+    return f"{said}; {answer.next_step}" if answer.next_step else said
+
+
+def lines_of(compared: Compared) -> Iterator[str]:
+    """Yield what a person should know: the sentences, and the first segments."""
+    missing = compared.missing
+    yield missing.sentence
+    for each in missing.segments[:MOST_MISSING]:
+        at = each.metadata
+        whose = "published by tiersnap" if each.is_ours else "uploaded by a broker"
+        yield (
+            f"{at.id.topic_id_partition} offsets {at.start_offset} to {at.end_offset}: segment {at.id.segment_id}, "
+            f"{whose}, lacks {' '.join(each.lacking)}"
+        )
+    if len(missing.segments) > MOST_MISSING:
+        yield f"… and {count_of(len(missing.segments) - MOST_MISSING, 'segment')} more: --output json has all of them"
+    yield compared.place
+
+
+def next_step(compared: Compared) -> Iterator[str]:
+    """Yield the line that puts back what is missing, with the options that the running command was given."""
+    if not compared.missing.segments:
+        return
+    from tiersnap.remote_storage.errors import WrongPlaceError
+
+    if isinstance(compared.doubt, WrongPlaceError):
+        yield f"brokers do not read here: {NAME_THE_PLACE}"
+        return
+    given = given_options(click.get_current_context())
+    words = [word for name in _OF_MEND for word in given.get(name, ())]
+    if compared.missing.elsewhere is None:
+        yield f"{shlex.join(['tiersnap', 'mend', *words])} --from URI   with the place to which they were uploaded"
+        return
+    (remote,) = given["remote"][1:]
+    yield shlex.join(["tiersnap", "mend", *words, "--from", remote, "--from-layout", compared.missing.elsewhere])

@@ -1,4 +1,4 @@
-"""`tiersnap fetch`: one segment, or one of its indexes, out of remote storage into a file or a pipe, verified."""
+"""`tiersnap restore fetch`: a remote segment, or one of its indexes, into a file or a pipe, verified."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHECKED = {
 
 @dataclass(frozen=True, slots=True)
 class FetchedCopy:
-    """A copy that holds the offset of `fetch`."""
+    """A copy that holds the offset of `restore fetch`."""
 
     COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "taken", "key")
     partition: str

@@ -2,53 +2,154 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.cluster import source_cluster_options
-from tiersnap.jobs.old_options.paths import LocalPath
-from tiersnap.jobs.old_options.remote import rate_option, s3_options
-from tiersnap.jobs.old_options.restore import restore_options
+from tiersnap.jobs.again import again
+from tiersnap.jobs.command import Group, command
+from tiersnap.jobs.commands.fetch import fetch
+from tiersnap.jobs.option_types import LocalPath, once
+from tiersnap.jobs.options import (
+    LAYOUTS,
+    apply_option,
+    as_one,
+    cluster_options,
+    now_option,
+    producer_expiration_option,
+    rate_option,
+    s3_options,
+)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell.restore import show_plans, show_restored, tell_plan, tell_target
+from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.known_partitions import read_published
-from tiersnap.remote_storage.restore.carry_out import carry_out, check_space
 from tiersnap.remote_storage.restore.request import RestoreRequest
-from tiersnap.remote_storage.restore.target import open_target
-from tiersnap.remote_storage.restore.topic import find_topic, plan_topic
-from tiersnap.remote_storage.stores.open_store import open_store
-from tiersnap.remote_storage.stores.paced_store import paced
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
-from tiersnap.snapshot.errors import ExitCode
-from tiersnap.snapshot.log.lock import locked
+from tiersnap.snapshot.errors import ExitCode, TiersnapError
+from tiersnap.snapshot.units import count_of, human_bytes
+
+if TYPE_CHECKING:
+    from tiersnap.remote_storage.restore.carry_out import Restored
+    from tiersnap.remote_storage.restore.plan import RestoreAction, RestorePlan
+    from tiersnap.remote_storage.restore.target import Target
+    from tiersnap.snapshot.log.restored_log import OpenTransaction, RestoredLog
+
+_MOST_NAMED = 10
 
 
-@click.command()
-@click.option("--remote", required=True, help="Remote storage: s3://bucket/prefix, or a directory.")
-@click.option(
-    "--to",
-    "logdir",
-    required=True,
-    type=LocalPath(file_okay=False),
-    help="An entry of the broker's log.dirs.",
+@dataclass(frozen=True, slots=True)
+class RestoredTransaction:
+    """A transaction without an end in a restored log."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutCopy:
+    """A copy that is not used."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPartition:
+    """A partition of `restore`; what only the log can tell is null in a plan."""
+
+    COLUMNS: ClassVar = (
+        *("partition", "action", "segments", "size", "log_start_offset", "log_end_offset", "last_stable_offset"),
+        *("producers", "open_transactions"),
+    )
+    partition: str
+    topic_id: str
+    cluster_id: str | None
+    topic_is_checked: bool
+    action: RestoreAction
+    is_done: bool
+    segments: int
+    bytes: int
+    size: ForPeople
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    leader_epochs: LeaderEpochs
+    producer_state: str
+    producers: int | None
+    largest_producer_id: int | None
+    snapshots: int | None
+    rebuilt_snapshots: list[int] | None
+    transaction_indexes: int | None
+    open_transactions: int
+    transactions: list[RestoredTransaction]
+    doubts: list[str] | None
+    left_out: list[LeftOutCopy]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredSegment:
+    """A segment of `restore --segments`, or a copy that is left out."""
+
+    COLUMNS: ClassVar = ("partition", "base_offset", "next_base_offset", "bytes", "segment_id", "action")
+    partition: str
+    base_offset: int
+    next_base_offset: int | None
+    bytes: int | None
+    segment_id: str
+    action: str
+
+
+@command(RestoredPartition, RestoredSegment, cls=Group, invoke_without_command=True)
+@click.option("--remote", help="Remote storage: s3://bucket/prefix, or a directory.  [required]")
+@click.option("--to", "logdir", type=LocalPath(file_okay=False), help="An entry of the broker's log.dirs.  [required]")
+@as_one(
+    "asked",
+    RestoreRequest,
+    once("--topic", help="The topic's name.  [required]"),
+    once("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default."),
+    once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
+    click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts."),
+    once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it."),
+    once("--as-topic-id", help="What the target's cluster knows the topic by; as in remote storage by default."),
+    once(
+        "--producer-state",
+        type=click.Choice(("keep", "empty")),
+        help="keep in the same cluster. Into another one this has to be chosen: empty (but for the holders of open "
+        "transactions), or keep where no ids collide.",
+    ),
+    once("--log-start", type=int, help="First offset wanted, of one partition; as the tier tells by default."),
+    once(
+        "--until",
+        type=int,
+        help="End the log of one partition below this offset; asked for where newer segments are not usable.",
+    ),
+    once("--without", multiple=True, metavar="SEGMENT_ID", help="Leave this copy of a segment out."),
+    click.option(
+        "--unpublished",
+        is_flag=True,
+        help="Also restore segments that the cluster does not know; without --bootstrap-server, those that tiersnap "
+        "made.",
+    ),
+    producer_expiration_option,
+    now_option,
 )
-@restore_options
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
-@source_cluster_options
+@cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")
 @s3_options
 @rate_option("Fetch no more bytes a second")
-@click.option("--apply", is_flag=True, help="Write into the log directory; the broker must be stopped.")
-@params.output_option
-@click.pass_obj
+@apply_option("Write into the log directory; the broker must be stopped.")
 def restore(
     output: Output,
-    remote: str,
-    logdir: Path,
+    remote: str | None,
+    logdir: Path | None,
     asked: RestoreRequest,
     segments: bool,
     cluster: Cluster | None,
@@ -62,21 +163,223 @@ def restore(
     folder gets its name only when all of it is on disk. Killed anywhere, it goes on where it was when run again. The
     restored log ends with the last tiered segment; the partition must be in no other log directory of the broker.
     """
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is not None:
+        return ExitCode.OK
+    for name in ("remote", "logdir", "topic"):
+        if ctx.params[name] is None:
+            raise click.MissingParameter(ctx=ctx, param=next(each for each in ctx.command.params if each.name == name))
+    assert remote is not None
+    assert logdir is not None
+    from tiersnap.remote_storage.cluster.known_partitions import read_published
+    from tiersnap.remote_storage.restore.carry_out import carry_out, check_space
+    from tiersnap.remote_storage.restore.target import open_target
+    from tiersnap.remote_storage.restore.topic import find_topic, plan_topic
+    from tiersnap.remote_storage.stores.open_store import open_store
+    from tiersnap.remote_storage.stores.paced_store import paced
+    from tiersnap.snapshot.log.lock import locked
+
     store = paced(open_store(remote, s3, writes=False), rate)
     with Progress(output, "planning"):
         found = find_topic(store, asked)
         target = open_target(logdir, found[0].cluster_id)
-        tell_target(output, target, asked.topic, topic_is_checked=cluster is not None)
+        _tell_target(output, target, asked.topic, topic_is_checked=cluster is not None)
         wanted = [each.listed.partition for each in found]
         published = None
         if cluster is not None:
             published = read_published(cluster, wanted, unpublished=asked.unpublished)
         plans = plan_topic(store, target, found, asked, published)
     if not apply:
-        show_plans(output, plans, segments=segments)
+        _show_plans(output, plans, segments=segments)
         return ExitCode.OK
     with locked(target.path), Progress(output, "restoring", len(plans)) as progress:
         check_space(target, plans)
-        done = carry_out(store, target, progress.watch_done(plans), begin=partial(tell_plan, output), talk=output.talk)
-    show_restored(output, done, segments=segments)
+        done = carry_out(store, target, progress.watch_done(plans), begin=partial(_tell_plan, output), talk=output.talk)
+    _show_restored(output, done, segments=segments)
     return done.exit_code
+
+
+restore.add_command(fetch)
+
+
+def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
+    """What is odd about the log directory, and what nobody was asked."""
+    if not topic_is_checked:
+        output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
+    if target.meta.is_kraft and target.meta.directory_id is None:
+        output.talk(
+            f"{target.path}/meta.properties has no directory.id: a broker makes a new one, and then its partitions "
+            "have no leader until its second start; put in the one that the directory had"
+        )
+
+
+def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
+    """What would be restored; with `segments` a row a segment."""
+    _rows(output, [(plan, None) for plan in plans], segments=segments)
+    for plan in plans:
+        _tell_plan(output, plan)
+        _tell_transactions(output, plan.folder.name, plan.told_open)
+    output.talk(f"nothing was written; next: stop the broker, then {again('--apply')}")
+
+
+def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
+    """What was restored, and what failed.
+
+    Raises:
+        TiersnapError: what failed, where nothing was restored.
+    """
+    for left in restored.left:
+        output.warn(
+            f"{left} is left, and no broker starts while it is there: run restore again, which goes on with it, or "
+            "delete it"
+        )
+    failure = restored.failure
+    if failure is not None and not restored.done:
+        raise failure
+    # One document: what was restored before, and what failed.
+    _rows(output, restored.done, segments=segments, errors=[] if failure is None else [failure])
+    if failure is not None:
+        output.error_text(failure)
+        return
+    for plan, found in restored.done:
+        _tell_done(output, plan, found)
+
+
+def _rows(
+    output: Output,
+    results: Sequence[tuple[RestorePlan, RestoredLog | None]],
+    *,
+    segments: bool,
+    errors: Sequence[TiersnapError] = (),
+) -> None:
+    if segments:
+        output.rows(RestoredSegment, [row for plan, _ in results for row in _segments(plan)], errors=errors)
+    else:
+        output.rows(RestoredPartition, [_partition(plan, found) for plan, found in results], errors=errors)
+
+
+def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
+    """One row a partition; `found` is None for a plan."""
+    chain, opened = plan.folder.chain, plan.told_open if found is None else found.open_transactions
+    stable = min([chain.end_offset, *(each.first_offset for each in opened)])
+    return RestoredPartition(
+        partition=plan.folder.name,
+        topic_id=plan.folder.topic_id,
+        cluster_id=plan.source_cluster,
+        topic_is_checked=plan.topic_is_checked,
+        action=plan.action,
+        is_done=found is not None,
+        segments=len(chain.pieces),
+        bytes=chain.size,
+        size=human_bytes(chain.size),
+        log_start_offset=chain.log_start_offset,
+        log_end_offset=chain.end_offset,
+        last_stable_offset=max(stable, chain.log_start_offset),
+        leader_epochs=[list(entry) for entry in chain.leader_epochs],
+        producer_state="empty" if plan.destination.empty_state else "keep",
+        producers=None if found is None else found.producers,
+        largest_producer_id=None if found is None else found.largest_producer_id,
+        snapshots=None if found is None else found.snapshots,
+        rebuilt_snapshots=None if found is None else [offset for offset, _ in found.rebuilt_snapshots],
+        transaction_indexes=None if found is None else found.transaction_indexes,
+        open_transactions=len(opened),
+        transactions=[RestoredTransaction(**asdict(each)) for each in opened],
+        doubts=None if found is None else list(found.doubts),
+        left_out=[LeftOutCopy(**asdict(each)) for each in chain.left_out],
+    )
+
+
+def _segments(plan: RestorePlan) -> Iterator[RestoredSegment]:
+    """Yield a row a segment to be restored, then one a copy that is left out."""
+    name, chain = plan.folder.name, plan.folder.chain
+    for piece in chain.pieces:
+        size, action = piece.copy.metadata.segment_size, "FETCH" if piece.is_whole else "FETCH, CUT"
+        yield RestoredSegment(name, piece.start_offset, piece.end_offset, size, piece.copy.segment_id, action)
+    for copy in chain.left_out:
+        action = f"LEFT OUT: {copy.reason}"
+        yield RestoredSegment(name, copy.start_offset, copy.end_offset, None, copy.segment_id, action)
+
+
+def _tell_plan(output: Output, plan: RestorePlan) -> None:
+    """What a person must know of a partition before it is restored; open transactions are told apart."""
+    folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
+    if chain.missing_below is not None:
+        output.talk(
+            f"{name}: offsets below {chain.missing_below} are not in remote storage ({_taken_by(plan)}); the log will "
+            "start there"
+        )
+    cut = sum(not piece.is_whole for piece in chain.pieces)
+    if cut:
+        output.talk(f"{name}: {count_of(cut, 'segment')} cut at a batch, for others overlap; the indexes are made anew")
+    for copy in chain.left_out[:_MOST_NAMED]:
+        output.talk(f"{name}: copy {copy.segment_id} from offset {copy.start_offset} is left out: {copy.reason}")
+    if len(chain.left_out) > _MOST_NAMED:
+        output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
+    for left in plan.leftovers:
+        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
+    if plan.destination.empty_state and plan.destination.is_same_cluster:
+        output.talk(
+            f"{name}: with --producer-state empty whatever a producer sends again is appended a second time, and "
+            "producers that were fenced are no longer known"
+        )
+    if not plan.destination.is_same_cluster:
+        _tell_other_cluster(output, plan)
+    if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
+        output.talk(f"{name}: under the topic id {folder.topic_id} a broker does not find the remote segments it had")
+
+
+def _taken_by(plan: RestorePlan) -> str:
+    retention = "retention deletes the oldest segments"
+    return retention if plan.topic_is_checked else f"{retention}, and the deletion of a topic all"
+
+
+def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
+    """What a person must know of a partition that was restored."""
+    chain, name = plan.folder.chain, plan.folder.name
+    output.talk(
+        f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
+        f"{count_of(found.snapshots, 'snapshot')} ({found.snapshots - len(found.rebuilt_snapshots)} of the tier, "
+        f"{len(found.rebuilt_snapshots)} made from the log), "
+        f"{count_of(found.transaction_indexes, 'transaction index', 'transaction indexes')}"
+    )
+    for doubt in found.doubts[:_MOST_NAMED]:
+        output.warn(f"{name}: {doubt}")
+    if found.doubts:
+        then = "" if plan.destination.empty_state else "; the broker is to check every segment itself at its next start"
+        output.warn(f"{name}: the log settled {count_of(len(found.doubts), 'contradiction')} in the tier{then}")
+    if not plan.destination.is_same_cluster:
+        if not plan.destination.empty_state:
+            output.warn(
+                f"{name}: the largest restored producer id is {found.largest_producer_id}: the cluster's next producer "
+                "id must be above it before anybody produces"
+            )
+        output.talk(
+            f"{name}: its batches carry leader epochs up to {found.largest_leader_epoch}. Where the topic's leader "
+            "epoch in this cluster is lower, the broker cuts its leader epochs: consumers read on, but remote "
+            "segments registered under the old epochs are not reachable"
+        )
+    _tell_transactions(output, name, found.open_transactions)
+
+
+def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
+    name = plan.folder.name
+    output.talk(f"{name}: comes from cluster {plan.source_cluster}, to be {plan.folder.topic_id} in another")
+    if plan.destination.empty_state:
+        output.talk(
+            f"{name}: no producers are restored, on this replica. A follower that copies the log folds them from it: "
+            "with more than one replica raise the cluster's next producer id above the restored ones instead"
+        )
+
+
+def _tell_transactions(output: Output, name: str, opened: tuple[OpenTransaction, ...]) -> None:
+    """What pins the last stable offset, and how that ends."""
+    topic, _, partition = name.rpartition("-")
+    for each in opened[:_MOST_NAMED]:
+        output.warn(
+            f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
+            f"{each.first_offset} has no end in the restored log: read_committed stops there. It ends when its "
+            "transactional producer ends its next transaction here, or by kafka-transactions abort --topic "
+            f"{topic} --partition {partition} --start-offset {each.first_offset}"
+        )
+    if len(opened) > _MOST_NAMED:
+        output.warn(f"{name}: and {count_of(len(opened) - _MOST_NAMED, 'open transaction')} more: see --output json")

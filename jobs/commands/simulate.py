@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
 import click
 from click.core import ParameterSource
+from msgspec import Meta, Struct
 
-from tiersnap.jobs.old_options import common as params
-from tiersnap.jobs.old_options.log_dirs import log_dirs_argument, selection_options
-from tiersnap.jobs.old_options.place import warehouse_of, warehouse_option
-from tiersnap.jobs.old_options.remote_view import OF_BEGINNINGS, RemoteView, remote_view_options
-from tiersnap.jobs.old_options.risk import RiskRequest, risk_options
-from tiersnap.jobs.old_options.simulate import SimulateRequest, simulate_options
-from tiersnap.jobs.old_options.spark import SparkRequest, spark_options
-from tiersnap.jobs.output import Output
+from tiersnap.jobs.command import command
+from tiersnap.jobs.commands.simulate_risk import (
+    BoundaryRisk,
+    PartitionRisk,
+    RiskRequest,
+    SimulateSummary,
+    risk_options,
+    show_risk_of_host,
+    show_risk_of_warehouse,
+)
+from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
+from tiersnap.jobs.options import (
+    OF_BEGINNINGS,
+    RemoteView,
+    SparkRequest,
+    as_one,
+    crc_option,
+    expiration_option,
+    expiry,
+    log_dirs_argument,
+    now_option,
+    producer_expiration_option,
+    remote_view_options,
+    selection_options,
+    spark_options,
+)
+from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
-from tiersnap.jobs.tell import risk as tell_risk
-from tiersnap.jobs.tell.simulate import show_fleet, show_host
+from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
 from tiersnap.snapshot.errors import ExitCode, UsageError
-from tiersnap.snapshot.exactly_once.risk.log_dirs import HostRisk
-from tiersnap.snapshot.exactly_once.risk.partition_risk import RiskSettings
-from tiersnap.snapshot.log.disk_findings import findings_of
-from tiersnap.snapshot.log.findings import exit_code_of
-from tiersnap.snapshot.log.selection import Selection, count, open_log_dirs, selected_of
+
+if TYPE_CHECKING:
+    from tiersnap.snapshot.exactly_once.models.answers import Answer
+    from tiersnap.snapshot.exactly_once.models.broker_eras import BrokerEra
+    from tiersnap.snapshot.exactly_once.models.client_eras import ClientEra, Reaction, Severity
+    from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
+    from tiersnap.snapshot.exactly_once.simulate.next_writes import Write
+    from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+    from tiersnap.snapshot.log.selection import Selection
+    from tiersnap.snapshot.replay.beginnings import Beginnings
+    from tiersnap.snapshot.replay.expiry import Expiry
+    from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
 
 _OF_RISK = {
     *("boundaries", "replicas", "limit", "retention", "retention_bytes", "tiering_enabled", "delivery_timeout"),
@@ -30,22 +60,211 @@ _OF_RISK = {
 _OF_ANSWERS = {"start_from", "at", "client", "transaction_version", "everything", "producers", "expiration", "remote"}
 
 
-@click.command()
-@log_dirs_argument("[LOGDIR]", required=False)
-@warehouse_option
+class SimulatedWrite(Struct, frozen=True, rename={"origin": "from"}):
+    """What producers of one kind would meet (`simulate`)."""
+
+    COLUMNS: ClassVar = (
+        *("partition", "at", "write", "writes", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
+    )
+    log_dir: str
+    partition: str
+    origin: Origin
+    at: int
+    write: Write
+    transactional: bool
+    writes: int
+    example: Annotated[int, Meta(description="producer id")]
+    known: bool
+    brokers: str
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool
+    clients: str
+    reaction: Reaction | None
+    severity: Severity | None
+    next_step: str | None
+    may_double_later: bool
+
+
+class SimulatedProducer(Struct, frozen=True, rename={"origin": "from"}):
+    """What one producer would meet (`simulate --producers`)."""
+
+    COLUMNS: ClassVar = ("partition", "producer_id", "write", "known", "leader_answer", "replica_answer", "doubles")
+    log_dir: str
+    partition: str
+    origin: Origin
+    at: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    write: Write
+    transactional: bool
+    known: bool
+    leader_answer: Answer
+    replica_answer: Answer
+    doubles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFleetWrite:
+    """What producers of one kind would meet in so many partitions (`simulate --warehouse`)."""
+
+    COLUMNS: ClassVar = (
+        *("write", "writes", "partitions", "brokers", "leader_answer", "replica_answer", "clients", "reaction"),
+    )
+    write: str
+    transactional: bool
+    writes: int
+    example: int
+    known: bool
+    brokers: str
+    leader_answer: str
+    replica_answer: str
+    doubles: bool
+    clients: str
+    reaction: str | None
+    severity: str | None
+    next_step: str | None
+    may_double_later: bool
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What was asked for; times in ms."""
+
+    start_from: str | None
+    at: int | None
+    broker: BrokerEra | None
+    client: ClientEra | None
+    transaction_version: int
+    everything: bool
+    producers: bool
+    check_crc: bool
+    expiration: int | None
+    producer_expiration: int | None
+    now: int
+
+    def of_host(self, beginnings: Beginnings) -> HostSimulation:
+        """For the log directory of this host.
+
+        Raises:
+            SourceNotFoundError: --from is no directory.
+            UsageError: --expiration and --producer-expiration exclude each other.
+        """
+        from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation, ReplicaSnapshot
+
+        return HostSimulation(
+            ReplicaSnapshot.of(self.start_from or "broker", self.at),
+            self._expiry,
+            self.producer_expiration,
+            self._brokers,
+            self._clients,
+            self.transaction_version,
+            check_crc=self.check_crc,
+            everything=self.everything,
+            by_producer=self.producers,
+            beginnings=beginnings,
+        )
+
+    def of_warehouse(self) -> SimulatePartition:
+        """For the tables, which hold the state that is computed, and no entries of files.
+
+        Raises:
+            UsageError: only the files of a host tell what is asked for, or --expiration and --producer-expiration
+                exclude each other.
+        """
+        from tiersnap.snapshot.exactly_once.simulate.replica import Origin
+        from tiersnap.snapshot.tasks.simulate_partition import SimulatePartition
+
+        if self.at is not None or self.producers:
+            raise UsageError("--at and --producers need a LOGDIR", hint="the tables keep one state a partition")
+        kept = (str(Origin.OURS), str(Origin.EMPTY))
+        if self.start_from is not None and self.start_from not in kept:
+            raise UsageError(
+                f"--from {self.start_from} needs a LOGDIR", hint=f"over a warehouse --from takes {' or '.join(kept)}"
+            )
+        return SimulatePartition(
+            Origin(self.start_from or kept[0]),
+            self._expiry,
+            self.producer_expiration,
+            self._brokers,
+            self._clients,
+            self.transaction_version,
+        )
+
+    @property
+    def _expiry(self) -> Expiry:
+        return expiry(self.expiration, None, self.now, self.producer_expiration)
+
+    @property
+    def _brokers(self) -> tuple[BrokerEra, ...]:
+        from tiersnap.snapshot.exactly_once.models.broker_eras import BROKER_ERAS
+
+        return BROKER_ERAS if self.broker is None else (self.broker,)
+
+    @property
+    def _clients(self) -> tuple[ClientEra, ...]:
+        from tiersnap.snapshot.exactly_once.models.client_eras import CLIENT_ERAS
+
+        return CLIENT_ERAS if self.client is None else (self.client,)
+
+
+@command(
+    *(SimulatedWrite, SimulatedProducer, SimulatedFleetWrite, PartitionRisk, BoundaryRisk), summary=SimulateSummary
+)
+@log_dirs_argument(required=False)
+@click.option(
+    "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."
+)
 @selection_options
-@simulate_options
+@as_one(
+    "asked",
+    _Answers,
+    click.option(
+        "--from",
+        "start_from",
+        metavar="broker|older|ours|empty|DIR",
+        help="The replica's snapshot: the newest beside the log that a broker loads, the one before, ours, an empty "
+        "one, or the newest in DIR/<topic>-<partition>/; of a warehouse ours or empty.  [default: broker; of a "
+        "warehouse ours]",
+    ),
+    click.option(
+        "--at",
+        type=click.IntRange(min=0),
+        help="Offset of the snapshot, or the highest one for files.  [default: the newest segment's base offset for "
+        "ours and empty]",
+    ),
+    click.option("--broker", type=BROKER_RELEASE, help="Brokers of this release alone, as 3.9.  [default: all]"),
+    click.option("--client", type=CLIENT_RELEASE, help="Java clients of this release alone.  [default: all]"),
+    click.option(
+        "--transaction-version",
+        type=click.IntRange(1, 2),
+        default=1,
+        show_default=True,
+        help="Protocol of transactions on brokers that speak version 2 (KIP-890).",
+    ),
+    click.option(
+        "--all", "everything", is_flag=True, help="Also rows in which the replica answers as the leader does."
+    ),
+    click.option(
+        "--producers", is_flag=True, help="A row a producer and write instead, for the newest brokers or --broker."
+    ),
+    crc_option,
+    expiration_option,
+    producer_expiration_option,
+    now_option,
+)
 @risk_options
 @remote_view_options(OF_BEGINNINGS, click.option)
 @spark_options
-@params.output_option
-@click.pass_context
 def simulate(
-    ctx: click.Context,
+    output: Output,
     log_dirs: tuple[str, ...],
     warehouse: str | None,
     selection: Selection,
-    asked: SimulateRequest,
+    asked: _Answers,
     risk: RiskRequest,
     view: RemoteView,
     spark: SparkRequest,
@@ -66,27 +285,47 @@ def simulate(
     With --warehouse both are reckoned over all partitions that a run has read, on Spark; each replica begins at its
     newest segment's base offset.
     """
-    output: Output = ctx.obj
-    uri = warehouse_of(ctx, "log_dirs", log_dirs, warehouse)
+    ctx = click.get_current_context()
+    uri = warehouse_of(ctx, log_dirs, warehouse)
     _refuse_options_of_the_other(ctx, is_risk=risk.is_asked)
     if risk.is_asked:
         settings = risk.settings(asked.now, asked.producer_expiration, asked.broker)
         if uri is not None:
-            return _risk_of_warehouse(output, spark, uri, selection, settings, risk)
-        return _risk_of_host(output, log_dirs, selection, settings, risk, check_crc=asked.check_crc)
+            return show_risk_of_warehouse(output, spark, uri, selection, settings, risk)
+        return show_risk_of_host(output, log_dirs, selection, settings, risk, check_crc=asked.check_crc)
     if uri is not None:
         task = asked.of_warehouse()
         from tiersnap.jobs.pipeline.simulate import simulate_warehouse
 
         found = simulate_warehouse(spark.session, uri, selection, task, everything=asked.everything)
-        show_fleet(output, found.rows, found.tally.sentence(), found.said)
+        rows = (of_row(SimulatedFleetWrite, row) for row in found.rows)
+        sentence = found.tally.sentence()
+        output.rows(SimulatedFleetWrite, rows, summary=SimulateSummary(sentence))
+        for message in [*([sentence] if output.format is Format.JSONL else []), *found.said]:
+            output.talk(message)
         return ExitCode.OK
     simulation = asked.of_host(view.beginnings(asked.now, asked.producer_expiration))
-    opened = open_log_dirs(log_dirs)
-    simulation.findings.extend(findings_of(opened))
-    progress = Progress(output, "simulating", count(opened, selection))
-    show_host(output, simulation, opened, progress.watch(selected_of(opened, selection)))
-    return exit_code_of(simulation.findings) or simulation.beginnings.exit_code
+    return _simulate_host(output, log_dirs, selection, simulation)
+
+
+def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
+    """Return the warehouse if one is meant, None if LOGDIR is: the command line wins over the environment and a file.
+
+    Raises:
+        UsageError: both were given, or neither.
+    """
+    names = ("log_dirs", "warehouse")
+    typed = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    hint = "give log directories of this host, or --warehouse for what run has read"
+    if len(typed) == 2:
+        raise UsageError("LOGDIR and --warehouse are two ways to say where the logs are", hint=hint)
+    if not log_dirs and not warehouse:
+        raise UsageError("neither LOGDIR nor --warehouse was given", hint=hint)
+    if not warehouse or not ("warehouse" in typed or not log_dirs):
+        return None
+    from tiersnap.snapshot.log.places import located
+
+    return located(warehouse)
 
 
 def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
@@ -98,30 +337,30 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
             raise UsageError(f"{param.opts[0]} needs --risk", hint="add --risk")
 
 
-def _risk_of_host(
-    output: Output,
-    log_dirs: tuple[str, ...],
-    selection: Selection,
-    settings: RiskSettings,
-    asked: RiskRequest,
-    *,
-    check_crc: bool,
-) -> int:
+def _simulate_host(output: Output, log_dirs: tuple[str, ...], selection: Selection, simulation: HostSimulation) -> int:
+    """Simulate the partitions while they are shown."""
+    from tiersnap.snapshot.log.disk_findings import findings_of
+    from tiersnap.snapshot.log.findings import exit_code_of
+    from tiersnap.snapshot.log.selection import count, open_log_dirs, selected_of
+
     opened = open_log_dirs(log_dirs)
-    host, progress = HostRisk(opened, check_crc), Progress(output, "reading", count(opened, selection))
-    risks = list(host.risks(progress.watch(selected_of(opened, selection)), settings))
-    others = [row for replica in asked.replicas for row in host.disagreements(replica)]
-    tell_risk.show_host(output, host, risks, others, boundaries=asked.boundaries)
-    return exit_code_of(host.findings)
+    simulation.findings.extend(findings_of(opened))
+    partitions = Progress(output, "simulating", count(opened, selection)).watch(selected_of(opened, selection))
+    kind: type[Any] = SimulatedProducer if simulation.by_producer else SimulatedWrite
 
+    def rows() -> Iterator[object]:
+        for row in simulation.rows(partitions):
+            origin = row.pop("from")
+            yield of_row(kind, {**row, "origin": origin})
 
-def _risk_of_warehouse(
-    output: Output, spark: SparkRequest, uri: str, selection: Selection, settings: RiskSettings, asked: RiskRequest
-) -> int:
-    if asked.replicas:
-        raise UsageError("--replica needs a LOGDIR", hint="the tables hold no entries of snapshot files")
-    from tiersnap.jobs.pipeline.risk import risk_of_warehouse
+    def summary() -> SimulateSummary:
+        return SimulateSummary(simulation.sentence(), len(simulation.not_compared))
 
-    found = risk_of_warehouse(spark.session, uri, selection, settings, boundaries=asked.boundaries, limit=asked.limit)
-    tell_risk.show_fleet(output, found, boundaries=asked.boundaries)
-    return ExitCode.OK
+    output.rows(kind, rows(), several=len(opened) > 1, findings=simulation.findings, summary=summary)
+    for message in simulation.said:
+        output.talk(message)
+    for line in of_unknown_beginnings(simulation.beginnings):
+        output.warn(line)
+    if simulation.not_compared and simulation.beginnings.find is None:
+        output.talk(f"next: {with_remote()}")
+    return exit_code_of(simulation.findings) or simulation.beginnings.exit_code

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from tiersnap.jobs.telemetry.best_effort import attempt, post, with_path
 from tiersnap.snapshot import __version__
-from tiersnap.snapshot.report.run_info import without_user
 
 _SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 # Neither is fetched by anybody; they name who made an event, and what its facet means (docs/metrics.md).
@@ -60,6 +59,8 @@ class LineageRun:
 
 def dataset_of(uri: str) -> Mapping[str, str]:
     """Namespace and name by OpenLineage's naming rules: `s3://bucket` and the key, `file://host` and the path."""
+    from tiersnap.snapshot.report.run_info import without_user
+
     parts = urlsplit(without_user(uri))
     if parts.scheme in ("", "file"):
         return {"namespace": f"file://{socket.gethostname()}", "name": parts.path or "/"}

@@ -173,7 +173,7 @@ def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_f
 
 
 def test_a_segment_is_fetched_from_a_bucket_and_damage_on_the_way_is_found(proxy, tiered, tmp_path):
-    command = ("fetch", "--remote", tiered, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
+    command = ("restore", "fetch", "--remote", tiered, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
     place = ("--endpoint-url", proxy.url, "--path-style", "--out", tmp_path / "out")
     for option in ((), ("--index", "offset")):
         proxy.when(lambda method, path: method == "GET" and (".log" in path or ".indexes" in path), "body")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 import pytest
@@ -14,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.small_log import write_small_log
+from tiersnap.jobs.cli import missing_extra
 from tiersnap.jobs.commands import COMMANDS, SUBCOMMANDS, words_of_command
-from tiersnap.jobs.extras import UnavailableCommand, missing_extra
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.shown import in_words, masked, shown
 from tiersnap.snapshot.errors import UsageError
@@ -24,6 +26,13 @@ from tiersnap.snapshot.escaped import escaped
 pytestmark = pytest.mark.unit
 
 SECRET = "wJalrXUtnFEMI"
+
+
+@dataclass(frozen=True)
+class Row:
+    COLUMNS: ClassVar = ("name", "of")
+    name: str
+    of: object
 
 
 @pytest.mark.parametrize(
@@ -62,7 +71,15 @@ def test_a_command_that_was_mistyped_is_answered_with_one_that_is_near() -> None
     assert_said(tiersnap("zzz"), 2, "No such command 'zzz'.")
 
 
-@pytest.mark.parametrize("command", ["repair", "verify", "install", "restore", "fetch", "tier", "run"])
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("runs", "report runs"), ("fetch", "restore fetch"), ("version", "--version"), ("risk", "simulate --risk")],
+)
+def test_former_name_of_command_suggests_the_new_one(former: str, now: str) -> None:
+    assert_said(tiersnap(former), 2, f"No such command '{former}'. Did you mean {now}?")
+
+
+@pytest.mark.parametrize("command", ["repair", "verify", "install", "restore", "tier", "run"])
 def test_a_from_that_names_a_place_suggests_remote(command: str) -> None:
     assert_said(tiersnap(command, "--from", "s3://bucket/x"), 2, "No such option '--from'. Did you mean '--remote'?")
 
@@ -95,7 +112,7 @@ def test_a_name_on_the_terminal_moves_no_cursor_and_forges_no_line(tmp_path: Pat
 
 def test_a_cell_of_a_table_moves_no_cursor_either(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "a\x1b[2J\n\u202eb"
-    Output().row_dicts("transactions", [{"id": evil, "states": {evil: 2}}], columns=("id", "states"))
+    Output().rows(Row, [Row(evil, {evil: 2})])
     out = capsys.readouterr().out
     assert not set("\x1b\u202e") & set(out)
     assert out.count(r"a\x1b[2J\n\u202eb") == 2
@@ -111,15 +128,14 @@ def test_what_is_shown_can_be_printed(text: str) -> None:
 
 
 def test_markup_is_never_read_out_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"name": "[bold]orders[/bold]", "reason": "[link=http://x]click[/link] [/nothing]"}]
-    Output().row_dicts("scan", rows, columns=("name", "reason"))
+    Output().rows(Row, [Row("[bold]orders[/bold]", "[link=http://x]click[/link] [/nothing]")])
     out = capsys.readouterr().out
     assert "[bold]orders[/bold]" in out
     assert "[link=http://x]click[/link] [/nothing]" in out
 
 
 def test_a_summary_is_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().row_dicts("run", [], columns=("a",), summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
+    Output().rows(Row, [], summary={"seconds": {"decode": 1.5}, "which": ["a", "b"], "none": {}})
     err = capsys.readouterr().err
     assert "seconds: 1.5 decode" in err
     assert "which: a, b" in err
@@ -206,14 +222,11 @@ def test_a_file_of_client_properties_that_is_no_text_is_refused(tmp_path: Path) 
         read_properties(tmp_path / "p")
 
 
-def test_a_command_that_lacks_an_extra_says_so_in_its_help_and_when_called() -> None:
+def test_missing_extra_names_the_extra_of_a_module() -> None:
     error = missing_extra(ModuleNotFoundError(name="deltalake.exceptions"), "tiersnap run")
     assert error is not None
     assert missing_extra(ModuleNotFoundError(name="tiersnap.jobs.nothing"), "x") is None
-    command = UnavailableCommand("run", "The main job.", error)
-    assert "[spark]'" in command.get_help(click.Context(command, info_name="run"))
-    with pytest.raises(type(error)):
-        command.main(["--source", "x"], standalone_mode=False)
+    assert "[spark]'" in error.hint
 
 
 def test_without_any_word_the_help_is_shown_and_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:

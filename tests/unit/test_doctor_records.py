@@ -8,9 +8,7 @@ import click
 import pytest
 
 from tests.reference.remote_segments import remote_segment
-from tiersnap.jobs.commands.doctor import doctor
-from tiersnap.jobs.old_options.place_proof import Compared
-from tiersnap.jobs.tell.missing_objects import MOST_TOLD, as_records, lines_of, next_step
+from tiersnap.jobs.commands.doctor import MOST_MISSING, Compared, as_records, doctor, lines_of, next_step
 from tiersnap.remote_storage.cluster.missing_objects import Missing, MissingSegment
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 
@@ -18,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 SEGMENTS = tuple(
     MissingSegment(remote_segment(at * 10, at * 10 + 9, ((0, at * 10),)), is_ours=at > 0, lacking=(".log",))
-    for at in range(MOST_TOLD + 2)
+    for at in range(MOST_MISSING + 2)
 )
 MISSING = Compared(Missing("s3://b/", 9, SEGMENTS), "aiven", "brokers read s3://b/: so")
 
@@ -37,7 +35,7 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
     assert f"orders-3 offsets 0 to 9: segment {SEGMENTS[0].metadata.id.segment_id}, uploaded by a broker" in lines[1]
     assert "published by tiersnap, lacks .log" in lines[2]
     assert lines[-2:] == ["… and 2 segments more: --output json has all of them", "brokers read s3://b/: so"]
-    assert len(as_records(MISSING)["missing"]) == len(SEGMENTS)
+    assert len(as_records(MISSING).missing) == len(SEGMENTS)
 
 
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():

@@ -556,7 +556,18 @@ def test_a_plan_leaves_the_directory_as_it_is_to_the_last_time_stamp(archive, la
     words = {
         "expire": ("expire", "--remote", archive.root, "--topic", "orders", "--log-start", "10", "--unmanaged"),
         "tier": ("tier", tmp_path / "logs", "--remote", archive.root, "--layout", name),
-        "fetch": ("fetch", "--remote", archive.root, "--topic", "orders", "--partition", "0", "--offset", "12"),
+        "fetch": (
+            "restore",
+            "fetch",
+            "--remote",
+            archive.root,
+            "--topic",
+            "orders",
+            "--partition",
+            "0",
+            "--offset",
+            "12",
+        ),
     }
     ran = tiersnap(*words[command])
     assert_said(ran, 0)

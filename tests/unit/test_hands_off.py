@@ -10,7 +10,7 @@ import pytest
 from tests.reference.command import assert_said, tiersnap
 from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.small_log import file_of, tree, write_small_log
-from tiersnap.jobs.demo import make_room
+from tiersnap.jobs.demo.demo_folder import make_room
 from tiersnap.jobs.pipeline.one_run import only_run
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.hands_off import refuse_log_dir
@@ -112,7 +112,7 @@ WRITERS = {
     "a report": ("tier", "LOGS", "--remote", "ELSEWHERE", "--report", "LOGS"),
     "a collection": ("collect", "LOGS", "--to", "LOGS"),
     "a segment": (
-        *("fetch", "--remote", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
+        *("restore", "fetch", "--remote", "ELSEWHERE", "--topic", "orders", "--partition", "0", "--offset", "0"),
         *("--out", "LOGS/segment"),
     ),
 }

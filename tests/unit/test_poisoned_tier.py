@@ -62,7 +62,7 @@ def test_tier_uploads_no_poison_and_what_it_wrote_is_believed_next_time(churn: P
     assert row["tiered"] == 1
     target = churn.logs.parent / "fetched"
     at = ("--topic", "churn", "--partition", "0", "--offset", "918", "--index", "producer-snapshot")
-    assert tiersnap("fetch", "--remote", churn.remote, *at, "--out", target, "--apply").exit_code == 0
+    assert tiersnap("restore", "fetch", "--remote", churn.remote, *at, "--out", target, "--apply").exit_code == 0
     assert state(target.read_bytes()) == state(churn.expected[919])
     again = tiersnap("tier", churn.logs, *words(churn), *NOW, *EXPIRY, *ALL_OF_IT, "--replace", "--apply")
     assert_said(again, 0)

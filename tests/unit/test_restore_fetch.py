@@ -1,4 +1,4 @@
-"""`tiersnap fetch`: what comes out was verified, and went nowhere unasked."""
+"""`tiersnap restore fetch`: what comes out was verified, and went nowhere unasked."""
 
 from __future__ import annotations
 
@@ -31,9 +31,22 @@ def store(tmp_path) -> DirectoryStore:
     return store
 
 
+FETCH = ("restore", "fetch")
+
+
 def fetch(store: DirectoryStore, offset: int, *words: str | Path, topic: str = "tv2"):
     return tiersnap(
-        "fetch", "--remote", store.root, "--topic", topic, "--partition", "0", "--offset", str(offset), *words
+        "restore",
+        "fetch",
+        "--remote",
+        store.root,
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+        "--offset",
+        str(offset),
+        *words,
     )
 
 
@@ -75,7 +88,20 @@ def test_fetch_says_verified_only_of_what_it_compared(store, tmp_path, words, sa
 
 
 def test_stdout_has_the_bytes_and_nothing_else(store):
-    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    words = (
+        "restore",
+        "fetch",
+        "--remote",
+        store.root,
+        "--topic",
+        "tv2",
+        "--partition",
+        "0",
+        "--offset",
+        "3",
+        "--out",
+        "-",
+    )
     ran = subprocess.run([sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, capture_output=True)
     assert (ran.returncode, ran.stdout) == (0, (TV2 / f"{0:020d}.log").read_bytes())
     ran = subprocess.run(
@@ -85,7 +111,20 @@ def test_stdout_has_the_bytes_and_nothing_else(store):
 
 
 def test_a_full_disk_behind_stdout_and_a_pipe_in_place_of_a_file_are_said(store, tmp_path):
-    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--out", "-")
+    words = (
+        "restore",
+        "fetch",
+        "--remote",
+        store.root,
+        "--topic",
+        "tv2",
+        "--partition",
+        "0",
+        "--offset",
+        "3",
+        "--out",
+        "-",
+    )
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "tests.reference.tiersnap", *words], cwd=ROOT, stdout=full, stderr=subprocess.PIPE
@@ -112,7 +151,7 @@ def test_a_file_that_is_there_is_kept_unless_told(store, tmp_path):
 
 def test_a_fetch_killed_anywhere_leaves_no_more_than_one_part_and_the_next_one_removes_it(store, tmp_path):
     place = tmp_path / "place"
-    words = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3")
+    words = (*FETCH, "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3")
 
     def new_place() -> tuple[str | Path, ...]:
         if place.exists():
@@ -132,7 +171,19 @@ def test_a_fetch_killed_anywhere_leaves_no_more_than_one_part_and_the_next_one_r
 
 def test_of_two_targets_in_one_directory_each_keeps_its_own_part(store, tmp_path):
     (tmp_path / "one").touch()
-    killed = ("fetch", "--remote", store.root, "--topic", "tv2", "--partition", "0", "--offset", "3", "--apply")
+    killed = (
+        "restore",
+        "fetch",
+        "--remote",
+        store.root,
+        "--topic",
+        "tv2",
+        "--partition",
+        "0",
+        "--offset",
+        "3",
+        "--apply",
+    )
     assert killed_at(1, *killed, "--out", tmp_path / "other")
     (part,) = tmp_path.glob(".*.part")
     assert fetch(store, 3, "--out", tmp_path / "one", "--replace", "--apply").exit_code == 0

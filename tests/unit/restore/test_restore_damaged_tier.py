@@ -163,7 +163,7 @@ def test_segments_that_the_plugin_compressed_are_restored_and_fetched(store, dis
         assert (disk / f"{TOPIC}-0" / name).read_bytes() == (ORIGINAL / name).read_bytes()
     assert restore(store, disk, "--apply").rows[0]["action"] == "COMPARE"
     words = ("--topic", TOPIC, "--partition", "0", "--offset", "3", "--out", tmp_path / "out", "--apply")
-    assert tiersnap("fetch", "--remote", store.root, *words).exit_code == 0
+    assert tiersnap("restore", "fetch", "--remote", store.root, *words).exit_code == 0
     assert (tmp_path / "out").read_bytes() == (ORIGINAL / f"{0:020d}.log").read_bytes()
 
 

@@ -1,0 +1,50 @@
+"""What a command imports before it works: --help and usage errors must not wait for a compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from tiersnap.jobs.cli import cli
+from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.output import Output
+from tiersnap.jobs.settings import commands_of
+
+pytestmark = pytest.mark.unit
+
+HEAVY = {
+    *("numba", "llvmlite", "numpy", "pyarrow", "pandas", "rich", "yaml", "jinja2"),
+    *("boto3", "botocore", "pyspark", "deltalake", "confluent_kafka"),
+}
+_ASK = """
+import sys
+from tiersnap.jobs.cli import run
+assert run(sys.argv[1:]) in (0, 2)
+print(*{each.partition(".")[0] for each in sys.modules})
+"""
+
+
+def imported(*words: str) -> set[str]:
+    """Top-level modules that a process has imported which ran the command."""
+    done = subprocess.run([sys.executable, "-c", _ASK, *words], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_imports_no_heavy_module(name: str) -> None:
+    assert imported(*name.split(), "--help") & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "words", [("--version",), ("scan",), ("scan", "x", "--nope"), ("nope",), ("run", "--now", "x")]
+)
+def test_usage_error_imports_no_heavy_module(words: tuple[str, ...]) -> None:
+    assert imported(*words) & HEAVY == set()
+
+
+def test_every_command_prints_types_but_those_that_run_others() -> None:
+    found = commands_of(click.Context(cli, obj=Output()), cli)
+    assert {name for name, each in found.items() if each.prints is None} == {"demo"}
