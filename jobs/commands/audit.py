@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 from msgspec import UNSET, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.decode import DamageCount, LegacyCount, damage_counts, of_damage
-from tiersnap.jobs.options import (
-    SparkRequest,
-    crc_option,
-    producer_expiration_option,
-    s3_options,
-    spark_options,
-    topic_option,
-)
 from tiersnap.jobs.output import Output, of_row
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
 from tiersnap.snapshot.errors import UsageError
@@ -91,11 +84,11 @@ class AuditSummary:
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Findings to print, the worst first."
 )
-@topic_option
-@crc_option
-@producer_expiration_option
-@s3_options
-@spark_options
+@opt.topic_option
+@opt.crc_option
+@opt.producer_expiration_option
+@opt.s3_options
+@opt.spark_options
 def audit(
     output: Output,
     sources: tuple[str, ...],
@@ -106,7 +99,7 @@ def audit(
     check_crc: bool,
     producer_expiration: int | None,
     s3: S3Settings,
-    spark: SparkRequest,
+    spark: opt.SparkRequest,
 ) -> int:
     """Say where a log breaks exactly-once: duplicates, gaps, zombies, holes; by headers alone, no key and no value.
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import again
 from tiersnap.jobs.command import command
-from tiersnap.jobs.options import apply_option, log_dirs_argument, now_option, s3_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -52,17 +52,17 @@ class CollectSummary:
 
 
 @command(CollectedPartition, summary=CollectSummary)
-@log_dirs_argument()
+@opt.log_dirs_argument()
 @click.option(
     "--to",
     required=True,
     help="Folder of shared storage: s3://… or a path; of several log directories each goes to a folder below it.",
 )
 @click.option("--headers", is_flag=True, help="Ship the headers of all batches, too: for analysis.")
-@topic_option
-@now_option
-@s3_options
-@apply_option("Decode and ship; without it the plan is shown.")
+@opt.topic_option
+@opt.now_option
+@opt.s3_options
+@opt.apply_option("Decode and ship; without it the plan is shown.")
 def collect(
     output: Output,
     log_dirs: tuple[str, ...],

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
-from tiersnap.jobs.options import (
-    SparkRequest,
-    apply_option,
-    crc_option,
-    s3_options,
-    spark_options,
-    topic_option,
-    warehouse_option,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -56,12 +48,12 @@ class DecodeSummary:
 
 @command(DecodedSegments, summary=DecodeSummary)
 @click.option("--source", "sources", multiple=True, required=True, help="A log directory: path, file:, s3: or hdfs:.")
-@warehouse_option
-@topic_option
-@crc_option
-@s3_options
-@spark_options
-@apply_option("Append to the table; without it the segments are counted.")
+@opt.warehouse_option
+@opt.topic_option
+@opt.crc_option
+@opt.s3_options
+@opt.spark_options
+@opt.apply_option("Append to the table; without it the segments are counted.")
 def decode(
     output: Output,
     sources: tuple[str, ...],
@@ -69,7 +61,7 @@ def decode(
     topic: re.Pattern[str] | None,
     check_crc: bool,
     s3: S3Settings,
-    spark: SparkRequest,
+    spark: opt.SparkRequest,
     apply: bool,
 ) -> int:
     """Write the header of every batch to the table `record_batches`, for analysis; no key and no value is read.

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import again
 from tiersnap.jobs.command import command
-from tiersnap.jobs.options import (
-    apply_option,
-    crc_option,
-    now_option,
-    producer_expiration_option,
-    s3_options,
-    topic_option,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -65,17 +58,17 @@ class InstalledSnapshot:
 @command(InstalledSnapshot)
 @click.option("--remote", required=True, help="Where a run stored them: s3://bucket/prefix, or a directory.")
 @click.option("--to", "logdir", required=True, help="An entry of the broker's log.dirs.")
-@topic_option
+@opt.topic_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that the broker can load.")
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Compare each with the log, by folding it."
 )
-@crc_option
-@producer_expiration_option
-@now_option
-@s3_options
-@apply_option("Write into the log directory; the broker must be stopped.")
+@opt.crc_option
+@opt.producer_expiration_option
+@opt.now_option
+@opt.s3_options
+@opt.apply_option("Write into the log directory; the broker must be stopped.")
 def install(
     output: Output,
     remote: str,

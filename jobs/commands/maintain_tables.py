@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.options import SparkRequest, apply_option, s3_options, spark_options, warehouse_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ForPeople
 from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -33,7 +33,7 @@ class MaintainedTable:
 
 
 @command(MaintainedTable, name="tables")
-@warehouse_option
+@opt.warehouse_option
 @click.option(
     "--vacuum-after",
     type=DURATION,
@@ -41,11 +41,11 @@ class MaintainedTable:
     show_default=True,
     help="Files that no version of that age needs are deleted.",
 )
-@s3_options
-@spark_options
-@apply_option("Delete; without it the rows are counted.")
+@opt.s3_options
+@opt.spark_options
+@opt.apply_option("Delete; without it the rows are counted.")
 def maintain_tables(
-    output: Output, warehouse: str, vacuum_after: int | None, s3: S3Settings, spark: SparkRequest, apply: bool
+    output: Output, warehouse: str, vacuum_after: int | None, s3: S3Settings, spark: opt.SparkRequest, apply: bool
 ) -> int:
     """Delete the rows that a later run superseded and those of segments that are gone, and compact the files.
 

@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import once
-from tiersnap.jobs.options import (
-    LAYOUTS,
-    apply_option,
-    as_one,
-    broker_option,
-    cluster_options,
-    remote_option,
-    s3_options,
-    topic_option,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import PlaceSentence, tell_place
 from tiersnap.remote_storage.cluster.client import Cluster
@@ -41,7 +32,7 @@ Talk = Callable[[str], None]
 PROBE_TOPIC = "tiersnap-probe"
 brokers_layout_option = click.option(
     "--layout",
-    type=click.Choice(LAYOUTS),
+    type=click.Choice(opt.LAYOUTS),
     help="How segments lie in remote storage.  [default: as the brokers' storage manager reads them]",
 )
 
@@ -81,7 +72,7 @@ class ProofRequest:
 
 
 # Given to the command as `proof: ProofRequest`.
-proof_options = as_one(
+proof_options = opt.as_one(
     "proof",
     ProofRequest,
     once(
@@ -126,7 +117,9 @@ class PlaceRequest:
 
 
 # Given to the command as `place: PlaceRequest`.
-place_options = as_one("place", PlaceRequest, remote_option, brokers_layout_option, proof_options, s3_options)
+place_options = opt.as_one(
+    "place", PlaceRequest, opt.remote_option, brokers_layout_option, proof_options, opt.s3_options
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +152,10 @@ class PublishSummary:
 
 
 @command(PublishedPartition, summary=PublishSummary)
-@cluster_options(required=True)
-@broker_option
+@opt.cluster_options(required=True)
+@opt.broker_option
 @place_options
-@topic_option
+@opt.topic_option
 @click.option(
     "--log-dir",
     "log_dirs",
@@ -170,7 +163,7 @@ class PublishSummary:
     help="The leader's log directory: for leader epochs if leaders cannot be asked (SASL), and for the settings of the "
     "broker that runs on it if brokers may not be described.",
 )
-@apply_option("Publish; without it the plan is shown.")
+@opt.apply_option("Publish; without it the plan is shown.")
 def publish(
     output: Output,
     cluster: Cluster,

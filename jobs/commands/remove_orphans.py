@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import Meta
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import DURATION
-from tiersnap.jobs.options import apply_option, cluster_options, remote_option, s3_options, topic_option
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import ByName, ForPeople
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
@@ -57,10 +57,10 @@ class OrphansSummary:
 
 
 @command(OrphanRow, name="remove-orphans", summary=OrphansSummary)
-@cluster_options(required=True)
-@remote_option
-@s3_options
-@topic_option
+@opt.cluster_options(required=True)
+@opt.remote_option
+@opt.s3_options
+@opt.topic_option
 @click.option(
     "--older-than",
     type=DURATION,
@@ -69,7 +69,7 @@ class OrphansSummary:
     help="Leave alone what is younger, by the clock of remote storage.",
 )
 @metrics_options
-@apply_option("Remove; without it the plan is shown.")
+@opt.apply_option("Remove; without it the plan is shown.")
 def remove_orphans(
     output: Output,
     cluster: Cluster,

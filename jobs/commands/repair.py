@@ -12,23 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import again
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.options import (
-    OF_BEGINNINGS,
-    RemoteView,
-    apply_option,
-    as_of_option,
-    crc_option,
-    expiration_option,
-    expiry,
-    log_dirs_argument,
-    now_option,
-    producer_expiration_option,
-    remote_view_options,
-    selection_options,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
@@ -66,19 +53,19 @@ class PlannedRepair:
 
 
 @command(PlannedRepair)
-@log_dirs_argument()
+@opt.log_dirs_argument()
 @click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory instead.")
 @click.option("--all", "every_boundary", is_flag=True, help="With --out: every boundary, also those that have a file.")
-@expiration_option
-@as_of_option
+@opt.expiration_option
+@opt.as_of_option
 @click.option("--replace", is_flag=True, help="Also replace files that are CORRUPT or SUSPECT.")
 @click.option("--above-newest", is_flag=True, help="Also write above the newest snapshot that is there.")
-@selection_options
-@crc_option
-@producer_expiration_option
-@now_option
-@apply_option("Write into LOGDIR; the broker must be stopped.")
-@remote_view_options(OF_BEGINNINGS, click.option)
+@opt.selection_options
+@opt.crc_option
+@opt.producer_expiration_option
+@opt.now_option
+@opt.apply_option("Write into LOGDIR; the broker must be stopped.")
+@opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 def repair(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -93,7 +80,7 @@ def repair(
     producer_expiration: int | None,
     now: int,
     apply: bool,
-    view: RemoteView,
+    view: opt.RemoteView,
 ) -> int:
     """Rebuild the producer snapshots that LOGDIR lacks, by replaying its segments as a broker does.
 
@@ -114,7 +101,7 @@ def repair(
         raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
     if every_boundary and out is None:
         raise UsageError("--all writes boundaries that have a file already: give --out DIR to write them elsewhere")
-    expires = expiry(expiration, as_of, now, producer_expiration)
+    expires = opt.expiry(expiration, as_of, now, producer_expiration)
     if out is not None:
         refuse_log_dir(out, "--out")
     opened = open_log_dirs(log_dirs)

@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import again
 from tiersnap.jobs.command import Group, command
 from tiersnap.jobs.commands.fetch import fetch
 from tiersnap.jobs.option_types import LocalPath, once
-from tiersnap.jobs.options import (
-    LAYOUTS,
-    apply_option,
-    as_one,
-    cluster_options,
-    now_option,
-    producer_expiration_option,
-    rate_option,
-    s3_options,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ForPeople, LeaderEpochs
@@ -110,13 +101,13 @@ class RestoredSegment:
 @command(RestoredPartition, RestoredSegment, cls=Group, invoke_without_command=True)
 @click.option("--remote", help="Remote storage: s3://bucket/prefix, or a directory.  [required]")
 @click.option("--to", "logdir", type=LocalPath(file_okay=False), help="An entry of the broker's log.dirs.  [required]")
-@as_one(
+@opt.as_one(
     "asked",
     RestoreRequest,
     once("--topic", help="The topic's name.  [required]"),
     once("--partition", "partitions", multiple=True, type=int, help="Only these; all there are by default."),
     once("--topic-id", help="In remote storage, where the topic was made anew and has segments under several ids."),
-    click.option("--layout", type=click.Choice(LAYOUTS), help="Where there are segments in both layouts."),
+    click.option("--layout", type=click.Choice(opt.LAYOUTS), help="Where there are segments in both layouts."),
     once("--cluster-id", help="The cluster that wrote the segments; asked for where no run recorded it."),
     once("--as-topic-id", help="What the target's cluster knows the topic by; as in remote storage by default."),
     once(
@@ -138,14 +129,14 @@ class RestoredSegment:
         help="Also restore segments that the cluster does not know; without --bootstrap-server, those that tiersnap "
         "made.",
     ),
-    producer_expiration_option,
-    now_option,
+    opt.producer_expiration_option,
+    opt.now_option,
 )
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
-@cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")
-@s3_options
-@rate_option("Fetch no more bytes a second")
-@apply_option("Write into the log directory; the broker must be stopped.")
+@opt.cluster_options("A broker of the cluster that the segments come from: what it has deleted is not restored.")
+@opt.s3_options
+@opt.rate_option("Fetch no more bytes a second")
+@opt.apply_option("Write into the log directory; the broker must be stopped.")
 def restore(
     output: Output,
     remote: str | None,

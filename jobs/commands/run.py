@@ -9,30 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import kept_options
 from tiersnap.jobs.command import Command, command
 from tiersnap.jobs.option_types import HTTP_URL, TIME, LocalPath, once
-from tiersnap.jobs.options import (
-    SparkRequest,
-    allow_plaintext_option,
-    apply_option,
-    as_of_option,
-    as_one,
-    cluster_options,
-    crc_option,
-    expiration_option,
-    layout_option,
-    leave_to_broker_option,
-    producer_expiration_option,
-    rate_option,
-    remote_option,
-    replace_option,
-    s3_options,
-    spark_options,
-    topic_ids_option,
-    topic_option,
-    warehouse_option,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.sentences import (
     ByName,
@@ -146,7 +126,7 @@ def _settings(
 
 
 # Given to the command as `settings: RunSettings`.
-run_options = as_one(
+run_options = opt.as_one(
     "settings",
     _settings,
     click.option(
@@ -156,16 +136,16 @@ run_options = as_one(
         required=True,
         help="A log directory, or what `tiersnap collect` shipped of one: path, file:, s3: or hdfs:.",
     ),
-    remote_option,
-    warehouse_option,
-    layout_option,
-    expiration_option,
-    as_of_option,
-    producer_expiration_option,
+    opt.remote_option,
+    opt.warehouse_option,
+    opt.layout_option,
+    opt.expiration_option,
+    opt.as_of_option,
+    opt.producer_expiration_option,
     click.option(
         "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
     ),
-    replace_option,
+    opt.replace_option,
     click.option(
         "--scan",
         type=click.Choice(("exact", "window")),
@@ -174,17 +154,17 @@ run_options = as_one(
         help="exact decodes all that remote storage does not hold; window only what is within --expiration, for a "
         "first run over a long log.",
     ),
-    topic_ids_option,
+    opt.topic_ids_option,
     click.option(
         "--leader",
         "leaders",
         multiple=True,
         help="One of the sources: of several replicas of a partition the one that lies here is taken.",
     ),
-    topic_option,
-    crc_option,
-    s3_options,
-    rate_option(
+    opt.topic_option,
+    opt.crc_option,
+    opt.s3_options,
+    opt.rate_option(
         "Send no more segments' bytes a second from all workers together; each task that tiers has its share, of "
         "spark.sql.shuffle.partitions tasks at most"
     ),
@@ -194,18 +174,18 @@ run_options = as_one(
         help="Tier only what ends before this time: of each partition the segments up to the first whose largest "
         "timestamp is not older.",
     ),
-    allow_plaintext_option,
-    leave_to_broker_option,
-    apply_option("Write to remote storage; without it the run says what it would do."),
+    opt.allow_plaintext_option,
+    opt.leave_to_broker_option,
+    opt.apply_option("Write to remote storage; without it the run says what it would do."),
 )
 
 
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
-@cluster_options(
+@opt.cluster_options(
     "A broker of the cluster: it says whose copy task works, and without --leader which replica of a partition leads."
 )
-@spark_options
+@opt.spark_options
 @metrics_options
 @click.option(
     "--openlineage",
@@ -225,7 +205,7 @@ def run(
     output: Output,
     settings: RunSettings,
     cluster: Cluster | None,
-    spark: SparkRequest,
+    spark: opt.SparkRequest,
     sinks: Sinks,
     openlineage: str | None,
     report: Path,

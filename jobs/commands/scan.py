@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import host_commands_of_scan
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.options import (
-    RemoteView,
-    ToldBy,
-    crc_option,
-    log_dirs_argument,
-    now_option,
-    producer_expiration_option,
-    remote_view_options,
-    scanning_cluster_options,
-    selection_options,
-)
 from tiersnap.jobs.output import Output, cell
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import ByName, ForPeople, tell_failures
@@ -100,13 +90,13 @@ class ScannedSegment:
 
 
 @command(ScannedPartition, ScannedSegment)
-@log_dirs_argument()
-@selection_options
-@crc_option
-@producer_expiration_option
-@now_option
-@remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
-@scanning_cluster_options
+@opt.log_dirs_argument()
+@opt.selection_options
+@opt.crc_option
+@opt.producer_expiration_option
+@opt.now_option
+@opt.remote_view_options("Also ask remote storage what is tiered: s3://bucket/prefix, or a directory.")
+@opt.scanning_cluster_options
 @click.option("--report", type=LocalPath(file_okay=False), help="Also write the readiness page, JSON and CSV here.")
 @click.option("--segments", is_flag=True, help="A row a segment instead of a row a partition.")
 @metrics_options
@@ -117,8 +107,8 @@ def scan(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: RemoteView,
-    told_by: ToldBy,
+    view: opt.RemoteView,
+    told_by: opt.ToldBy,
     report: Path | None,
     segments: bool,
     sinks: Sinks,

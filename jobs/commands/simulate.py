@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from msgspec import Meta, Struct
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.commands.simulate_risk import (
     BoundaryRisk,
@@ -21,21 +22,6 @@ from tiersnap.jobs.commands.simulate_risk import (
     show_risk_of_warehouse,
 )
 from tiersnap.jobs.option_types import BROKER_RELEASE, CLIENT_RELEASE
-from tiersnap.jobs.options import (
-    OF_BEGINNINGS,
-    RemoteView,
-    SparkRequest,
-    as_one,
-    crc_option,
-    expiration_option,
-    expiry,
-    log_dirs_argument,
-    now_option,
-    producer_expiration_option,
-    remote_view_options,
-    selection_options,
-    spark_options,
-)
 from tiersnap.jobs.output import Format, Output, of_row
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
@@ -196,7 +182,7 @@ class _Answers:
 
     @property
     def _expiry(self) -> Expiry:
-        return expiry(self.expiration, None, self.now, self.producer_expiration)
+        return opt.expiry(self.expiration, None, self.now, self.producer_expiration)
 
     @property
     def _brokers(self) -> tuple[BrokerEra, ...]:
@@ -214,12 +200,12 @@ class _Answers:
 @command(
     *(SimulatedWrite, SimulatedProducer, SimulatedFleetWrite, PartitionRisk, BoundaryRisk), summary=SimulateSummary
 )
-@log_dirs_argument(required=False)
+@opt.log_dirs_argument(required=False)
 @click.option(
     "--warehouse", metavar="URI", help="Instead of LOGDIR: all partitions of the tables that `run` keeps; on Spark."
 )
-@selection_options
-@as_one(
+@opt.selection_options
+@opt.as_one(
     "asked",
     _Answers,
     click.option(
@@ -251,14 +237,14 @@ class _Answers:
     click.option(
         "--producers", is_flag=True, help="A row a producer and write instead, for the newest brokers or --broker."
     ),
-    crc_option,
-    expiration_option,
-    producer_expiration_option,
-    now_option,
+    opt.crc_option,
+    opt.expiration_option,
+    opt.producer_expiration_option,
+    opt.now_option,
 )
 @risk_options
-@remote_view_options(OF_BEGINNINGS, click.option)
-@spark_options
+@opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
+@opt.spark_options
 def simulate(
     output: Output,
     log_dirs: tuple[str, ...],
@@ -266,8 +252,8 @@ def simulate(
     selection: Selection,
     asked: _Answers,
     risk: RiskRequest,
-    view: RemoteView,
-    spark: SparkRequest,
+    view: opt.RemoteView,
+    spark: opt.SparkRequest,
 ) -> int:
     """Say what every producer of LOGDIR would meet if a replica with another snapshot became leader now.
 

@@ -12,31 +12,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import UNSET, Meta, UnsetType
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.again import again, host_commands
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.options import (
-    Option,
-    ToldBy,
-    allow_plaintext_option,
-    apply_option,
-    as_of_option,
-    as_one,
-    crc_option,
-    expiration_option,
-    expiry,
-    layout_option,
-    log_dirs_argument,
-    now_option,
-    producer_expiration_option,
-    rate_option,
-    remote_option,
-    replace_option,
-    s3_options,
-    tiering_cluster_options,
-    topic_ids_option,
-    topic_option,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import (
@@ -108,7 +87,7 @@ def _host(
     from tiersnap.remote_storage.upload.tier_job import Tierer
     from tiersnap.snapshot.tasks.carry_options import CarryOptions
 
-    expiry(expiration, as_of, now, producer_expiration)
+    opt.expiry(expiration, as_of, now, producer_expiration)
     store = paced(open_store(remote, s3, writes=apply), rate)
     if apply:
         next(iter(store.list()), None)
@@ -131,25 +110,25 @@ def _host(
     return HostRequest(remote, store, topic, layout, host_in, tierer.run_id, apply)
 
 
-def host_options(layout: Option) -> Option:
+def host_options(layout: opt.Option) -> opt.Option:
     """Return where to tier to and how, given as `request: HostRequest`; `layout` gives a name."""
-    return as_one(
+    return opt.as_one(
         "request",
         _host,
-        remote_option,
+        opt.remote_option,
         layout,
-        expiration_option,
-        as_of_option,
-        producer_expiration_option,
-        now_option,
-        replace_option,
-        topic_ids_option,
-        topic_option,
-        crc_option,
-        s3_options,
-        rate_option("Send no more bytes a second to remote storage"),
-        allow_plaintext_option,
-        apply_option("Write to remote storage; without it the plan is shown."),
+        opt.expiration_option,
+        opt.as_of_option,
+        opt.producer_expiration_option,
+        opt.now_option,
+        opt.replace_option,
+        opt.topic_ids_option,
+        opt.topic_option,
+        opt.crc_option,
+        opt.s3_options,
+        opt.rate_option("Send no more bytes a second to remote storage"),
+        opt.allow_plaintext_option,
+        opt.apply_option("Write to remote storage; without it the plan is shown."),
     )
 
 
@@ -187,9 +166,9 @@ class TierSummary:
 
 
 @command(TieredPartition, summary=TierSummary)
-@log_dirs_argument()
-@host_options(layout_option)
-@tiering_cluster_options
+@opt.log_dirs_argument()
+@host_options(opt.layout_option)
+@opt.tiering_cluster_options
 @click.option(
     "--all", "every_boundary", is_flag=True, help="Write a snapshot for every boundary, not the missing only."
 )
@@ -199,7 +178,7 @@ def tier(
     output: Output,
     log_dirs: tuple[str, ...],
     request: HostRequest,
-    told_by: ToldBy,
+    told_by: opt.ToldBy,
     every_boundary: bool,
     report: Path | None,
     sinks: Sinks,

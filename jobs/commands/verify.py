@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import click
 from msgspec import Meta
 
+from tiersnap.jobs import options as opt
 from tiersnap.jobs.command import command
 from tiersnap.jobs.option_types import LocalPath
-from tiersnap.jobs.options import (
-    OF_BEGINNINGS,
-    RemoteView,
-    crc_option,
-    log_dirs_argument,
-    now_option,
-    producer_expiration_option,
-    remote_view_options,
-    selection_options,
-)
 from tiersnap.jobs.output import Output
 from tiersnap.jobs.progress import Progress
 from tiersnap.jobs.sentences import of_unknown_beginnings, with_remote
@@ -60,17 +51,17 @@ class VerifySummary:
 
 
 @command(VerifiedSnapshot, summary=VerifySummary)
-@log_dirs_argument()
+@opt.log_dirs_argument()
 @click.option(
     "--against",
     type=LocalPath(file_okay=False),
     help="Judge the files DIR/<topic>-<partition>/<20 digits>.snapshot instead of those beside the log.",
 )
-@selection_options
-@crc_option
-@producer_expiration_option
-@now_option
-@remote_view_options(OF_BEGINNINGS, click.option)
+@opt.selection_options
+@opt.crc_option
+@opt.producer_expiration_option
+@opt.now_option
+@opt.remote_view_options(opt.OF_BEGINNINGS, click.option)
 @click.option("--strict", is_flag=True, help="Count every entry, also those that a broker would drop on loading.")
 def verify(
     output: Output,
@@ -80,7 +71,7 @@ def verify(
     check_crc: bool,
     producer_expiration: int | None,
     now: int,
-    view: RemoteView,
+    view: opt.RemoteView,
     strict: bool,
 ) -> int:
     """Compare every producer snapshot with the log, producer by producer.

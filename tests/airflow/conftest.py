@@ -18,7 +18,7 @@ import pytest
 
 from tests.spark import clusters
 from tests.spark.conftest import Remote
-from tiersnap.jobs.demo import TOPIC_IDS
+from tiersnap.jobs.commands.demo import TOPIC_IDS
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 from tiersnap.jobs.pipeline import delta_jars
 from tiersnap.jobs.pipeline.session import QUICK_START

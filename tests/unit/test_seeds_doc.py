@@ -12,7 +12,6 @@ import pytest
 from tests.unit.exactly_once.scenarios.registry import SCENARIOS
 from tests.unit.exactly_once.test_scenarios import OF_RISK
 from tiersnap.jobs.commands import COMMANDS
-from tiersnap.jobs.commands.transactions import Question
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
 
@@ -54,7 +53,7 @@ def test_files_and_commands_of_a_row_exist(number: str, where: str) -> None:
     assert paths or commands
     assert [name for name in paths if not (ROOT / name).exists()] == []
     assert {words[1] for words in commands} <= COMMANDS.keys()
-    assert {words[2] for words in commands if words[1] == "transactions"} <= set(Question)
+    assert {words[2] for words in commands if words[1] == "transactions"} <= set(QUESTIONS)
 
 
 def resolved(module: str, symbol: str) -> object:
