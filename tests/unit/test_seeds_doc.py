@@ -12,6 +12,7 @@ import pytest
 from tests.unit.exactly_once.scenarios.registry import SCENARIOS
 from tests.unit.exactly_once.test_scenarios import OF_RISK
 from tiersnap.jobs.commands import COMMANDS
+from tiersnap.jobs.commands.transactions import QUESTIONS
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.exactly_once.models.decision_table import Row
 
