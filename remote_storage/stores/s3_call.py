@@ -86,11 +86,12 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
 
 
 def obey_deadlines(client: BaseClient) -> None:
-    """Make the connections of a client known to the calls that use them."""
-    session = client._endpoint.http_session
-    pools = {"http": _Pool, "https": _TlsPool}
-    session._pool_classes_by_scheme = pools  # for proxies, which are made on demand
-    session._manager.pool_classes_by_scheme = pools
+    """Make the connections of a client known to the calls that use them.
+
+    botocore has no public way to a connection: `boto3` is pinned to the range in which a test sees that this one works.
+    """
+    pools = client._endpoint.http_session._pool_classes_by_scheme  # also of proxies, whose managers are made on demand
+    pools.update({"http": _Pool, "https": _TlsPool})
     client.meta.events.register("before-send.s3", _before_send)
     client.meta.events.register_first("needs-retry.s3", _before_retry)
 
