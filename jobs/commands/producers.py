@@ -78,7 +78,7 @@ def producers(
     """
     from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRODUCERS
     from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
-    from tiersnap.snapshot.exactly_once.transactions.producer_listing import ProducerListing
+    from tiersnap.snapshot.exactly_once.transactions.producers import ProducerListing
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import Selection, count

@@ -22,7 +22,7 @@ from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict
-    from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
+    from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
 _MOST_COMMANDS = 10
@@ -178,12 +178,10 @@ def transactions(
     if timeout is None:
         raise UsageError("--max-transaction-timeout cannot be none", hint="15m is what kafka-transactions.sh takes")
     from tiersnap.snapshot.exactly_once.transactions import kafka_table
-    from tiersnap.snapshot.exactly_once.transactions.chosen import described, with_partitions
-    from tiersnap.snapshot.exactly_once.transactions.hanging_outcome import HangingOutcome
-    from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
-    from tiersnap.snapshot.exactly_once.transactions.log_dirs import missing_of, open_of_one_cluster, partitions_of
+    from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
+    from tiersnap.snapshot.exactly_once.transactions.log_dirs import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.rows import state_row
-    from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
+    from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
     from tiersnap.snapshot.log.disk_findings import findings_of
     from tiersnap.snapshot.log.findings import exit_code_of
     from tiersnap.snapshot.log.selection import Selection
@@ -200,11 +198,11 @@ def transactions(
         return outcome.exit_code
     watch = Progress(output, "reading").watch
     log = read_transaction_log(opened, partition_count=partition_count, **rules, watch=watch)
-    findings += [*log.findings, *missing_of(named, log)]
+    findings += [*log.findings, *missing_of(opened, log)]
     if transactional_id is not None:
-        known = [described(log, transactional_id)]
+        known = [log.described(transactional_id)]
     else:
-        known = with_partitions(log, topic, partition)
+        known = log.with_partitions(topic, partition)
     columns, headings = (_LIST_COLUMNS, kafka_table.LIST) if question == LIST else (None, kafka_table.DESCRIBE)
     rows = (of_row(ListedTransaction, state_row(each, as_of=as_of)) for each in known)
     output.rows(ListedTransaction, rows, columns=columns, kafka=headings, findings=findings)

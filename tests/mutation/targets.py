@@ -79,20 +79,16 @@ RISK = _each(
 TRANSACTIONS = _each(
     "snapshot/exactly_once/transactions",
     {
-        "chosen": _STATES,
         "coordinator": _STATES,
         "hanging": _HANGING,
-        "hanging_outcome": _HANGING,
         "hanging_search": _HANGING,
         "kafka_table": _STATES,
         "log_dirs": _STATES,
         "open_transactions": _HANGING,
         "partitioner": ("exactly_once/transactions/test_partitioner.py",),
-        "producer_listing": _STATES,
         "producers": (*_HANGING, *_STATES),
         "rows": (*_HANGING, *_STATES),
         "transaction_log": (*_STATES, *_HANGING),
-        "transitions": (*_STATES, "exactly_once/transactions/test_records.py"),
     },
 )
 EXPLAIN = _each(

@@ -8,15 +8,50 @@ before and after did not have its partition named in between, whatever order it 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction, judge_transaction
+from tiersnap.snapshot.errors import ExitCode
+from tiersnap.snapshot.exactly_once.log_replay import LogReplay, replay_log
+from tiersnap.snapshot.exactly_once.transactions.hanging import (
+    JudgedTransaction,
+    TransactionVerdict,
+    judge_transaction,
+)
 from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
-from tiersnap.snapshot.exactly_once.transactions.producers import PartitionProducers, replay_to_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, Watch, read_transaction_log
 from tiersnap.snapshot.formats.transaction_state import TOPIC
-from tiersnap.snapshot.log.findings import Finding
+from tiersnap.snapshot.log.findings import Finding, exit_code_of
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition
+
+
+@dataclass(frozen=True, slots=True)
+class HangingOutcome:
+    """Open transactions, judged by a transaction log; `found` is what is damaged or may not be read."""
+
+    judged: Sequence[JudgedTransaction]
+    log: TransactionLog
+    found: Sequence[Finding]
+
+    @property
+    def verdicts(self) -> Counter[TransactionVerdict]:
+        """Open transactions by verdict."""
+        return Counter(each.verdict for each in self.judged)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found, and what the log lacks, where a verdict hangs on it."""
+        missing = self.log.missing_finding
+        is_wanted = self.verdicts[TransactionVerdict.UNKNOWN] and missing is not None
+        return [*self.found, *([missing] if is_wanted and missing is not None else [])]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """5 for damage, 4 where a transaction hangs, 6 for what is not here or may not be read, 0 otherwise."""
+        code = exit_code_of(self.findings)
+        is_hanging = any(verdict.is_hanging for verdict in self.verdicts)
+        return ExitCode.GATE_REFUSED if is_hanging and code is not ExitCode.DATA_CORRUPT else code
 
 
 class HangingSearch:
@@ -81,5 +116,5 @@ class HangingSearch:
         found = open_transactions(self._replayed(log_dir, again))
         return {(each.producer_id, each.start_offset) for each in found}
 
-    def _replayed(self, log_dir: LogDir, partition: Partition) -> PartitionProducers:
-        return replay_to_end(log_dir.filesystem, partition, check_crc=self._check_crc)
+    def _replayed(self, log_dir: LogDir, partition: Partition) -> LogReplay:
+        return replay_log(log_dir.filesystem, partition, check_crc=self._check_crc)

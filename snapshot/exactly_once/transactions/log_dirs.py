@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog
-from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
 from tiersnap.snapshot.log.selection import NamedLogDir, Selection, open_log_dirs, selected_of
 
@@ -26,12 +24,6 @@ def open_of_one_cluster(uris: Sequence[str]) -> tuple[NamedLogDir, ...]:
             hint="name the log directories of one cluster",
         )
     return opened
-
-
-def missing_of(log_dirs: Sequence[NamedLogDir], log: TransactionLog) -> list[Finding]:
-    """What was not seen of __transaction_state; nothing is missed of a broker that has no partition yet."""
-    is_fresh = not any(each.log_dir.folders for each in log_dirs)
-    return [] if is_fresh or log.missing_finding is None else [log.missing_finding]
 
 
 def partitions_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterator[tuple[LogDir, Partition]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiersnap.snapshot.exactly_once.transactions.producers import PartitionProducers
+from tiersnap.snapshot.exactly_once.log_replay import LogReplay
+from tiersnap.snapshot.exactly_once.transactions.producers import entries_at_end
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.never_tiered import never_tiered_reason
-from tiersnap.snapshot.replay.producer_state import ENTRY_DTYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,9 @@ class OpenTransaction:
         return self.topic, self.partition
 
 
-def open_transactions(producers: PartitionProducers) -> Iterator[OpenTransaction]:
-    """The partition's open transactions, ascending by start offset."""
-    partition = producers.examination.partition
-    entries = np.empty(0, ENTRY_DTYPE) if producers.entries is None else producers.entries
+def open_transactions(replayed: LogReplay) -> Iterator[OpenTransaction]:
+    """Return the partition's open transactions, ascending by start offset."""
+    partition, entries = replayed.examination.partition, entries_at_end(replayed)
     is_open = entries["current_txn_first_offset"] >= 0
     for entry in np.sort(entries[is_open], order=("current_txn_first_offset", "producer_id")):
         start_offset = int(entry["current_txn_first_offset"])

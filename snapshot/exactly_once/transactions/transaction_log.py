@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from re import Pattern
 
+from tiersnap.snapshot.errors import CorruptTransactionStateError, UsageError
 from tiersnap.snapshot.exactly_once.transactions.coordinator import (
     CoordinatorStates,
+    KnownTransaction,
     TransactionRecord,
     newest_states,
     read_record,
 )
 from tiersnap.snapshot.exactly_once.transactions.partitioner import likely_counts, partition_of
-from tiersnap.snapshot.exactly_once.transactions.transitions import impossible
-from tiersnap.snapshot.formats.transaction_state import TOPIC, has_known_version
+from tiersnap.snapshot.formats.checkpoints import TopicPartition
+from tiersnap.snapshot.formats.transaction_state import TOPIC, TransactionLogValue, TransactionStatus, has_known_version
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_partition, split_folder_name
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
+from tiersnap.snapshot.log.selection import matches_topic
 from tiersnap.snapshot.units import count_of
 
 Watch = Callable[[Iterable[tuple[LogDir, Partition]]], Iterable[tuple[LogDir, Partition]]]
@@ -80,6 +84,55 @@ class TransactionLog:
         else:
             return None
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
+
+    def with_partitions(self, topic: Pattern[str] | None, partition: int | None) -> list[KnownTransaction]:
+        """Return the transactions with a partition that both conditions select; all without any condition."""
+        known = self.states.known.values()
+        if topic is None and partition is None:
+            return list(known)
+        return [
+            each
+            for each in known
+            if any(_is_asked(each.value, at, topic, partition) for at in each.value.partitions or ())
+        ]
+
+    def described(self, transactional_id: str) -> KnownTransaction:
+        """Return what is known of one id.
+
+        Raises:
+            UsageError: nothing is.
+            CorruptTransactionStateError: its record cannot be read.
+        """
+        known = self.states.known.get(transactional_id)
+        if known is not None:
+            return known
+        if transactional_id in self.states.unreadable:
+            raise CorruptTransactionStateError(
+                f"the newest record of {transactional_id!r} cannot be read",
+                hint="tiersnap transactions list LOGDIR says what is wrong with it",
+            )
+        if self.is_current(transactional_id):
+            raise UsageError(
+                f"no transactional id {transactional_id!r}: it never was, or it has expired",
+                hint="tiersnap transactions list LOGDIR shows all",
+            )
+        missing = "" if self.missing_finding is None else f": {self.missing_finding.message}"
+        raise UsageError(
+            f"{transactional_id!r} is not in what could be read of {TOPIC}{missing}",
+            hint="name the log directories that hold all its partitions, and --partition-count",
+        )
+
+
+def _is_asked(
+    value: TransactionLogValue, at: TopicPartition, topic: Pattern[str] | None, partition: int | None
+) -> bool:
+    return value.has_partition(at) and matches_topic(at[0], topic) and partition in (None, at[1])
+
+
+def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
+    """Return what was not seen of the topic; nothing is missed of a broker that has no partition yet."""
+    is_fresh = not any(each.folders for each in log_dirs)
+    return [] if is_fresh or log.missing_finding is None else [log.missing_finding]
 
 
 def read_transaction_log(
@@ -179,6 +232,15 @@ def read_states(
     # What is wrong with one id's record hides no other id's; the table of states knows which id it is.
     read.findings += sorted(problems, key=lambda each: (each.path, each.position))
     return read
+
+
+def impossible(value: TransactionLogValue) -> str:
+    """Return why no coordinator writes this state, whatever came before; "" if one does."""
+    if value.state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
+        return f"{value.state} of a transaction that never began"
+    if value.state is TransactionStatus.EMPTY and value.partitions:
+        return "Empty with partitions"
+    return ""
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int, path: str) -> Iterable[Finding]:

@@ -10,9 +10,9 @@ from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tests.reference.transaction_state import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, key, value, write_states
 from tests.unit.exactly_once.scenarios.registry import scenario
+from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.transactions.hanging import is_late, judge_transaction
 from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
-from tiersnap.snapshot.exactly_once.transactions.producers import replay_to_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.formats import transaction_index
 from tiersnap.snapshot.log.file_system import LOCAL
@@ -120,7 +120,7 @@ def opened_at(tmp_path: Path, offset: int) -> dict[int, str]:
             segments[base] = [*before, opening(offset, 7, base + 100 - offset)]
     lb.write_partition(tmp_path, "orders", 0, segments, high_watermark=400, indexes=True)
     (partition,) = open_log_dir(str(tmp_path)).partitions()
-    (found,) = open_transactions(replay_to_end(LOCAL, partition))
+    (found,) = open_transactions(replay_log(LOCAL, partition))
     assert found.start_offset == offset
     assert tiersnap("repair", tmp_path, "--expiration", "none", "--apply").exit_code == 0
     verdicts = {row["base_offset"]: row["verdict"] for row in tiersnap("scan", tmp_path, "--segments").rows}

@@ -9,11 +9,11 @@ import pytest
 
 from tests.reference import transaction_state as encoder
 from tests.reference.transaction_state import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, key, value, write_states
+from tests.reference.transitions import illegal_transition
 from tests.unit.exactly_once.scenarios.registry import scenario
 from tiersnap.snapshot.errors import CorruptTransactionStateError, UnknownVersionError
 from tiersnap.snapshot.exactly_once.transactions.partitioner import partition_of
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import TransactionLog, read_transaction_log
-from tiersnap.snapshot.exactly_once.transactions.transitions import illegal_transition
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, TransactionStatus, decode_key, decode_value
 from tiersnap.snapshot.log.findings import FindingKind
 from tiersnap.snapshot.log.log_dir import open_log_dir

@@ -21,10 +21,10 @@ from tests.reference.transaction_state import (
     value,
     write_states,
 )
+from tiersnap.snapshot.exactly_once.log_replay import replay_log
 from tiersnap.snapshot.exactly_once.transactions.hanging import TransactionVerdict, abort_command, judge_transaction
 from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingSearch
 from tiersnap.snapshot.exactly_once.transactions.open_transactions import OpenTransaction, open_transactions
-from tiersnap.snapshot.exactly_once.transactions.producers import replay_to_end
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.log_dir import open_log_dir
@@ -128,7 +128,7 @@ def write_open(log_dir: Path, at: int, topic: str = "orders", **options) -> None
 
 def opened_in(log_dir: Path) -> list[OpenTransaction]:
     (partition,) = open_log_dir(str(log_dir)).partitions()
-    return list(open_transactions(replay_to_end(LOCAL, partition)))
+    return list(open_transactions(replay_log(LOCAL, partition)))
 
 
 @pytest.mark.parametrize(

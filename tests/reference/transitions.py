@@ -13,6 +13,7 @@ cleaner takes older records away, so only a log that was never cleaned can break
 
 from __future__ import annotations
 
+from tiersnap.snapshot.exactly_once.transactions.transaction_log import impossible
 from tiersnap.snapshot.formats.transaction_state import TransactionLogValue, TransactionStatus
 
 _ENDED = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
@@ -24,15 +25,6 @@ BEFORE = {
     TransactionStatus.COMPLETE_COMMIT: frozenset({TransactionStatus.PREPARE_COMMIT}),
     TransactionStatus.COMPLETE_ABORT: frozenset({TransactionStatus.PREPARE_ABORT}),
 }
-
-
-def impossible(value: TransactionLogValue) -> str:
-    """Why no coordinator writes this state, whatever came before; "" where one does."""
-    if value.state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
-        return f"{value.state} of a transaction that never began"
-    if value.state is TransactionStatus.EMPTY and value.partitions:
-        return "Empty with partitions"
-    return ""
 
 
 def illegal_transition(

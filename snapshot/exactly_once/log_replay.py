@@ -1,0 +1,83 @@
+"""One pass over the files of a partition to the log end, with what simulations and searches take from it on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiersnap.snapshot.log.file_system import FileSystem
+from tiersnap.snapshot.log.log_dir import Partition, Segment
+from tiersnap.snapshot.log.segment_scan import SegmentEnd
+from tiersnap.snapshot.replay.examine import Examination, conclude
+from tiersnap.snapshot.replay.partition_replay import AS_BROKER, Beginning, replay_partition, snapshot_reader
+from tiersnap.snapshot.replay.partition_state import Boundary
+from tiersnap.snapshot.replay.segment_fold import Run, fold_segment
+from tiersnap.snapshot.replay.trust import Comparison
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogReplay:
+    """A replayed partition.
+
+    Attributes:
+        log_end_offset: exclusive, of what could be read.
+        entries: ENTRY_DTYPE, ascending producer id, nothing expired, at `log_end_offset`; None if the replay did not
+            reach the last segment.
+        is_whole: nothing stopped the replay before the log end.
+        lacks_start: the log goes back further in remote storage, and no state is known to begin with.
+    """
+
+    examination: Examination
+    log_end_offset: int
+    entries: np.ndarray | None
+    is_whole: bool
+    lacks_start: bool
+
+
+def replay_log(
+    filesystem: FileSystem,
+    partition: Partition,
+    *,
+    check_crc: bool = True,
+    begins: Beginning = AS_BROKER,
+    cuts: Collection[int] = (),
+    on_segment: Callable[[Segment], None] | None = None,
+    on_rows: Callable[[np.ndarray], None] | None = None,
+    on_run: Callable[[Run], None] | None = None,
+    on_boundary: Callable[[Boundary], None] | None = None,
+) -> LogReplay:
+    """Replay a partition to its log end, by default as a broker that opens it does.
+
+    Args:
+        cuts: further offsets at which a run begins.
+        on_segment: sees each segment before it is read.
+        on_rows: sees each array of batches (RECORD_BATCH_DTYPE) in offset order, valid during the call.
+        on_run: sees each run in offset order.
+        on_boundary: sees the state at each snapshot offset, ascending.
+    """
+
+    def read_runs(segment: Segment, wanted: list[int]) -> tuple[Iterable[Run], SegmentEnd]:
+        if on_segment is not None:
+            on_segment(segment)
+        offsets = sorted({*wanted, *cuts})
+        runs, end = fold_segment(filesystem, segment, cuts=offsets, check_crc=check_crc, on_rows=on_rows)
+        if on_run is not None:
+            for run in runs:
+                on_run(run)
+        return runs, end
+
+    replay, boundaries = replay_partition(partition, read_runs, snapshot_reader(filesystem, partition), begins=begins)
+    compared: dict[int, Comparison] = {}
+    entries: np.ndarray | None = None
+    for boundary in boundaries:
+        compared[boundary.offset] = boundary.found
+        if on_boundary is not None:
+            on_boundary(boundary)
+        if boundary.offset == replay.log_end and len(replay.ends) == len(partition.segments):
+            entries = boundary.entries
+    if replay.log_end in (0, partition.first_base_offset) and replay.damage is None:
+        entries = replay.entries_of_no_batches()
+    is_whole = replay.damage is None and replay.refusal is None
+    return LogReplay(conclude(replay, compared), replay.log_end, entries, is_whole, replay.lacks_start)
